@@ -1,0 +1,100 @@
+//! The offset planner: buffers with known lifespans and sizes get offsets in one arena.
+//!
+//! Two buffers whose lifespans overlap must not overlap in memory; the height, the end of the
+//! highest buffer, is to be small. It can never be less than the lower bound, the most bytes that
+//! are live in one step. Everything here is a pure function of its arguments.
+//!
+//! [`pack`] tries a handful of greedy orders and keeps the best: on inference graphs this almost
+//! always reaches the lower bound, in well under ten milliseconds.
+
+mod greedy;
+
+/// A buffer to place: live from step `first` to step `last`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The step that writes the buffer first.
+    pub first: u32,
+    /// The last step that reads or writes it; not before `first`.
+    pub last: u32,
+    /// How many bytes it needs; an empty buffer takes no space.
+    pub bytes: u64,
+}
+
+/// Where each buffer lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packing {
+    /// The offset of each request, in the order of the requests; a multiple of the alignment.
+    pub offsets: Vec<u64>,
+    /// The end of the highest buffer, rounded up to the alignment: what the arena must hold.
+    /// `u64::MAX` if the sizes do not add up in 64 bits; the offsets mean nothing then.
+    pub height: u64,
+    /// The most aligned bytes live in one step: no packing is lower.
+    pub lower_bound: u64,
+}
+
+/// Gives every request an offset, keeping the lowest of several greedy packings.
+///
+/// Takes O(n²) for n requests, a few milliseconds for a graph of a thousand nodes.
+///
+/// # Panics
+/// If `alignment` is not a power of two, or a request ends before it begins.
+pub fn pack(requests: &[Request], alignment: u64) -> Packing {
+    let spans = spans(requests, alignment);
+    let lower_bound = lower_bound(&spans);
+    let (offsets, height) = greedy::best(&spans, lower_bound);
+    assert!(height >= lower_bound, "height {height} below the lower bound {lower_bound}");
+    Packing { offsets, height, lower_bound }
+}
+
+/// A request with its bytes rounded up to the alignment.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: u32,
+    last: u32,
+    bytes: u64,
+}
+
+impl Span {
+    fn overlaps(&self, other: &Span) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
+    /// How many steps the span lives.
+    fn n_steps(&self) -> u64 {
+        u64::from(self.last - self.first) + 1
+    }
+}
+
+fn spans(requests: &[Request], alignment: u64) -> Vec<Span> {
+    assert!(alignment.is_power_of_two(), "alignment {alignment} is not a power of two");
+    let span = |r: &Request| {
+        assert!(r.first <= r.last, "a buffer lives from {} to {}", r.first, r.last);
+        let bytes = r.bytes.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
+        Span { first: r.first, last: r.last, bytes }
+    };
+    requests.iter().map(span).collect()
+}
+
+/// The most bytes live in one step, saturating.
+fn lower_bound(spans: &[Span]) -> u64 {
+    let mut events: Vec<(u64, bool, u64)> = Vec::with_capacity(spans.len() * 2);
+    for span in spans {
+        // The end comes first in a step: `false` sorts before `true`.
+        events.push((u64::from(span.first), true, span.bytes));
+        events.push((u64::from(span.last) + 1, false, span.bytes));
+    }
+    events.sort_unstable();
+    let (mut live, mut peak) = (0u128, 0u128);
+    for (_, begins, bytes) in events {
+        if begins {
+            live += u128::from(bytes);
+            peak = peak.max(live);
+        } else {
+            live -= u128::from(bytes);
+        }
+    }
+    u64::try_from(peak).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
