@@ -1,0 +1,40 @@
+//! Compiles the .proto files with `protox`, so that no `protoc` need be installed.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use prost::Message as _;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = Path::new("protos");
+    println!("cargo:rerun-if-changed=protos");
+    println!("cargo:rerun-if-changed=build.rs");
+    let mut files = Vec::new();
+    for dir in ["tensorflow", "serving"] {
+        for entry in std::fs::read_dir(root.join(dir))? {
+            files.push(entry?.path());
+        }
+    }
+    files.sort();
+    let descriptors = protox::compile(&files, [root])?;
+
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
+    // The comments are for readers of the sources, not for clients that ask for reflection.
+    let mut embedded = descriptors.clone();
+    embedded.file.iter_mut().for_each(|file| file.source_code_info = None);
+    std::fs::write(out.join("descriptors.bin"), embedded.encode_to_vec())?;
+
+    tonic_prost_build::configure()
+        .bytes(".")
+        .btree_map(".")
+        .build_transport(true)
+        .compile_fds_with_config(descriptors, names())?;
+    Ok(())
+}
+
+/// Generated messages know their full names, by which their descriptors are found.
+fn names() -> tonic_prost_build::Config {
+    let mut config = tonic_prost_build::Config::new();
+    config.enable_type_names();
+    config
+}

@@ -1,0 +1,60 @@
+//! Protobuf's mapping to JSON: how TensorFlow Serving's REST interface shows states and metadata.
+
+use prost::{Message, Name};
+use prost_reflect::{DeserializeOptions, DynamicMessage, SerializeOptions};
+use serde_json::ser::PrettyFormatter;
+use serde_json::{Serializer, Value};
+
+use crate::pool::descriptor;
+
+/// Why a JSON text is not a message of the wanted type.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct JsonError(#[from] serde_json::Error);
+
+/// Reads a message from JSON; field names may be snake_case or camelCase.
+///
+/// # Errors
+/// Says what is wrong, and where, if `text` is no JSON, or does not fit the message.
+pub fn parse<T: Message + Name + Default>(text: &str) -> Result<T, JsonError> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let options = DeserializeOptions::new();
+    let message =
+        DynamicMessage::deserialize_with_options(descriptor::<T>(), &mut deserializer, &options)?;
+    deserializer.end()?;
+    message.transcode_to().map_err(|err| JsonError(serde::de::Error::custom(err)))
+}
+
+/// Writes a message as JSON in TensorFlow Serving's layout: names as in the .proto file, fields at
+/// their default included, 64-bit integers as strings, indented by one blank.
+///
+/// # Errors
+/// Fails if the message holds an `Any` of a type unknown here.
+pub fn print<T: Message + Name>(message: &T) -> Result<String, JsonError> {
+    let mut out = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut out, PrettyFormatter::with_indent(b" "));
+    dynamic(message).serialize_with_options(&mut serializer, &options())?;
+    out.push(b'\n');
+    Ok(String::from_utf8(out).expect("serde_json writes UTF-8"))
+}
+
+/// Gives what [`print`] writes as a value, to be made part of a larger one.
+///
+/// # Errors
+/// As for [`print`].
+pub fn to_value<T: Message + Name>(message: &T) -> Result<Value, JsonError> {
+    Ok(dynamic(message).serialize_with_options(serde_json::value::Serializer, &options())?)
+}
+
+fn options() -> SerializeOptions {
+    SerializeOptions::new()
+        .use_proto_field_name(true)
+        .skip_default_fields(false)
+        .stringify_64_bit_integers(true)
+}
+
+fn dynamic<T: Message + Name>(message: &T) -> DynamicMessage {
+    let mut dynamic = DynamicMessage::new(descriptor::<T>());
+    dynamic.transcode_from(message).expect("a message is valid for its own descriptor");
+    dynamic
+}
