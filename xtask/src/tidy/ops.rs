@@ -1,0 +1,98 @@
+//! Every op has cases, and every case file has an op.
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use super::tree::Tree;
+
+const CASES: &str = "testdata/ops/";
+
+/// An op without `testdata/ops/<Op>.txt`, or such a file without an op.
+pub(super) fn cases(tree: &Tree) -> Vec<Finding> {
+    let mut ops = BTreeMap::new();
+    for (path, source) in tree.sources().filter(|(path, _)| path.starts_with("crates/ops/src/")) {
+        let text: Vec<&str> = source.text().lines().collect();
+        let product = source.product_lines().map(|(number, _)| (number, text[number - 1]));
+        for (number, op) in names(product) {
+            ops.entry(op).or_insert((path, number));
+        }
+    }
+    let files: BTreeMap<&str, &str> = tree
+        .texts()
+        .filter_map(|(path, _)| Some((path.strip_prefix(CASES)?.strip_suffix(".txt")?, path)))
+        .collect();
+    let without_case = ops
+        .iter()
+        .filter(|(op, _)| !files.contains_key(**op))
+        .map(|(op, (path, line))| Finding::new(path, *line, format!("no {CASES}{op}.txt")));
+    let without_op = files
+        .iter()
+        .filter(|(op, _)| !ops.is_empty() && !ops.contains_key(**op))
+        .map(|(op, path)| Finding::new(path, 0, format!("no op is called `{op}`")));
+    without_case.chain(without_op).collect()
+}
+
+/// The ops that lines of Rust define: the first text behind `OpDef {` or `OpDef::`, and the
+/// texts at the start of the rows of a table called `OPS`.
+fn names<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, &'a str)> {
+    let mut found = Vec::new();
+    let mut in_table = false;
+    let mut awaits_name = false;
+    for (number, line) in lines {
+        let line = line.split("//").next().unwrap_or_default();
+        if line.contains(" OPS:") {
+            in_table = true;
+        }
+        awaits_name |= line.contains("= OpDef {") || line.contains("= OpDef::");
+        let quoted = line.split('"').nth(1).filter(|name| is_op(name));
+        if let Some(name) = quoted.filter(|_| in_table || awaits_name) {
+            found.push((number, name));
+            awaits_name = false;
+        }
+        if in_table && line.trim_end().ends_with("];") {
+            in_table = false;
+        }
+    }
+    found
+}
+
+fn is_op(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(source: &str, files: &[&str], expected: &[&str]) {
+        let mut texts = vec![("crates/ops/src/math/x.rs".to_owned(), source.to_owned())];
+        texts.extend(files.iter().map(|op| (format!("{CASES}{op}.txt"), String::new())));
+        let found: Vec<String> =
+            cases(&Tree::of(texts)).into_iter().map(|finding| finding.message).collect();
+        assert_eq!(found, expected, "{source}");
+    }
+
+    #[test]
+    fn an_op_needs_cases_and_cases_need_an_op() {
+        let softmax = "const DEF: OpDef = OpDef { name: \"Softmax\", build };\n";
+        check(softmax, &["Softmax"], &[]);
+        check(softmax, &[], &["no testdata/ops/Softmax.txt"]);
+        check(softmax, &["Softmax", "Soft"], &["no op is called `Soft`"]);
+    }
+
+    #[test]
+    fn rows_of_a_table_are_ops() {
+        let table =
+            "pub const OPS: &[Row] = &[\n    row(\"Abs\", abs),\n    // (\"No\")\n];\n\"X\"\n";
+        check(table, &["Abs"], &[]);
+        check(table, &[], &["no testdata/ops/Abs.txt"]);
+    }
+
+    #[test]
+    fn a_definition_may_span_lines() {
+        let text = "const DEF: OpDef = OpDef {\n    name: \"Relu\",\n    build,\n};\n";
+        check(text, &[], &["no testdata/ops/Relu.txt"]);
+    }
+}

@@ -1,0 +1,194 @@
+//! Rules on crates: who may know whom, and where `unsafe` may stand.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+use super::tree::Tree;
+
+/// A crate and the ones next below it. A crate may use those and anything below them.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("proto", &[]),
+    ("storage", &[]),
+    ("pool", &[]),
+    ("device", &[]),
+    ("tensor", &["device", "proto"]),
+    ("ops", &["tensor", "pool"]),
+    ("gpu", &["ops"]),
+    ("graph", &["ops"]),
+    ("savedmodel", &["tensor", "storage"]),
+    ("batch", &["tensor"]),
+    ("schedule", &["batch", "device"]),
+    ("session", &["savedmodel", "schedule"]),
+    ("native", &["session", "graph"]),
+    ("tensorflow", &["session"]),
+    ("lifecycle", &["storage"]),
+    ("api", &["session", "lifecycle"]),
+    ("dashboard", &["session", "lifecycle"]),
+    ("server", &["api", "dashboard", "native", "tensorflow", "gpu"]),
+    ("testkit", &["server"]),
+];
+
+/// The crates in which `unsafe` may stand, and below which folder of theirs.
+const UNSAFE_ROOMS: &[(&str, &str)] =
+    &[("device", ""), ("pool", ""), ("gpu", ""), ("tensorflow", ""), ("ops", "src/simd")];
+
+/// Crates that only those who talk to a person may use.
+const AT_THE_EDGE: &[(&str, &[&str])] = &[("anyhow", &["server", "testkit"])];
+
+/// Every crate is in the table, and knows only those below it.
+pub(super) fn graph(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts() {
+        let Some(room) = room_of_manifest(path) else { continue };
+        if !ROOMS.iter().any(|(name, _)| *name == room) {
+            findings.push(Finding::new(path, 0, format!("`{room}` is not in the table of rooms")));
+            continue;
+        }
+        let allowed = below(room);
+        for (line, is_dev, dependency) in dependencies(text) {
+            let is_ours = ROOMS.iter().any(|(name, _)| *name == dependency);
+            let is_known = allowed.contains(dependency) || (is_dev && dependency == "testkit");
+            if is_ours && !is_known {
+                let message = format!("`{room}` must not know `{dependency}`");
+                findings.push(Finding::new(path, line, message));
+            }
+            let edge = AT_THE_EDGE.iter().find(|(name, _)| *name == dependency);
+            if edge.is_some_and(|(_, users)| !is_dev && !users.contains(&room)) {
+                let message = format!("`{dependency}` is for the edge; `{room}` has its own Error");
+                findings.push(Finding::new(path, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Crates without `unsafe` say so; in the others it stands where it may.
+pub(super) fn unsafety(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, source) in tree.sources() {
+        let Some((room, inner)) =
+            path.strip_prefix("crates/").and_then(|tail| tail.split_once('/'))
+        else {
+            continue;
+        };
+        match UNSAFE_ROOMS.iter().find(|(name, _)| *name == room) {
+            None if inner == "src/lib.rs" || inner == "src/main.rs" => {
+                if !source.text().contains("#![forbid(unsafe_code)]") {
+                    let message = "`#![forbid(unsafe_code)]` is missing";
+                    findings.push(Finding::new(path, 0, message));
+                }
+            }
+            Some((_, folder)) if !inner.starts_with(folder) => {
+                let found = source.lines().find(|(_, line)| has_word(&line.code, "unsafe"));
+                if let Some((number, _)) = found {
+                    let message = format!("`unsafe` in `{room}` stands below {folder}");
+                    findings.push(Finding::new(path, number, message));
+                }
+            }
+            None | Some(_) => {}
+        }
+    }
+    findings
+}
+
+fn has_word(code: &str, word: &str) -> bool {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word)
+}
+
+/// The crate whose manifest this is.
+fn room_of_manifest(path: &str) -> Option<&str> {
+    let room = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+    (!room.contains('/')).then_some(room)
+}
+
+/// Everything below a crate.
+fn below(room: &str) -> BTreeSet<&'static str> {
+    let next = ROOMS.iter().find(|(name, _)| *name == room).map_or(&[][..], |(_, next)| next);
+    let mut all: BTreeSet<&str> = next.iter().copied().collect();
+    for room in next {
+        all.append(&mut below(room));
+    }
+    all
+}
+
+/// The dependencies in a manifest: line, whether only tests have it, name.
+fn dependencies(manifest: &str) -> Vec<(usize, bool, &str)> {
+    let mut found = Vec::new();
+    // Whether the section lists dependencies, and if so whether they are for tests.
+    let mut section: Option<bool> = None;
+    for (index, line) in manifest.lines().enumerate() {
+        let line = line.trim();
+        if let Some(title) = line.strip_prefix('[') {
+            let title = title.trim_end_matches(']');
+            let is_dev = title.contains("dev-dependencies");
+            section = title.ends_with("dependencies").then_some(is_dev);
+            if let Some((_, name)) = title.rsplit_once("dependencies.") {
+                found.push((index + 1, is_dev, name));
+            }
+        } else if let Some(is_dev) = section {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            if !name.is_empty() && !name.starts_with('#') {
+                found.push((index + 1, is_dev, name));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(room: &str, manifest: &str, expected: &[&str]) {
+        let path = format!("crates/{room}/Cargo.toml");
+        let tree = Tree::of(vec![(path, manifest.to_owned())]);
+        let found: Vec<String> = graph(&tree).into_iter().map(|finding| finding.message).collect();
+        assert_eq!(found, expected, "{manifest}");
+    }
+
+    #[test]
+    fn a_crate_may_use_anything_below_it() {
+        check(
+            "graph",
+            "[dependencies]\nops.workspace = true\ndevice = { workspace = true }\n",
+            &[],
+        );
+        check("server", "[dependencies]\nops.workspace = true\nanyhow.workspace = true\n", &[]);
+    }
+
+    #[test]
+    fn a_crate_may_not_use_what_stands_beside_or_above_it() {
+        let beside = "[dependencies]\nsession.workspace = true\n";
+        check("lifecycle", beside, &["`lifecycle` must not know `session`"]);
+        let table = "[dependencies.session]\nworkspace = true\n";
+        check("lifecycle", table, &["`lifecycle` must not know `session`"]);
+        let build = "[build-dependencies]\ntensor.workspace = true\n";
+        check("proto", build, &["`proto` must not know `tensor`"]);
+    }
+
+    #[test]
+    fn tests_may_use_the_testkit() {
+        check("ops", "[dev-dependencies]\ntestkit.workspace = true\n", &[]);
+        let product = "[dependencies]\ntestkit.workspace = true\n";
+        check("ops", product, &["`ops` must not know `testkit`"]);
+    }
+
+    #[test]
+    fn an_unknown_crate_is_found() {
+        check("attic", "", &["`attic` is not in the table of rooms"]);
+    }
+
+    #[test]
+    fn unsafe_stands_where_it_may() {
+        let check = |path: &str, text: &str, n_findings: usize| {
+            let tree = Tree::of(vec![(path.to_owned(), text.to_owned())]);
+            assert_eq!(unsafety(&tree).len(), n_findings, "{path} {text}");
+        };
+        check("crates/api/src/lib.rs", "", 1);
+        check("crates/api/src/lib.rs", "#![forbid(unsafe_code)]", 0);
+        check("crates/device/src/lib.rs", "unsafe {}", 0);
+        check("crates/ops/src/math.rs", "unsafe {}", 1);
+        check("crates/ops/src/simd/dot.rs", "unsafe {}", 0);
+    }
+}
