@@ -1,0 +1,200 @@
+//! `Buffer`: a piece of host memory that its clones and slices share.
+
+use std::alloc::Layout;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// The alignment of every buffer and of every planned offset, in bytes: a cache line, and the
+/// widest vector register.
+pub const ALIGNMENT: usize = 64;
+
+/// From this size on, memory is mapped for itself, so that dropping it returns it to the system
+/// whatever the heap does.
+const MAPPED_FROM: usize = 256 << 10;
+
+/// Owned, aligned, zero-initialised bytes on the host. Clones and slices share the memory, which is
+/// returned when the last of them is dropped.
+#[derive(Clone)]
+pub struct Buffer {
+    memory: Arc<Memory>,
+    offset: usize,
+    len: usize,
+}
+
+impl Buffer {
+    /// Allocates `len` zeroed bytes. Fails when the system refuses them.
+    pub fn allocate(len: usize) -> Result<Self> {
+        Ok(Self { memory: Arc::new(Memory::allocate(len)?), offset: 0, len })
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        assert!(self.offset + self.len <= self.memory.len);
+        // SAFETY: the assertion above keeps the offset inside the memory.
+        let start = unsafe { self.memory.start.as_ptr().add(self.offset) };
+        // SAFETY: `offset + len` lies inside the memory (asserted above), which is initialised at
+        // allocation; it is written only through `bytes_mut`, which needs the sole owner.
+        unsafe { std::slice::from_raw_parts(start, self.len) }
+    }
+
+    /// The bytes for writing, if nothing else shares them.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let memory = Arc::get_mut(&mut self.memory)?;
+        assert!(self.offset + self.len <= memory.len);
+        // SAFETY: the assertion above keeps the offset inside the memory.
+        let start = unsafe { memory.start.as_ptr().add(self.offset) };
+        // SAFETY: in bounds by the assertion, initialised at allocation, and `get_mut` proves that
+        // no other buffer refers to this memory while `self` is borrowed.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, self.len) })
+    }
+
+    /// A part of this buffer that shares its memory.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the buffer.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "slice out of bounds");
+        Self {
+            memory: Arc::clone(&self.memory),
+            offset: self.offset + range.start,
+            len: range.end - range.start,
+        }
+    }
+
+    /// Whether both are parts of the same allocation.
+    pub fn shares_memory_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.memory, &other.memory)
+    }
+
+    /// Whether nothing else shares the memory, so that `bytes_mut` will succeed.
+    pub fn is_unique(&mut self) -> bool {
+        Arc::get_mut(&mut self.memory).is_some()
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// The allocation behind a buffer.
+struct Memory {
+    start: NonNull<u8>,
+    len: usize,
+    source: Source,
+}
+
+enum Source {
+    Empty,
+    Heap(Layout),
+    Mapped,
+}
+
+// SAFETY: the memory is owned by this value alone and is plain bytes.
+unsafe impl Send for Memory {}
+// SAFETY: shared access only reads; writing needs `&mut Memory` through `Arc::get_mut`.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn allocate(len: usize) -> Result<Self> {
+        let refused = Error::OutOfMemory { bytes: len };
+        if len == 0 {
+            // SAFETY: the alignment is not zero.
+            let start = unsafe { NonNull::new_unchecked(ALIGNMENT as *mut u8) };
+            return Ok(Self { start, len, source: Source::Empty });
+        }
+        if len >= MAPPED_FROM {
+            let start = map(len).ok_or(refused)?;
+            return Ok(Self { start, len, source: Source::Mapped });
+        }
+        let layout = Layout::from_size_align(len, ALIGNMENT).map_err(|_| refused.clone())?;
+        // SAFETY: the layout's size is not zero (checked above).
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let start = NonNull::new(start).ok_or(refused)?;
+        Ok(Self { start, len, source: Source::Heap(layout) })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self.source {
+            Source::Empty => {}
+            // SAFETY: `start` came from `alloc_zeroed` with this very layout, and is freed once.
+            Source::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
+            Source::Mapped => {
+                // SAFETY: `start` and `len` are those of one mapping of ours, unmapped once.
+                let failed = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+                assert_eq!(failed, 0, "munmap of our own mapping");
+            }
+        }
+    }
+}
+
+/// Maps `len` zeroed bytes of our own; `None` if the system refuses.
+fn map(len: usize) -> Option<NonNull<u8>> {
+    if isize::try_from(len).is_err() {
+        return None;
+    }
+    // SAFETY: an anonymous private mapping at an address of the system's choice touches no memory
+    // that exists.
+    let start = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    NonNull::new(start.cast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_and_large_buffers_are_aligned_zeroed_and_writable() {
+        for len in [0, 1, 64, 4096, MAPPED_FROM, MAPPED_FROM + 1] {
+            let mut buffer = Buffer::allocate(len).unwrap();
+            assert_eq!(buffer.bytes().as_ptr().align_offset(ALIGNMENT), 0);
+            assert!(buffer.bytes().iter().all(|b| *b == 0));
+            buffer.bytes_mut().unwrap().fill(7);
+            assert!(buffer.bytes().iter().all(|b| *b == 7));
+        }
+    }
+
+    #[test]
+    fn shared_memory_cannot_be_written() {
+        let mut buffer = Buffer::allocate(128).unwrap();
+        let part = buffer.slice(64..128);
+        assert!(buffer.bytes_mut().is_none());
+        assert!(part.shares_memory_with(&buffer));
+        drop(part);
+        assert!(buffer.bytes_mut().is_some());
+    }
+
+    #[test]
+    fn an_impossible_size_is_refused() {
+        let error = Buffer::allocate(usize::MAX - 4096).unwrap_err();
+        assert_eq!(error, Error::OutOfMemory { bytes: usize::MAX - 4096 });
+    }
+}

@@ -1,0 +1,128 @@
+//! `Spec`: what is known of a tensor before it is there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::{DType, Dim, Shape, Tensor};
+
+/// The dtype of a tensor, and what is known of its shape and its value.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The dtype.
+    pub dtype: DType,
+    /// The dimensions; `None` if not even their number is known.
+    pub dims: Option<SmallVec<[Dim; 5]>>,
+    /// What is known of the elements.
+    pub value: Value,
+}
+
+/// What is known of the elements of a tensor.
+#[derive(Debug, Clone, Default)]
+pub enum Value {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// All of them.
+    Constant(Tensor),
+    /// The elements of an integer tensor of rank 0 or 1, such as the shape of another.
+    Sizes(Arc<[Dim]>),
+}
+
+impl Spec {
+    /// A tensor of which only the dtype is known.
+    pub fn unknown(dtype: DType) -> Self {
+        Self { dtype, dims: None, value: Value::Unknown }
+    }
+
+    /// A tensor of a dtype and dimensions.
+    pub fn new(dtype: DType, dims: impl IntoIterator<Item = Dim>) -> Self {
+        Self { dtype, dims: Some(dims.into_iter().collect()), value: Value::Unknown }
+    }
+
+    /// A tensor of a concrete shape.
+    pub fn concrete(dtype: DType, shape: &Shape) -> Self {
+        Self::new(dtype, shape.iter().map(|size| Dim::of(*size)))
+    }
+
+    /// A scalar.
+    pub fn scalar(dtype: DType) -> Self {
+        Self::new(dtype, [])
+    }
+
+    /// A tensor that is known altogether.
+    pub fn constant(tensor: Tensor) -> Self {
+        let mut spec = Self::concrete(tensor.dtype(), tensor.shape());
+        spec.value = Value::Constant(tensor);
+        spec
+    }
+
+    /// The same with elements that are sizes.
+    #[must_use]
+    pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = Dim>) -> Self {
+        self.value = Value::Sizes(sizes.into_iter().collect());
+        self
+    }
+
+    /// The same shape in another dtype, its value forgotten.
+    #[must_use]
+    pub fn with_dtype(&self, dtype: DType) -> Self {
+        Self { dtype, dims: self.dims.clone(), value: Value::Unknown }
+    }
+
+    /// The dimensions, if their number is known.
+    pub fn dims(&self) -> Option<&[Dim]> {
+        self.dims.as_deref()
+    }
+
+    /// The number of dimensions, if known.
+    pub fn rank(&self) -> Option<usize> {
+        self.dims().map(<[Dim]>::len)
+    }
+
+    /// The shape, if every dimension is known and they fit in memory.
+    pub fn shape(&self) -> Option<Shape> {
+        let sizes: Option<Vec<i64>> = self.dims()?.iter().map(Dim::known).collect();
+        Shape::checked(sizes?).ok()
+    }
+
+    /// The tensor, if it is known altogether.
+    pub fn as_constant(&self) -> Option<&Tensor> {
+        match &self.value {
+            Value::Constant(tensor) => Some(tensor),
+            Value::Unknown | Value::Sizes(_) => None,
+        }
+    }
+
+    /// The elements of an integer tensor as dimensions, if they are known (or known to be symbols).
+    pub fn sizes(&self) -> Option<Vec<Dim>> {
+        match &self.value {
+            Value::Unknown => None,
+            Value::Sizes(sizes) => Some(sizes.to_vec()),
+            Value::Constant(tensor) => {
+                Some(tensor.view().to_i64()?.into_iter().map(Dim::Known).collect())
+            }
+        }
+    }
+
+    /// The elements of an integer tensor, if all are numbers.
+    pub fn ints(&self) -> Option<Vec<i64>> {
+        self.sizes()?.iter().map(Dim::known).collect()
+    }
+
+    /// The product of the dimensions.
+    pub fn n_elements(&self) -> Dim {
+        let Some(dims) = self.dims() else { return Dim::Unknown };
+        dims.iter().fold(Dim::Known(1), |product, dim| product.times(dim))
+    }
+}
+
+/// As TensorFlow prints partial shapes: `float[?,3]`.
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(dims) = self.dims() else { return write!(f, "{}<unknown>", self.dtype) };
+        let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
+        write!(f, "{}[{}]", self.dtype, dims.join(","))
+    }
+}
