@@ -38,10 +38,10 @@ pub fn print<T: Message + Name>(message: &T) -> Result<String, JsonError> {
     Ok(String::from_utf8(out).expect("serde_json writes UTF-8"))
 }
 
-/// Gives what [`print`] writes as a value, to be made part of a larger one.
+/// Gives what [`print()`] writes as a value, to be made part of a larger one.
 ///
 /// # Errors
-/// As for [`print`].
+/// As for [`print()`].
 pub fn to_value<T: Message + Name>(message: &T) -> Result<Value, JsonError> {
     Ok(dynamic(message).serialize_with_options(serde_json::value::Serializer, &options())?)
 }
@@ -57,4 +57,70 @@ fn dynamic<T: Message + Name>(message: &T) -> DynamicMessage {
     let mut dynamic = DynamicMessage::new(descriptor::<T>());
     dynamic.transcode_from(message).expect("a message is valid for its own descriptor");
     dynamic
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serving::model_version_status::State;
+    use crate::serving::{
+        GetModelStatusResponse, ModelVersionStatus, SignatureDefMap, StatusProto,
+    };
+    use crate::text;
+
+    #[test]
+    fn prints_a_status_as_tensorflow_serving_does() {
+        let status = ModelVersionStatus {
+            version: 123,
+            state: State::Available.into(),
+            status: Some(StatusProto::default()),
+        };
+        let response = GetModelStatusResponse { model_version_status: vec![status] };
+        assert_eq!(
+            print(&response).unwrap(),
+            r#"{
+ "model_version_status": [
+  {
+   "version": "123",
+   "state": "AVAILABLE",
+   "status": {
+    "error_code": "OK",
+    "error_message": ""
+   }
+  }
+ ]
+}
+"#
+        );
+        assert_eq!(parse::<GetModelStatusResponse>(&print(&response).unwrap()).unwrap(), response);
+    }
+
+    #[test]
+    fn prints_signatures_with_their_defaults() {
+        let map: SignatureDefMap = text::parse(
+            "signature_def { key: 's' value { inputs { key: 'x' value { name: 'x:0' dtype: DT_FLOAT
+               tensor_shape { dim { size: -1 } } } } method_name: 'm' } }",
+        )
+        .unwrap();
+        assert_eq!(
+            to_value(&map).unwrap(),
+            serde_json::json!({"signature_def": {"s": {
+                "inputs": {"x": {
+                    "name": "x:0",
+                    "dtype": "DT_FLOAT",
+                    "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": false},
+                }},
+                "outputs": {},
+                "method_name": "m",
+                "defaults": {},
+            }}})
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_no_message_of_the_type() {
+        assert!(parse::<StatusProto>(r#"{"error_code": "NO_SUCH"}"#).is_err());
+        assert!(parse::<StatusProto>(r#"{"error_message": ""} x"#).is_err());
+        assert!(parse::<StatusProto>(r#"{"nane": ""}"#).is_err());
+    }
 }

@@ -88,3 +88,108 @@ fn error_at(text: &str, offset: usize, message: String) -> TextError {
         message,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serving::{BatchingParameters, ModelServerConfig, PlatformConfigMap};
+    use crate::serving::{SavedModelBundleSourceAdapterConfig, model_server_config::Config};
+
+    #[track_caller]
+    fn check(text: &str, expected: &[(&str, &str)]) {
+        let parsed: ModelServerConfig = parse(text).unwrap();
+        let Some(Config::ModelConfigList(list)) = parsed.config else { panic!("no list") };
+        let names: Vec<_> =
+            list.config.iter().map(|m| (m.name.as_str(), m.base_path.as_str())).collect();
+        assert_eq!(names, expected);
+    }
+
+    #[track_caller]
+    fn check_error(text: &str, expected: &str) {
+        let error = parse::<ModelServerConfig>(text).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn takes_a_colon_before_a_message_or_none() {
+        check("model_config_list: { config: { name: 'a' base_path: '/a' } }", &[("a", "/a")]);
+        check("model_config_list { config { name: 'a' base_path: '/a' } }", &[("a", "/a")]);
+        check("model_config_list < config < name: 'a' base_path: '/a' > >", &[("a", "/a")]);
+    }
+
+    #[test]
+    fn takes_commas_semicolons_or_nothing_between_fields() {
+        check(
+            "model_config_list {\n config { name: \"a\", base_path: \"/a\", },\n\
+             config { name: \"b\"; base_path: \"/b\" }\n}",
+            &[("a", "/a"), ("b", "/b")],
+        );
+    }
+
+    #[test]
+    fn takes_either_quote_adjacent_strings_and_comments() {
+        check(
+            "# the models {{{\nmodel_config_list { # of \"us\n config { name: 'a' 'b' \
+             base_path: \"/\\\"{\" } }",
+            &[("ab", "/\"{")],
+        );
+    }
+
+    #[test]
+    fn takes_versions_and_labels() {
+        let text =
+            "model_config_list { config { name: 'm' base_path: '/m' model_platform: 'tensorflow'
+            model_version_policy { specific { versions: 1 versions: 2 } }
+            version_labels { key: 'stable' value: 1 } } }";
+        let parsed: ModelServerConfig = parse(text).unwrap();
+        let Some(Config::ModelConfigList(list)) = parsed.config else { panic!("no list") };
+        assert_eq!(list.config[0].version_labels["stable"], 1);
+        assert_eq!(
+            parse::<ModelServerConfig>(&print(&ModelServerConfig {
+                config: Some(Config::ModelConfigList(list.clone()))
+            })),
+            Ok(ModelServerConfig { config: Some(Config::ModelConfigList(list)) })
+        );
+    }
+
+    #[test]
+    fn takes_wrapped_values() {
+        let parsed: BatchingParameters =
+            parse("max_batch_size { value: 128 } allowed_batch_sizes: 1 allowed_batch_sizes: 128")
+                .unwrap();
+        assert_eq!(parsed.max_batch_size, Some(128));
+        assert_eq!(parsed.allowed_batch_sizes, [1, 128]);
+    }
+
+    #[test]
+    fn takes_an_any_written_out() {
+        let parsed: PlatformConfigMap = parse(
+            "platform_configs { key: 'tensorflow' value { source_adapter_config {
+               [type.googleapis.com/tensorflow.serving.SavedModelBundleSourceAdapterConfig] {
+                 legacy_config { enable_model_warmup: true session_config {
+                   graph_options { rewrite_options { disable_meta_optimizer: true } } } } } } } }",
+        )
+        .unwrap();
+        let any = parsed.platform_configs["tensorflow"].source_adapter_config.as_ref().unwrap();
+        let config: SavedModelBundleSourceAdapterConfig = any.to_msg().unwrap();
+        assert!(config.legacy_config.unwrap().enable_model_warmup);
+    }
+
+    #[test]
+    fn tells_line_and_column_of_a_mistake() {
+        check_error(
+            "model_config_list {\n  config { nane: 'a' }\n}",
+            "2:12: field 'nane' not found for message 'tensorflow.serving.ModelConfig'",
+        );
+        check_error(
+            "model_config_list {\n  config {",
+            "2:11: expected '}' or a field name, but reached end of input",
+        );
+    }
+
+    #[test]
+    fn refuses_to_nest_without_end() {
+        check_error(&"model_config_list {".repeat(100_000), "1:1919: nested deeper than 100");
+        check_error(&format!("# '\n{}", "a<".repeat(101)), "2:202: nested deeper than 100");
+    }
+}
