@@ -10,6 +10,40 @@ pub enum Error {
         /// What was asked for.
         bytes: usize,
     },
+    /// A limit, or the device itself, leaves too little room.
+    #[error(
+        "{device} has no room for {needed_bytes} bytes: {free_bytes} of {limit_bytes} are free"
+    )]
+    Exhausted {
+        /// The device, logical device or model whose limit was met.
+        device: String,
+        /// What was asked for.
+        needed_bytes: u64,
+        /// What could still have been given.
+        free_bytes: u64,
+        /// The limit that was met.
+        limit_bytes: u64,
+    },
+    /// One piece was asked for that is larger than the device gives in one.
+    #[error("{device} gives at most {largest_bytes} bytes in one piece, not {needed_bytes}")]
+    TooLarge {
+        /// The device asked.
+        device: String,
+        /// What was asked for.
+        needed_bytes: u64,
+        /// The largest piece it gives.
+        largest_bytes: u64,
+    },
+    /// The device refused a call for a reason of its own.
+    #[error("{call} failed on {device}: {reason}")]
+    Driver {
+        /// The device asked.
+        device: String,
+        /// The call that failed, as in `commit`.
+        call: &'static str,
+        /// What the device said.
+        reason: String,
+    },
 }
 
 /// The result of this crate's calls.

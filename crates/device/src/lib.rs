@@ -2,10 +2,21 @@
 //! planner and placement. It knows nothing of tensors, ops or models.
 
 mod buffer;
+pub mod conformance;
+mod driver;
 mod error;
+mod host;
+mod limit;
 pub mod plan;
+mod region;
+mod simulated;
 mod workspace;
 
 pub use buffer::{ALIGNMENT, Buffer};
+pub use driver::{Driver, Kind, Properties};
 pub use error::{Error, Result};
+pub use host::Host;
+pub use limit::Limited;
+pub use region::Region;
+pub use simulated::{Simulated, SimulatedOptions};
 pub use workspace::{Borrowed, Span, Workspace};
