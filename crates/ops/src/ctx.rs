@@ -1,0 +1,194 @@
+//! `Ctx`: what a kernel gets to read and to write.
+
+use smallvec::SmallVec;
+use tensor::{DType, Shape, Tensor, View, ViewMut};
+
+use crate::env::Env;
+use crate::error::{Error, Result, invalid};
+use crate::op::Packed;
+
+/// One call of a kernel.
+///
+/// Inputs live as long as the step (`'a`), so they may be held while outputs are written.
+pub struct Ctx<'a> {
+    inputs: SmallVec<[View<'a>; 4]>,
+    outputs: SmallVec<[Output<'a>; 2]>,
+    packed: &'a [Option<Packed>],
+    scratch: &'a mut [u8],
+    in_place: bool,
+    env: &'a Env<'a>,
+}
+
+/// Where an output goes.
+pub enum Output<'a> {
+    /// To memory that the plan gave it: dtype and shape were inferred.
+    Planned(ViewMut<'a>),
+    /// To a tensor of its own, which the kernel makes.
+    Open(Option<Tensor>),
+}
+
+impl<'a> Ctx<'a> {
+    /// A call with these inputs and outputs.
+    pub fn new(
+        inputs: impl IntoIterator<Item = View<'a>>,
+        outputs: impl IntoIterator<Item = Output<'a>>,
+        env: &'a Env<'a>,
+    ) -> Self {
+        Self {
+            inputs: inputs.into_iter().collect(),
+            outputs: outputs.into_iter().collect(),
+            packed: &[],
+            scratch: &mut [],
+            in_place: false,
+            env,
+        }
+    }
+
+    /// The same with packed weights, by input; the shorter list is filled up with none.
+    #[must_use]
+    pub fn with_packed(self, packed: &'a [Option<Packed>]) -> Self {
+        Self { packed, ..self }
+    }
+
+    /// The same with scratch memory.
+    #[must_use]
+    pub fn with_scratch(self, scratch: &'a mut [u8]) -> Self {
+        Self { scratch, ..self }
+    }
+
+    /// The same with output 0 in the memory of the input that `Op::in_place` names.
+    #[must_use]
+    pub fn with_in_place(self) -> Self {
+        Self { in_place: true, ..self }
+    }
+
+    /// What the run offers.
+    pub fn env(&self) -> &'a Env<'a> {
+        self.env
+    }
+
+    /// The number of inputs.
+    pub fn n_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The number of outputs.
+    pub fn n_outputs(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Input number `index`.
+    ///
+    /// # Panics
+    /// If there is none: `infer` has checked their number.
+    pub fn input(&self, index: usize) -> View<'a> {
+        self.inputs[index]
+    }
+
+    /// All inputs.
+    pub fn inputs(&self) -> &[View<'a>] {
+        &self.inputs
+    }
+
+    /// The packed form of input number `index`, if it was packed as a `T`.
+    pub fn packed<T: std::any::Any + Send + Sync>(&self, index: usize) -> Option<&'a T> {
+        self.packed.get(index)?.as_ref()?.object.get()
+    }
+
+    /// Whether output 0 already holds the elements of the input that `Op::in_place` names; that
+    /// input is then empty.
+    pub fn is_in_place(&self) -> bool {
+        self.in_place
+    }
+
+    /// The scratch memory that `Op::scratch_bytes` asked for, or none.
+    pub fn take_scratch(&mut self) -> &'a mut [u8] {
+        std::mem::take(&mut self.scratch)
+    }
+
+    /// Output number `index`, to be written as `dtype` and `shape`. What it holds before is
+    /// unspecified. Fails without memory.
+    pub fn output(&mut self, index: usize, dtype: DType, shape: &Shape) -> Result<ViewMut<'_>> {
+        self.outputs[index].view(dtype, shape)
+    }
+
+    /// Output 0 and output 1 at once.
+    pub fn two_outputs(
+        &mut self,
+        first: (DType, &Shape),
+        second: (DType, &Shape),
+    ) -> Result<(ViewMut<'_>, ViewMut<'_>)> {
+        let [a, b, ..] = &mut self.outputs[..] else {
+            return Err(Error::Internal("two outputs of an op with fewer".to_owned()));
+        };
+        Ok((a.view(first.0, first.1)?, b.view(second.0, second.1)?))
+    }
+
+    /// Makes `tensor` output number `index`.
+    pub fn set_output(&mut self, index: usize, tensor: Tensor) -> Result<()> {
+        match &mut self.outputs[index] {
+            Output::Open(open) => *open = Some(tensor),
+            Output::Planned(view) => {
+                if view.dtype() != tensor.dtype() || view.shape() != tensor.shape() {
+                    return Err(unlike(view, tensor.dtype(), tensor.shape()));
+                }
+                view.bytes().copy_from_slice(tensor.view().bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the elements of `view` output number `index`, in a shape of as many elements.
+    pub fn forward(&mut self, index: usize, view: View<'a>, shape: Shape) -> Result<()> {
+        if shape.n_elements() != view.n_elements() {
+            return invalid!("{} elements do not fill shape {shape}", view.n_elements());
+        }
+        if let Output::Planned(_) = self.outputs[index] {
+            let mut output = self.output(index, view.dtype(), &shape)?;
+            output.bytes().copy_from_slice(view.bytes());
+            return Ok(());
+        }
+        self.set_output(index, view.to_tensor()?.reshaped(shape)?)
+    }
+
+    /// The only input and the output of the same dtype and shape.
+    pub fn unary(&mut self) -> Result<(View<'a>, ViewMut<'_>)> {
+        let input = self.input(0);
+        Ok((input, self.output(0, input.dtype(), input.shape())?))
+    }
+
+    /// The tensors of open outputs, in order; `None` for planned ones. Fails if an open output was
+    /// not made.
+    pub fn finish(self) -> Result<SmallVec<[Option<Tensor>; 2]>> {
+        self.outputs
+            .into_iter()
+            .map(|output| match output {
+                Output::Planned(_) => Ok(None),
+                Output::Open(Some(tensor)) => Ok(Some(tensor)),
+                Output::Open(None) => Err(Error::Internal("an output was not made".to_owned())),
+            })
+            .collect()
+    }
+}
+
+impl Output<'_> {
+    fn view(&mut self, dtype: DType, shape: &Shape) -> Result<ViewMut<'_>> {
+        match self {
+            Output::Planned(view) => {
+                if view.dtype() != dtype || view.shape() != shape {
+                    return Err(unlike(view, dtype, shape));
+                }
+                Ok(view.reborrow())
+            }
+            Output::Open(open) => {
+                let tensor = open.insert(Tensor::zeros(dtype, shape.clone())?);
+                Ok(tensor.view_mut().expect("a new plain tensor has one owner"))
+            }
+        }
+    }
+}
+
+fn unlike(planned: &ViewMut<'_>, dtype: DType, shape: &Shape) -> Error {
+    let (plan_dtype, plan_shape) = (planned.dtype(), planned.shape());
+    Error::Internal(format!("planned {plan_dtype}{plan_shape} but made {dtype}{shape}"))
+}

@@ -1,0 +1,46 @@
+//! What each TensorFlow op means: attributes, shape inference and CPU kernel. It knows nothing of
+//! graphs or models.
+//!
+//! An op is one file in its family's folder (`nn/softmax.rs`) and one line in that family's `OPS`.
+//! The way to write one: a kernel on slices, an `impl Op` that checks and dispatches, a `DEF`.
+#![deny(unsafe_code)]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "kernels match on thirty dtypes and convert between number types as TensorFlow does"
+)]
+
+mod array;
+mod attrs;
+mod cancel;
+mod control;
+mod ctx;
+mod dispatch;
+mod env;
+mod error;
+mod image;
+mod infer;
+mod linalg;
+mod list;
+mod lookup;
+mod math;
+mod nn;
+mod op;
+mod parse;
+mod prelude;
+mod random;
+mod registry;
+mod resources;
+mod sparse;
+mod state;
+mod text;
+
+pub use attrs::Attrs;
+pub use cancel::Cancel;
+pub use ctx::{Ctx, Output};
+pub use env::{Env, Files, Functions, NoFiles, NoFunctions};
+pub use error::{Error, Result};
+pub use op::{Kind, Op, OpDef, Packed};
+pub use registry::{all, find};
+pub use resources::Resources;

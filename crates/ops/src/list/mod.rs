@@ -1,0 +1,6 @@
+//! Lists of tensors: `TensorList` and `TensorArray`.
+
+use crate::op::OpDef;
+
+/// The ops of this family.
+pub(crate) const OPS: &[OpDef] = &[];

@@ -1,0 +1,113 @@
+//! `Op`: the meaning of a TensorFlow name, and `OpDef`: its line in a table.
+
+use std::any::Any;
+use std::fmt;
+
+use tensor::{Handle, Spec, Tensor};
+
+use crate::attrs::Attrs;
+use crate::ctx::Ctx;
+use crate::env::Functions;
+use crate::error::Result;
+
+/// An op with its attributes: one node's meaning.
+pub trait Op: Send + Sync {
+    /// The outputs' specs, given the inputs'. Fails where TensorFlow's shape function or kernel
+    /// would surely fail. What is not known of the inputs leaves the outputs unknown; with concrete
+    /// inputs, an output whose dimensions do not depend on values has a concrete shape.
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>>;
+
+    /// Computes the outputs. Checks whatever `infer` may not have known.
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()>;
+
+    /// The input whose elements, unchanged and in the same order, are output 0: nothing is computed
+    /// then, only the shape differs. Such an op has one output.
+    fn alias(&self) -> Option<usize> {
+        None
+    }
+
+    /// The input whose memory output 0 may take over, element by element, if nobody else needs it.
+    /// The kernel then finds the input's elements in the output and `Ctx::is_in_place` true.
+    fn in_place(&self) -> Option<usize> {
+        None
+    }
+
+    /// A form of the constant input number `input` that `run` is faster on, given to it by
+    /// `Ctx::packed` instead of the tensor.
+    fn pack(&self, input: usize, weight: &Tensor) -> Result<Option<Packed>> {
+        let _ = (input, weight);
+        Ok(None)
+    }
+
+    /// The bytes of scratch memory that `run` wants, given by `Ctx::scratch`.
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let _ = (inputs, outputs);
+        0
+    }
+
+    /// Like `infer`, for ops that call functions.
+    fn infer_with(&self, inputs: &[Spec], functions: &dyn Functions) -> Result<Vec<Spec>> {
+        let _ = functions;
+        self.infer(inputs)
+    }
+
+    /// For a fusion pass: the op as its own type.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
+}
+
+/// A packed weight.
+#[derive(Debug, Clone)]
+pub struct Packed {
+    /// The packed form; the op that packed it knows the type.
+    pub object: Handle,
+    /// The bytes that it holds.
+    pub n_bytes: usize,
+}
+
+/// What an op does besides computing its outputs from its inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: it may be folded, shared, run twice or not at all.
+    Pure,
+    /// It finds an object of the servable by its attributes; the same each time.
+    Handle,
+    /// It draws random numbers, or reads state that others change.
+    Reads,
+    /// It changes state, or has an effect outside: it runs exactly once, in order.
+    Writes,
+}
+
+/// A line in the table of a family: the TensorFlow name and how to build the op.
+#[derive(Clone, Copy)]
+pub struct OpDef {
+    /// TensorFlow's name.
+    pub name: &'static str,
+    /// What it does besides computing.
+    pub kind: Kind,
+    /// Builds the op of a node from its attributes.
+    pub build: fn(&Attrs<'_>) -> Result<Box<dyn Op>>,
+}
+
+impl OpDef {
+    /// A pure op.
+    pub const fn pure(name: &'static str, build: fn(&Attrs<'_>) -> Result<Box<dyn Op>>) -> Self {
+        Self { name, kind: Kind::Pure, build }
+    }
+
+    /// An op of another kind.
+    pub const fn of_kind(
+        name: &'static str,
+        kind: Kind,
+        build: fn(&Attrs<'_>) -> Result<Box<dyn Op>>,
+    ) -> Self {
+        Self { name, kind, build }
+    }
+}
+
+impl fmt::Debug for OpDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpDef({}, {:?})", self.name, self.kind)
+    }
+}

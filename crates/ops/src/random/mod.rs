@@ -1,0 +1,6 @@
+//! Random numbers, seeded and not.
+
+use crate::op::OpDef;
+
+/// The ops of this family.
+pub(crate) const OPS: &[OpDef] = &[];

@@ -1,0 +1,6 @@
+//! Sparse and ragged tensors.
+
+use crate::op::OpDef;
+
+/// The ops of this family.
+pub(crate) const OPS: &[OpDef] = &[];

@@ -1,0 +1,144 @@
+//! Every case of `testdata/ops` on the CPU kernels, once with planned and once with open outputs.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use ops::{Attrs, Cancel, Ctx, Env, Error, NoFiles, NoFunctions, Output, Resources};
+use pool::Pool;
+use tensor::{Spec, Tensor, ViewMut};
+use testkit::opcases::{self, Case, Node};
+
+#[test]
+fn every_case_gives_what_tensorflow_gives() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/ops");
+    let only = std::env::var_os("OPS").map(|ops| ops.to_string_lossy().into_owned());
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for case in opcases::read_all(&folder) {
+        let op = case.name.split(':').next().unwrap_or_default();
+        if only.as_ref().is_some_and(|only| !only.split(',').any(|name| name == op)) {
+            continue;
+        }
+        for planned in [true, false] {
+            count += 1;
+            if let Err(why) = check(&case, planned) {
+                failures.push(format!("{} ({planned}): {why}", case.name));
+            }
+        }
+    }
+    assert!(count > 0, "no cases");
+    assert!(failures.is_empty(), "{} of {count} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Runs a case; `planned` says whether outputs of known shape go to memory given beforehand.
+fn check(case: &Case, planned: bool) -> Result<(), String> {
+    let pool = Pool::new(2);
+    let resources = Resources::default();
+    let env = Env {
+        pool: &pool,
+        functions: &NoFunctions,
+        files: &NoFiles,
+        resources: &resources,
+        cancel: &Cancel::default(),
+    };
+    let mut values: HashMap<String, Tensor> = HashMap::new();
+    for (i, input) in case.inputs.iter().enumerate() {
+        values.insert(format!("in{i}:0"), input.clone());
+    }
+    for node in &case.nodes {
+        match run(node, &values, planned, &env) {
+            Ok(outputs) => {
+                for (i, output) in outputs.into_iter().enumerate() {
+                    values.insert(format!("{}:{i}", node.name), output);
+                }
+            }
+            Err(error) => return expect_error(case, &error),
+        }
+    }
+    if let Some((code, _)) = &case.error {
+        return Err(format!("expected {code} but it ran"));
+    }
+    for (fetch, expected) in case.fetches.iter().zip(&case.outputs) {
+        let got = values.get(&reference(fetch)).ok_or(format!("no output {fetch}"))?;
+        opcases::compare(case, expected, got).map_err(|why| format!("{fetch}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn run(
+    node: &Node,
+    values: &HashMap<String, Tensor>,
+    planned: bool,
+    env: &Env<'_>,
+) -> Result<Vec<Tensor>, Error> {
+    let missing = |what: &str| Error::NotFound(format!("{what} is not there"));
+    let def = ops::find(&node.op).ok_or_else(|| missing(&node.op))?;
+    let op = (def.build)(&Attrs::new(&node.attrs))?;
+    let find =
+        |input: &String| values.get(&reference(input)).cloned().ok_or_else(|| missing(input));
+    let inputs: Vec<Tensor> = node.inputs.iter().map(find).collect::<Result<_, _>>()?;
+    let specs: Vec<Spec> = inputs.iter().cloned().map(Spec::constant).collect();
+    let specs = op.infer_with(&specs, env.functions)?;
+    let mut memory: Vec<Option<Tensor>> = specs
+        .iter()
+        .map(|spec| match spec.shape() {
+            Some(shape) if planned && spec.dtype.is_plain() => {
+                Tensor::zeros(spec.dtype, shape).map(Some)
+            }
+            _ => Ok(None),
+        })
+        .collect::<Result<_, _>>()?;
+    let outputs: Vec<Output<'_>> = memory
+        .iter_mut()
+        .map(|tensor| tensor.as_mut().and_then(Tensor::view_mut))
+        .map(|view: Option<ViewMut<'_>>| view.map_or(Output::Open(None), Output::Planned))
+        .collect();
+    let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), outputs, env);
+    op.run(&mut ctx)?;
+    let open = ctx.finish()?;
+    let made: Vec<Tensor> = memory.into_iter().zip(open).filter_map(|(a, b)| b.or(a)).collect();
+    for (spec, tensor) in specs.iter().zip(&made) {
+        agrees(spec, tensor)?;
+    }
+    Ok(made)
+}
+
+/// What was inferred must hold for what was made.
+fn agrees(spec: &Spec, tensor: &Tensor) -> Result<(), Error> {
+    let same_rank = spec.rank().is_none_or(|rank| rank == tensor.shape().rank());
+    let same_dims = spec.dims().into_iter().flatten().zip(tensor.shape().iter());
+    let same = same_rank && same_dims.into_iter().all(|(d, s)| d.size().is_none_or(|d| d == *s));
+    if spec.dtype == tensor.dtype() && same {
+        return Ok(());
+    }
+    let made = format!("{}{}", tensor.dtype(), tensor.shape());
+    Err(Error::Internal(format!("inferred {spec} but made {made}")))
+}
+
+fn expect_error(case: &Case, error: &Error) -> Result<(), String> {
+    let Some((code, text)) = &case.error else { return Err(format!("failed: {error:?}")) };
+    let got = code_of(error);
+    if got != code || !error.to_string().contains(text.as_str()) {
+        return Err(format!("expected {code} {text:?} but got {got} {:?}", error.to_string()));
+    }
+    Ok(())
+}
+
+fn code_of(error: &Error) -> &'static str {
+    match error {
+        Error::InvalidArgument(_) => "INVALID_ARGUMENT",
+        Error::Unimplemented(_) => "UNIMPLEMENTED",
+        Error::OutOfRange(_) => "OUT_OF_RANGE",
+        Error::NotFound(_) => "NOT_FOUND",
+        Error::FailedPrecondition(_) => "FAILED_PRECONDITION",
+        Error::ResourceExhausted(_) => "RESOURCE_EXHAUSTED",
+        Error::DataLoss(_) => "DATA_LOSS",
+        Error::Cancelled => "CANCELLED",
+        Error::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Error::Internal(_) => "INTERNAL",
+    }
+}
+
+fn reference(name: &str) -> String {
+    if name.contains(':') { name.to_owned() } else { format!("{name}:0") }
+}
