@@ -1,0 +1,225 @@
+//! What can go wrong, with the texts that TensorFlow Serving's clients know.
+
+use std::fmt;
+
+use crate::models::Target;
+
+/// The canonical codes, as in `google/rpc/code.proto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Code {
+    /// The caller, or whoever un-aspired the version, gave up.
+    Cancelled = 1,
+    /// Anything that has no code of its own.
+    Unknown = 2,
+    /// The request or the file is wrong in itself.
+    InvalidArgument = 3,
+    /// It took too long.
+    DeadlineExceeded = 4,
+    /// There is no such thing.
+    NotFound = 5,
+    /// There is such a thing already.
+    AlreadyExists = 6,
+    /// The caller may not.
+    PermissionDenied = 7,
+    /// A limit is reached.
+    ResourceExhausted = 8,
+    /// Not in this state.
+    FailedPrecondition = 9,
+    /// Someone else was faster.
+    Aborted = 10,
+    /// Past the end.
+    OutOfRange = 11,
+    /// Not built in.
+    Unimplemented = 12,
+    /// A bug.
+    Internal = 13,
+    /// Not now; trying again may help.
+    Unavailable = 14,
+    /// The file is damaged.
+    DataLoss = 15,
+    /// The caller is not known.
+    Unauthenticated = 16,
+}
+
+impl Code {
+    /// The number on the wire.
+    pub fn number(self) -> i32 {
+        self as i32
+    }
+
+    /// The name as it stands in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::Cancelled => "CANCELLED",
+            Code::Unknown => "UNKNOWN",
+            Code::InvalidArgument => "INVALID_ARGUMENT",
+            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Code::NotFound => "NOT_FOUND",
+            Code::AlreadyExists => "ALREADY_EXISTS",
+            Code::PermissionDenied => "PERMISSION_DENIED",
+            Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+            Code::FailedPrecondition => "FAILED_PRECONDITION",
+            Code::Aborted => "ABORTED",
+            Code::OutOfRange => "OUT_OF_RANGE",
+            Code::Unimplemented => "UNIMPLEMENTED",
+            Code::Internal => "INTERNAL",
+            Code::Unavailable => "UNAVAILABLE",
+            Code::DataLoss => "DATA_LOSS",
+            Code::Unauthenticated => "UNAUTHENTICATED",
+        }
+    }
+}
+
+/// Why a version could not be loaded, or a model's versions not be listed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {message}", code.name())]
+pub struct LoadError {
+    /// The canonical code.
+    pub code: Code,
+    /// The text, for `GetModelStatus`.
+    pub message: String,
+}
+
+impl LoadError {
+    /// An error with this code and text.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        LoadError { code, message: message.into() }
+    }
+}
+
+/// Why a request for a model or a change of the configuration was refused.
+///
+/// Texts are those of TensorFlow Serving's `server_core.cc`, `manager.cc` and
+/// `get_model_status_impl.cc`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The request names no model.
+    #[error("ModelSpec has no name specified.")]
+    NoName,
+    /// No available version answers to the target.
+    #[error("Servable not found for request: {0}")]
+    NotFound(Target),
+    /// The model has no such label.
+    #[error("Unrecognized servable version label: {0}")]
+    UnknownLabel(String),
+    /// No configuration was applied yet, so that no label has a meaning.
+    #[error("Model labels does not init yet.{0}")]
+    LabelsNotReady(String),
+    /// The model is not known, or never had a version.
+    #[error("Could not find any versions of model {0}")]
+    NoVersions(String),
+    /// The model never had this version.
+    #[error("Could not find version {version} of model {model}")]
+    NoVersion {
+        /// The model.
+        model: String,
+        /// The version.
+        version: i64,
+    },
+    /// Two models of one name.
+    #[error("Illegal to list model {0} multiple times in config list")]
+    DuplicateModel(String),
+    /// A model's path depends on where the server was started.
+    #[error("Expected model {model} to have an absolute path or URI; got base_path()={base_path}")]
+    RelativePath {
+        /// The model.
+        model: String,
+        /// Its path.
+        base_path: String,
+    },
+    /// A model of this name is there, of another platform.
+    #[error(
+        "Illegal to change a model's platform. For model {model} platform was {old} and new \
+         platform requested is {new}"
+    )]
+    PlatformChange {
+        /// The model.
+        model: String,
+        /// Its platform.
+        old: String,
+        /// The platform asked for.
+        new: String,
+    },
+    /// A label points to a version that is not available.
+    #[error(
+        "Request to assign label to version {version} of model {model}, which is not currently \
+         available for inference"
+    )]
+    LabelUnavailable {
+        /// The model.
+        model: String,
+        /// The version.
+        version: i64,
+    },
+    /// The configuration was applied, but some new models have no available version.
+    #[error("{0}")]
+    Unavailable(Unavailable),
+    /// The server is shutting down.
+    #[error("the server is shutting down")]
+    Stopping,
+}
+
+impl Error {
+    /// The canonical code that clients get.
+    pub fn code(&self) -> Code {
+        match self {
+            Error::NoName
+            | Error::UnknownLabel(_)
+            | Error::DuplicateModel(_)
+            | Error::RelativePath { .. }
+            | Error::PlatformChange { .. } => Code::InvalidArgument,
+            Error::NotFound(_) | Error::NoVersions(_) | Error::NoVersion { .. } => Code::NotFound,
+            Error::LabelsNotReady(_) | Error::Stopping => Code::Unavailable,
+            Error::LabelUnavailable { .. } => Code::FailedPrecondition,
+            Error::Unavailable(_) => Code::Unknown,
+        }
+    }
+}
+
+/// The new models of a configuration that did not become available.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable {
+    /// Whether it was the first configuration: the text is another one then.
+    pub is_first: bool,
+    /// Model, version if one was found, and why.
+    pub failures: Vec<(String, Option<i64>, LoadError)>,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_first { "servable(s)" } else { "model(s)" };
+        write!(f, "{} {what} did not become available: {{", self.failures.len())?;
+        for (model, version, error) in &self.failures {
+            match version {
+                Some(version) => write!(f, "{{{{name: {model} version: {version}}}")?,
+                None => write!(f, "{{{{name: {model}}}")?,
+            }
+            write!(f, " due to error: {error}}}, ")?;
+        }
+        f.write_str("}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_that_did_not_come_are_named_as_tensorflow_serving_does() {
+        let error = LoadError::new(Code::NotFound, "no file");
+        let unavailable = |is_first, version| {
+            let failures = vec![("m".to_owned(), version, error.clone())];
+            Error::Unavailable(Unavailable { is_first, failures }).to_string()
+        };
+        assert_eq!(
+            unavailable(true, Some(3)),
+            "1 servable(s) did not become available: \
+             {{{name: m version: 3} due to error: NOT_FOUND: no file}, }"
+        );
+        assert_eq!(
+            unavailable(false, None),
+            "1 model(s) did not become available: {{{name: m} due to error: NOT_FOUND: no file}, }"
+        );
+    }
+}

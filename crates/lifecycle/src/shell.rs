@@ -1,0 +1,360 @@
+//! The task around the machine: looks at the source, runs loads and unloads, publishes the map.
+
+mod jobs;
+mod views;
+mod waiters;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::error::{Error, LoadError};
+use crate::handle::{Handle, Home, Id};
+use crate::look::{Looker, Source};
+use crate::machine::{Event, Machine, Order, Retries};
+use crate::models::{Models, Shown};
+use crate::options::{ModelOptions, Options, check_list};
+use crate::state::State;
+use views::{Looked, Views};
+use waiters::Waiters;
+
+/// How many changes of the configuration may wait to be applied.
+const COMMANDS_MAX: usize = 16;
+
+/// Makes a servable of a version.
+pub trait Loader: Send + Sync + 'static {
+    /// What requests run on. Dropping it unloads it.
+    type Servable: Send + Sync + 'static;
+
+    /// Loads a version from its folder. Blocks; runs on a thread of the pool, as does dropping what
+    /// it returns.
+    ///
+    /// # Errors
+    /// What clients see in `GetModelStatus`. When `cancel` is set, nobody wants the version any
+    /// more, and the loader should give up early with any error.
+    fn load(
+        &self,
+        model: &str,
+        version: i64,
+        path: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Self::Servable, LoadError>;
+}
+
+/// The running lifecycle. Dropping it does not stop it: the token does.
+pub struct Lifecycle<S> {
+    models: Models<S>,
+    commands: mpsc::Sender<Command>,
+    done: CancellationToken,
+}
+
+/// A configuration that was applied, and whose new models may still be loading.
+pub struct Applied {
+    outcome: oneshot::Receiver<Result<(), Error>>,
+}
+
+impl Applied {
+    /// Waits until each new model has a version that is available or has failed.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] names those that failed; they stay configured all the same.
+    pub async fn available(self) -> Result<(), Error> {
+        self.outcome.await.unwrap_or(Err(Error::Stopping))
+    }
+}
+
+impl<S: Send + Sync + 'static> Lifecycle<S> {
+    /// Starts the task that owns all state, on the current Tokio runtime, without any model.
+    ///
+    /// When `token` is cancelled it stops looking, unloads everything, waits for requests in
+    /// flight, and ends.
+    pub fn start<L: Loader<Servable = S>>(
+        options: Options,
+        source: impl Source,
+        loader: L,
+        token: CancellationToken,
+    ) -> Self {
+        let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
+        let (mail_sender, mail) = mpsc::unbounded_channel();
+        let (home_sender, home) = mpsc::unbounded_channel();
+        let (ready, readiness) = watch::channel(false);
+        let done = CancellationToken::new();
+        let models = Models::new(readiness);
+        let shell = Shell {
+            machine: Machine::new(Retries {
+                max: options.load_retries_max,
+                interval: options.load_retry_interval,
+            }),
+            views: Views::new(Looker::new(Box::new(source), &options), &options),
+            waiters: Waiters::default(),
+            loader: Arc::new(loader),
+            loads: Arc::new(Semaphore::new(options.n_load_threads.max(1))),
+            unloads: Arc::new(Semaphore::new(options.n_unload_threads.max(1))),
+            loaded: HashMap::new(),
+            cancels: HashMap::new(),
+            models: models.clone(),
+            mail: mail_sender,
+            home: home_sender,
+            ready,
+            started: Instant::now(),
+            phase: ServerPhase::Unconfigured,
+            options,
+        };
+        let guard = done.clone().drop_guard();
+        tokio::spawn(async move {
+            shell.run(Inbox { mail, home, commands }, token).await;
+            drop(guard);
+        });
+        Lifecycle { models, commands: command_sender, done }
+    }
+
+    /// The models, for requests.
+    pub fn models(&self) -> &Models<S> {
+        &self.models
+    }
+
+    /// Replaces the list of models, and waits until each new one has a version that is available
+    /// or has failed. Models that are not listed any more are unloaded meanwhile.
+    ///
+    /// # Errors
+    /// If the list is refused, nothing is changed. [`Error::Unavailable`] if new models failed.
+    pub async fn set_config(&self, models: Vec<ModelOptions>) -> Result<(), Error> {
+        self.apply_config(models).await?.available().await
+    }
+
+    /// Like [`Lifecycle::set_config`], but does not wait for the new models.
+    ///
+    /// # Errors
+    /// If the list is refused; then nothing is changed.
+    pub async fn apply_config(&self, models: Vec<ModelOptions>) -> Result<Applied, Error> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command { models, reply };
+        self.commands.send(command).await.map_err(|_| Error::Stopping)?;
+        answer.await.unwrap_or(Err(Error::Stopping))
+    }
+
+    /// Waits until everything is unloaded after the token was cancelled.
+    pub fn stopped(&self) -> impl Future<Output = ()> + use<S> {
+        self.done.clone().cancelled_owned()
+    }
+}
+
+/// A change of the configuration.
+struct Command {
+    models: Vec<ModelOptions>,
+    reply: oneshot::Sender<Result<Applied, Error>>,
+}
+
+/// What jobs report. There is at most one report for each job in progress.
+enum Mail<S> {
+    Loaded(Id, S),
+    LoadFailed(Id, LoadError),
+    Freed(Id),
+    Looked(Looked),
+    LookLate(Arc<str>, Duration),
+}
+
+/// What the task waits for.
+struct Inbox<S> {
+    mail: mpsc::UnboundedReceiver<Mail<S>>,
+    home: mpsc::UnboundedReceiver<(Id, S)>,
+    commands: mpsc::Receiver<Command>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServerPhase {
+    Unconfigured,
+    Serving,
+    Stopping,
+}
+
+struct Shell<L: Loader> {
+    options: Options,
+    machine: Machine,
+    views: Views,
+    waiters: Waiters,
+    loader: Arc<L>,
+    loads: Arc<Semaphore>,
+    unloads: Arc<Semaphore>,
+    /// The lifecycle's own handles, one for each available version.
+    loaded: HashMap<Id, Handle<L::Servable>>,
+    /// The loads in progress.
+    cancels: HashMap<Id, CancellationToken>,
+    models: Models<L::Servable>,
+    mail: mpsc::UnboundedSender<Mail<L::Servable>>,
+    home: Home<L::Servable>,
+    ready: watch::Sender<bool>,
+    started: Instant,
+    phase: ServerPhase,
+}
+
+impl<L: Loader> Shell<L> {
+    async fn run(mut self, mut inbox: Inbox<L::Servable>, token: CancellationToken) {
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                () = token.cancelled(), if self.phase != ServerPhase::Stopping => self.stop(),
+                Some(mail) = inbox.mail.recv() => self.take(mail),
+                Some((id, servable)) = inbox.home.recv() => self.start_free(id, servable),
+                Some(command) = inbox.commands.recv() => self.configure(command),
+                () = sleep_until(wake) => self.tick(),
+            }
+            if self.phase == ServerPhase::Stopping && self.machine.is_idle() {
+                return;
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let retry = self.machine.next_tick().map(|time| self.started + time);
+        [retry, self.views.next_look()].into_iter().flatten().min()
+    }
+
+    fn tick(&mut self) {
+        self.apply(Event::Tick);
+        for name in self.views.due(Instant::now()) {
+            self.start_look(&name);
+        }
+    }
+
+    fn take(&mut self, mail: Mail<L::Servable>) {
+        match mail {
+            Mail::Loaded(id, servable) => {
+                info!(model = %id.model, version = id.version, "loaded");
+                self.cancels.remove(&id);
+                let handle = Handle::new(id.clone(), servable, self.home.clone());
+                self.loaded.insert(id.clone(), handle);
+                self.apply(Event::Loaded(id));
+            }
+            Mail::LoadFailed(id, error) => {
+                warn!(model = %id.model, version = id.version, %error, "loading failed");
+                self.cancels.remove(&id);
+                self.apply(Event::LoadFailed(id, error));
+            }
+            Mail::Freed(id) => {
+                info!(model = %id.model, version = id.version, "unloaded");
+                self.apply(Event::Freed(id));
+            }
+            Mail::Looked(looked) => {
+                let model = Arc::clone(looked.model());
+                for event in self.views.take(looked, Instant::now()) {
+                    self.apply(event);
+                }
+                if self.views.wants_look(&model) {
+                    self.start_look(&model);
+                }
+            }
+            Mail::LookLate(model, limit) => {
+                let error = self.views.late(&model, limit);
+                self.apply(Event::LookFailed { model, error });
+            }
+        }
+    }
+
+    fn configure(&mut self, command: Command) {
+        let Command { models, reply } = command;
+        let rule = self.options.label_rule;
+        let check = check_list(&models).and_then(|()| self.machine.check_config(&models, rule));
+        if let Err(error) = check {
+            // A caller who is gone needs no answer.
+            drop(reply.send(Err(error)));
+            return;
+        }
+        let is_first = self.phase == ServerPhase::Unconfigured;
+        self.phase = ServerPhase::Serving;
+        let is_new = |model: &&ModelOptions| self.machine.options(&model.name).is_none();
+        let new = models.iter().filter(is_new).map(|model| model.name.as_str().into()).collect();
+        let models: Vec<Arc<ModelOptions>> = models.into_iter().map(Arc::new).collect();
+        self.views.configure(&models, Instant::now());
+        let outcome = self.waiters.add(new, is_first);
+        drop(reply.send(Ok(Applied { outcome })));
+        self.models.publish(Vec::new());
+        self.apply(Event::Configured(models));
+        for name in self.views.due(Instant::now()) {
+            self.start_look(&name);
+        }
+    }
+
+    fn stop(&mut self) {
+        info!("unloading all models");
+        self.phase = ServerPhase::Stopping;
+        self.views.configure(&[], Instant::now());
+        // Whoever still waits is told by the loss of the sender.
+        self.waiters = Waiters::default();
+        self.apply(Event::Stopped);
+    }
+
+    /// Tells the machine, and does what it orders.
+    fn apply(&mut self, event: Event) {
+        let orders = self.machine.apply(event, self.started.elapsed());
+        self.publish(&orders);
+        for order in orders {
+            match order {
+                Order::Publish(_) => {}
+                Order::Load { id, path } => self.start_load(id, path),
+                Order::Cancel(id) => {
+                    if let Some(cancel) = self.cancels.get(&id) {
+                        cancel.cancel();
+                    }
+                }
+                Order::Unload(id) => {
+                    let handle = self.loaded.remove(&id);
+                    assert!(handle.is_some(), "only what is loaded is unloaded");
+                }
+            }
+        }
+        self.waiters.answer(&self.machine);
+        self.update_ready();
+    }
+
+    fn publish(&self, orders: &[Order]) {
+        let mut changes = Vec::new();
+        for order in orders {
+            let Order::Publish(name) = order else { continue };
+            let shown = self.machine.snapshot(name).map(|snapshot| {
+                let available = snapshot
+                    .versions
+                    .iter()
+                    .filter(|status| status.state == State::Available)
+                    .map(|status| {
+                        let id = Id { model: Arc::clone(name), version: status.version };
+                        (status.version, self.loaded[&id].clone())
+                    })
+                    .collect();
+                Shown { snapshot, available }
+            });
+            changes.push((Arc::clone(name), shown));
+        }
+        if !changes.is_empty() {
+            self.models.publish(changes);
+        }
+    }
+
+    /// Once ready, the server stays so until it stops.
+    fn update_ready(&self) {
+        let is_ready = match self.phase {
+            ServerPhase::Unconfigured | ServerPhase::Stopping => false,
+            ServerPhase::Serving => {
+                *self.ready.borrow() || self.machine.is_ready(self.options.start_when)
+            }
+        };
+        self.ready.send_if_modified(|ready| std::mem::replace(ready, is_ready) != is_ready);
+    }
+}
+
+async fn sleep_until(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => tokio::time::sleep_until(wake).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

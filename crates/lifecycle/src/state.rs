@@ -1,0 +1,64 @@
+//! The states of a version, as clients see them.
+
+use std::fmt;
+
+use crate::error::LoadError;
+
+/// Where a version stands: the five states of `GetModelStatus`, and no others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// Aspired, but not yet being loaded.
+    Start,
+    /// Being loaded, or waiting for the next attempt.
+    Loading,
+    /// Served.
+    Available,
+    /// No longer served; waiting for requests in flight, or being freed.
+    Unloading,
+    /// Gone, or failed to load.
+    End,
+}
+
+impl State {
+    /// The number on the wire (`ModelVersionStatus.State`).
+    pub fn number(self) -> i32 {
+        match self {
+            State::Start => 10,
+            State::Loading => 20,
+            State::Available => 30,
+            State::Unloading => 40,
+            State::End => 50,
+        }
+    }
+
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Start => "START",
+            State::Loading => "LOADING",
+            State::Available => "AVAILABLE",
+            State::Unloading => "UNLOADING",
+            State::End => "END",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One version's state, and why it failed if it did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionStatus {
+    /// The version's number.
+    pub version: i64,
+    /// Where it stands.
+    pub state: State,
+    /// Why it ended, if it failed to load.
+    pub error: Option<LoadError>,
+    /// Why the last attempt to load it failed, while it is tried again. Not part of
+    /// `GetModelStatus`.
+    pub retried: Option<LoadError>,
+}
