@@ -44,3 +44,4 @@ pub use error::{Error, Result};
 pub use op::{Kind, Op, OpDef, Packed};
 pub use registry::{all, find};
 pub use resources::Resources;
+pub use state::Variable;

@@ -1,5 +1,9 @@
 //! Variables.
 
+mod variable;
+
+pub use variable::Variable;
+
 use crate::op::OpDef;
 
 /// The ops of this family.
