@@ -1,6 +1,7 @@
 //! Gives out memory: drivers, arenas, growth, limits, logical devices, the ledger, the offset
 //! planner and placement. It knows nothing of tensors, ops or models.
 
+mod arena;
 mod buffer;
 pub mod conformance;
 mod driver;
@@ -8,10 +9,13 @@ mod error;
 mod host;
 mod limit;
 pub mod plan;
+#[cfg(test)]
+mod random;
 mod region;
 mod simulated;
 mod workspace;
 
+pub use arena::{Arena, Chunk, Growth, Stats};
 pub use buffer::{ALIGNMENT, Buffer};
 pub use driver::{Driver, Kind, Properties};
 pub use error::{Error, Result};

@@ -65,8 +65,9 @@ impl Simulated {
     }
 
     /// Lets the `n`-th fallible call from now on fail, the next one being 0; the others succeed.
+    /// With `u64::MAX` none fails.
     pub fn fail_call(&self, n: u64) {
-        self.fail_at.store(self.n_calls() + n, Ordering::Relaxed);
+        self.fail_at.store(self.n_calls().saturating_add(n), Ordering::Relaxed);
     }
 
     /// How many fallible calls there were.

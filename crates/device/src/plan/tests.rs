@@ -1,4 +1,5 @@
 use super::*;
+use crate::random::Random;
 
 /// Each request is `first-last:bytes`.
 fn parse(requests: &str) -> Vec<Request> {
@@ -81,25 +82,14 @@ fn random_requests_never_overlap() {
         let n = random.below(40);
         let requests: Vec<Request> = (0..n)
             .map(|_| {
-                let first = random.below(30);
-                let last = first + random.below(8);
-                Request { first, last, bytes: u64::from(random.below(1000)) }
+                let first = u32::try_from(random.below(30)).unwrap();
+                let last = first + u32::try_from(random.below(8)).unwrap();
+                Request { first, last, bytes: random.below(1000) }
             })
             .collect();
         let alignment = 1 << (round % 8);
         let packing = pack(&requests, alignment);
         assert_valid(&requests, alignment, &packing);
         assert!(packing.height >= packing.lower_bound);
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    /// A number below `n`.
-    fn below(&mut self, n: u32) -> u32 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        u32::try_from((self.0 >> 33) % u64::from(n.max(1))).unwrap()
     }
 }

@@ -1,0 +1,236 @@
+use super::*;
+use crate::random::Random;
+use crate::{Host, Limited, Simulated, SimulatedOptions};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+const GROWING: Growth = Growth::OnDemand { step_bytes: MIB };
+
+fn host() -> Arc<dyn Driver> {
+    Arc::new(Host::new("cpu:0", 256 * MIB))
+}
+
+fn gpu(capacity_bytes: u64) -> Arc<Simulated> {
+    Arc::new(Simulated::gpu("gpu:0", capacity_bytes))
+}
+
+/// A GPU whose regions are committed as a whole.
+fn old_gpu(capacity_bytes: u64) -> Arc<Simulated> {
+    Arc::new(Simulated::new(SimulatedOptions {
+        name: "gpu:0".to_owned(),
+        capacity_bytes,
+        copy_bytes_per_second: None,
+        grows_in_place: false,
+    }))
+}
+
+fn arena(driver: Arc<dyn Driver>, growth: Growth) -> Arena {
+    Arena::new(driver, growth).unwrap()
+}
+
+/// Frees what is left, trims, and asserts that everything went back.
+#[track_caller]
+fn finish(mut arena: Arena, chunks: impl IntoIterator<Item = Chunk>) {
+    chunks.into_iter().for_each(|chunk| arena.free(chunk));
+    arena.check();
+    assert_eq!((arena.stats().in_use_bytes, arena.stats().requested_bytes), (0, 0));
+    arena.trim(0).unwrap();
+    arena.check();
+    assert_eq!(arena.held_bytes(), 0, "an arena without chunks gives everything back");
+    assert_eq!(arena.driver().held_bytes(), 0);
+}
+
+#[test]
+fn chunks_are_aligned_and_apart() {
+    let mut arena = arena(host(), GROWING);
+    let sizes = [0, 1, 63, 64, 65, 512, 513, 4096, 5000, MIB, 3 * MIB + 1];
+    let chunks: Vec<Chunk> = sizes.iter().map(|size| arena.allocate(*size).unwrap()).collect();
+    for (i, a) in chunks.iter().enumerate() {
+        assert_eq!(a.address() % 64, 0);
+        assert_eq!(a.bytes(), sizes[i]);
+        for b in &chunks[..i] {
+            let apart =
+                a.address() + a.bytes() <= b.address() || b.address() + b.bytes() <= a.address();
+            assert!(apart && a.address() != b.address(), "{a:?} {b:?}");
+        }
+    }
+    finish(arena, chunks);
+}
+
+#[test]
+fn the_smallest_chunk_that_fits_is_taken_and_the_lowest_among_equals() {
+    let mut arena = arena(host(), GROWING);
+    let sizes = [8 * KIB, 64 * KIB, 8 * KIB, 32 * KIB, 8 * KIB, 32 * KIB, 8 * KIB];
+    let mut chunks: Vec<_> = sizes.iter().map(|s| Some(arena.allocate(*s).unwrap())).collect();
+    let holes = [1, 3, 5].map(|i| {
+        let chunk = chunks[i].take().unwrap();
+        let address = chunk.address();
+        arena.free(chunk);
+        address
+    });
+    let a = arena.allocate(30 * KIB).unwrap();
+    let b = arena.allocate(32 * KIB).unwrap();
+    let c = arena.allocate(33 * KIB).unwrap();
+    assert_eq!([a.address(), b.address(), c.address()], [holes[1], holes[2], holes[0]]);
+    finish(arena, chunks.into_iter().flatten().chain([a, b, c]));
+}
+
+#[test]
+fn neighbours_that_are_free_become_one() {
+    let mut arena = arena(host(), Growth::Reserved { bytes: MIB });
+    let [a, b, c] = [0; 3].map(|_| arena.allocate(256 * KIB).unwrap());
+    let lowest = a.address();
+    arena.free(a);
+    arena.free(c);
+    assert!(arena.allocate(600 * KIB).is_err());
+    arena.free(b);
+    assert_eq!(arena.stats().n_chunks, 1);
+    let whole = arena.allocate(MIB).unwrap();
+    assert_eq!(whole.address(), lowest);
+    arena.free(whole);
+}
+
+#[test]
+fn an_arena_holds_what_it_needs_and_little_more() {
+    let mut arena = arena(host(), GROWING);
+    assert_eq!(arena.held_bytes(), 0, "nothing is taken before it is needed");
+    let chunk = arena.allocate(10 * MIB).unwrap();
+    assert_eq!(arena.held_bytes(), 10 * MIB);
+    let small = arena.allocate(MIB / 4).unwrap();
+    assert_eq!(arena.held_bytes(), 11 * MIB, "by a step at least");
+    finish(arena, [chunk, small]);
+}
+
+#[test]
+fn reserved_memory_is_taken_at_once_and_kept() {
+    let gpu = gpu(8 * MIB);
+    let mut arena = arena(gpu.clone(), Growth::Reserved { bytes: 6 * MIB });
+    assert_eq!(gpu.held_bytes(), 6 * MIB);
+    let calls = gpu.n_calls();
+    let chunk = arena.allocate(5 * MIB).unwrap();
+    let error = arena.allocate(2 * MIB).unwrap_err();
+    let text = "gpu:0 has no room for 2097152 bytes: 1048576 of 6291456 are free";
+    assert_eq!(error.to_string(), text);
+    arena.free(chunk);
+    assert_eq!(arena.trim(0).unwrap(), 0);
+    assert_eq!((gpu.held_bytes(), gpu.n_calls()), (6 * MIB, calls));
+    assert!(Arena::new(gpu, Growth::Reserved { bytes: 4 * MIB }).is_err());
+}
+
+#[test]
+fn fragments_move_together_before_more_is_taken() {
+    let gpu = gpu(10 * MIB);
+    let mut arena = arena(gpu.clone(), GROWING);
+    let chunks: Vec<Chunk> = (0..5).map(|_| arena.allocate(2 * MIB).unwrap()).collect();
+    let mut kept = Vec::new();
+    for (i, chunk) in chunks.into_iter().enumerate() {
+        if i % 2 == 0 { arena.free(chunk) } else { kept.push(chunk) }
+    }
+    // Three holes of 2 MiB, a full device, and a request for all three in one piece.
+    let large = arena.allocate(6 * MIB).unwrap();
+    assert_eq!(gpu.held_bytes(), 10 * MIB);
+    kept.push(large);
+    finish(arena, kept);
+}
+
+#[test]
+fn a_limit_is_met_to_the_granule() {
+    for limit in [4 * KIB, 64 * KIB, 1000 * KIB] {
+        let limited = Arc::new(Limited::new(host(), "model", limit));
+        let mut arena = arena(limited.clone(), GROWING);
+        let chunks: Vec<Chunk> = (0..limit / KIB).map(|_| arena.allocate(KIB).unwrap()).collect();
+        assert!(arena.allocate(KIB).is_err());
+        assert_eq!(limited.held_bytes(), limit);
+        finish(arena, chunks);
+    }
+}
+
+#[test]
+fn scalars_cost_a_slot_each() {
+    let mut arena = arena(host(), GROWING);
+    let chunks: Vec<Chunk> = (0..1000).map(|_| arena.allocate(4).unwrap()).collect();
+    let stats = arena.stats();
+    assert_eq!((stats.in_use_bytes, stats.requested_bytes), (64_000, 4000));
+    assert!(stats.n_chunks < 20, "{} chunks", stats.n_chunks);
+    finish(arena, chunks);
+}
+
+#[test]
+fn trimming_keeps_as_much_as_is_asked() {
+    let mut arena = arena(host(), GROWING);
+    let chunk = arena.allocate(8 * MIB).unwrap();
+    let kept = arena.allocate(MIB).unwrap();
+    arena.free(chunk);
+    assert_eq!(arena.trim(5 * MIB).unwrap(), 4 * MIB);
+    assert_eq!(arena.stats().largest_free_bytes, 4 * MIB);
+    finish(arena, [kept]);
+}
+
+#[test]
+fn fragmentation_is_the_share_outside_the_largest_free_chunk() {
+    let mut arena = arena(host(), Growth::Reserved { bytes: 4 * MIB });
+    assert_eq!(arena.stats().fragmentation(), 0.0);
+    let [a, b] = [MIB, MIB].map(|bytes| arena.allocate(bytes).unwrap());
+    arena.free(a);
+    assert!((arena.stats().fragmentation() - 1.0 / 3.0).abs() < 1e-9);
+    arena.free(b);
+}
+
+/// Allocates and frees at random, and asserts after each step what can be seen from outside.
+fn churn(arena: &mut Arena, n_operations: u32, seed: u64) -> Vec<Chunk> {
+    let mut random = Random(seed);
+    let mut chunks: Vec<Chunk> = Vec::new();
+    let mut requested = 0;
+    for _ in 0..n_operations {
+        let most = if random.below(100) < 2 { 0 } else { 60 };
+        match random.below(200) {
+            0 => drop(arena.trim(random.size(24)).ok()),
+            n if n < 100 && chunks.len() as u64 > most => {
+                let chunk =
+                    chunks.swap_remove(usize::try_from(random.below(chunks.len() as u64)).unwrap());
+                requested -= chunk.bytes();
+                arena.free(chunk);
+            }
+            _ => {
+                if let Ok(chunk) = arena.allocate(random.size(22)) {
+                    requested += chunk.bytes();
+                    chunks.push(chunk);
+                }
+            }
+        }
+        let stats = arena.stats();
+        assert_eq!(stats.requested_bytes, requested);
+        assert!(stats.requested_bytes <= stats.in_use_bytes);
+        assert!(stats.in_use_bytes <= stats.held_bytes);
+        assert_eq!(arena.held_bytes(), arena.driver().held_bytes());
+    }
+    arena.check();
+    chunks
+}
+
+#[test]
+fn random_operations_keep_every_promise() {
+    let small: Arc<dyn Driver> = Arc::new(Limited::new(host(), "model", 20 * MIB));
+    let drivers: [(Arc<dyn Driver>, u64); 4] =
+        [(host(), 1), (small, 2), (gpu(48 * MIB), 3), (old_gpu(64 * MIB), 4)];
+    for (driver, seed) in drivers {
+        let mut arena = arena(driver, GROWING);
+        let chunks = churn(&mut arena, 25_000, seed);
+        finish(arena, chunks);
+    }
+}
+
+#[test]
+fn a_driver_call_that_fails_costs_only_that_request() {
+    for make in [gpu, old_gpu] {
+        for n in 0..200 {
+            let gpu = make(24 * MIB);
+            let mut arena = arena(gpu.clone(), GROWING);
+            gpu.fail_call(n);
+            let chunks = churn(&mut arena, 300, 5);
+            gpu.fail_call(u64::MAX);
+            finish(arena, chunks);
+        }
+    }
+}
