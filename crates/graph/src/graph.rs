@@ -1,0 +1,115 @@
+//! `Graph`: a flat list of nodes in an order in which they can run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use ops::{Kind, Op, OpDef};
+use proto::tensorflow::AttrValue;
+use tensor::{Spec, Tensor};
+
+/// Nodes in an order that respects data and control dependencies, with function bodies in place of
+/// their calls. A node refers only to nodes before it.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// What is known of each feed.
+    pub args: Vec<Spec>,
+    /// What is wanted.
+    pub fetches: Vec<Port>,
+}
+
+/// An output of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Port {
+    /// The node's place in the graph.
+    pub node: u32,
+    /// The output's number.
+    pub output: u32,
+}
+
+/// One node.
+#[derive(Clone)]
+pub struct Node {
+    /// The name in the `GraphDef`, with the names of the calls around it.
+    pub name: Arc<str>,
+    /// What it is.
+    pub body: Body,
+    /// What it reads.
+    pub inputs: Vec<Port>,
+    /// The attributes, for passes that rewrite nodes.
+    pub attrs: Arc<BTreeMap<String, AttrValue>>,
+}
+
+/// What a node is.
+#[derive(Clone)]
+pub enum Body {
+    /// A feed, by its number.
+    Arg(usize),
+    /// A value: a constant of the graph, a weight, or what was folded.
+    Const(Tensor),
+    /// An op.
+    Op {
+        /// Its line in the table.
+        def: &'static OpDef,
+        /// Its meaning with the node's attributes.
+        op: Arc<dyn Op>,
+    },
+}
+
+impl Graph {
+    pub(crate) fn push(&mut self, node: Node) -> u32 {
+        let number = u32::try_from(self.nodes.len()).expect("a graph is bounded");
+        assert!(node.inputs.iter().all(|port| port.node < number), "inputs come first");
+        self.nodes.push(node);
+        number
+    }
+
+    pub(crate) fn node(&self, number: u32) -> &Node {
+        &self.nodes[number as usize]
+    }
+}
+
+impl Node {
+    /// TensorFlow's name of its op; `Arg` for a feed.
+    pub fn op_name(&self) -> &'static str {
+        match &self.body {
+            Body::Arg(_) => "Arg",
+            Body::Const(_) => "Const",
+            Body::Op { def, .. } => def.name,
+        }
+    }
+
+    /// The value, if it is a constant.
+    pub fn as_const(&self) -> Option<&Tensor> {
+        match &self.body {
+            Body::Const(tensor) => Some(tensor),
+            Body::Arg(_) | Body::Op { .. } => None,
+        }
+    }
+
+    /// What it does besides computing.
+    pub fn kind(&self) -> Kind {
+        match &self.body {
+            Body::Arg(_) | Body::Const(_) => Kind::Pure,
+            Body::Op { def, .. } => def.kind,
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}{:?}", self.name, self.op_name(), self.inputs)
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arg(number) => write!(f, "Arg({number})"),
+            Self::Const(tensor) => write!(f, "Const({}{})", tensor.dtype(), tensor.shape()),
+            Self::Op { def, .. } => f.write_str(def.name),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Turns a `GraphDef` into a plan and runs the plan. It knows nothing of files, signatures or
+//! batching.
+//!
+//! The way of a graph:
+//!
+//! 1. [`Source`] indexes the nodes and functions of a `GraphDef`.
+//! 2. [`Source::trace`] follows the fetches back to the feeds, puts function bodies in place of
+//!    their calls, and gives a flat [`Graph`] in an order that respects every dependency.
+//! 3. [`Program::build`] binds variables, folds what does not depend on the feeds, runs the passes
+//!    and packs weights.
+//! 4. A program makes a [`Plan`] for each combination of input shapes it meets, in a bounded cache:
+//!    shapes inferred, size arithmetic folded away, every tensor at its offset.
+//! 5. [`Program::run`] runs the plan, step by step.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "attribute values and dtypes have many variants"
+)]
+
+mod error;
+mod fold;
+mod functions;
+mod graph;
+mod passes;
+mod plan;
+mod program;
+mod reference;
+mod run;
+mod source;
+mod trace;
+mod variables;
+
+pub use error::{Error, MissingOps, Result};
+pub use functions::Library;
+pub use graph::{Graph, Node, Port};
+pub use plan::{Plan, StepSnapshot};
+pub use program::{Bindings, Build, Options, Program};
+pub use source::{Request, Source};
+pub use variables::{VariableUse, variables};

@@ -1,0 +1,149 @@
+//! `Plan`: the steps of a program for inputs of given shapes, and where each tensor lives.
+//!
+//! A tensor is in one of four places: it is an input, a constant, a span of the lane's workspace at
+//! an offset that was packed beforehand, or an open slot that is filled while running (strings,
+//! handles, shapes that depend on values, and results). Lifetimes of spans never cross where they
+//! overlap: see `device::plan`.
+
+mod build;
+mod offsets;
+
+use std::sync::Arc;
+
+use device::Span;
+use ops::{Env, Op, Packed};
+use smallvec::SmallVec;
+use tensor::{DType, Shape, Spec, Tensor};
+
+use crate::error::{Error, Result};
+use crate::graph::{Body, Graph};
+use crate::passes::infer as infer_node;
+use crate::program::Program;
+
+/// Steps and their buffers for inputs of given shapes.
+#[derive(Debug)]
+pub struct Plan {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) consts: Vec<Tensor>,
+    pub(crate) n_open: usize,
+    pub(crate) outputs: Vec<Place>,
+    /// The bytes of workspace that the steps want.
+    work_bytes: usize,
+    /// The least that any order of offsets could do with: the most bytes alive at once.
+    live_bytes: usize,
+}
+
+/// Where a tensor is.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// An input of the run.
+    Input(usize, Option<Shape>),
+    /// A constant of the plan.
+    Const(usize),
+    /// A span of the workspace.
+    Work(Placed),
+    /// A slot that a step fills.
+    Open(usize),
+}
+
+/// A tensor in the workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
+    pub(crate) span: Span,
+}
+
+/// One kernel call.
+pub(crate) struct Step {
+    /// The node, for messages.
+    pub(crate) node: Arc<str>,
+    pub(crate) op_name: &'static str,
+    pub(crate) op: Arc<dyn Op>,
+    /// The device it runs on, by its number; 0 is the host.
+    pub(crate) device: u16,
+    pub(crate) inputs: SmallVec<[Place; 4]>,
+    pub(crate) outputs: SmallVec<[Place; 2]>,
+    pub(crate) scratch: Span,
+    pub(crate) packed: Arc<[Option<Packed>]>,
+    /// Open slots that nobody needs after this step.
+    pub(crate) closes: SmallVec<[usize; 2]>,
+}
+
+/// A step as people see it.
+#[derive(Debug, Clone)]
+pub struct StepSnapshot {
+    /// The node's name.
+    pub node: String,
+    /// TensorFlow's name of the op.
+    pub op: &'static str,
+    /// The device's number.
+    pub device: u16,
+    /// The bytes of workspace that its outputs and its scratch memory take.
+    pub work_bytes: usize,
+}
+
+impl Plan {
+    /// Makes the plan of a program for inputs of these dtypes and shapes.
+    pub(crate) fn build(
+        program: &Program,
+        inputs: &[(DType, Shape)],
+        env: &Env<'_>,
+    ) -> Result<Self> {
+        let draft = build::draft(program, inputs, env)?;
+        Ok(offsets::place(draft))
+    }
+
+    /// The bytes of workspace that a run takes.
+    pub fn work_bytes(&self) -> usize {
+        self.work_bytes
+    }
+
+    /// The most bytes of activations alive at once: no plan could take less.
+    pub fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+
+    /// The steps, for people.
+    pub fn snapshot(&self) -> Vec<StepSnapshot> {
+        let bytes = |place: &Place| match place {
+            Place::Work(placed) => placed.span.len,
+            Place::Input(..) | Place::Const(_) | Place::Open(_) => 0,
+        };
+        let step = |step: &Step| StepSnapshot {
+            node: step.node.to_string(),
+            op: step.op_name,
+            device: step.device,
+            work_bytes: step.outputs.iter().map(bytes).sum::<usize>() + step.scratch.len,
+        };
+        self.steps.iter().map(step).collect()
+    }
+}
+
+impl std::fmt::Debug for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?} -> {:?}", self.node, self.inputs, self.outputs)
+    }
+}
+
+/// The specs of a graph's fetches for inputs of these specs, without making a plan.
+pub(crate) fn infer(graph: &Graph, inputs: &[Spec], env: &Env<'_>) -> Result<Vec<Spec>> {
+    let mut specs: Vec<Vec<Spec>> = Vec::with_capacity(graph.nodes.len());
+    let missing = || Error::Malformed("a node asks for an output that is not there".to_owned());
+    let find = |specs: &[Vec<Spec>], port: &crate::graph::Port| {
+        let node = &specs[port.node as usize];
+        node.get(port.output as usize).cloned().ok_or_else(missing)
+    };
+    for node in &graph.nodes {
+        specs.push(match &node.body {
+            Body::Arg(number) => vec![inputs.get(*number).cloned().ok_or_else(missing)?],
+            Body::Const(tensor) => vec![Spec::constant(tensor.clone())],
+            Body::Op { op, .. } => {
+                let inputs = node.inputs.iter().map(|port| find(&specs, port));
+                let inputs: Vec<Spec> = inputs.collect::<Result<_>>()?;
+                infer_node(&**op, node, &inputs, env)?
+            }
+        });
+    }
+    graph.fetches.iter().map(|port| find(&specs, port)).collect()
+}

@@ -1,0 +1,205 @@
+//! From a program to a draft of a plan: shapes inferred, constants folded, places chosen.
+
+use std::sync::Arc;
+
+use ops::{Env, Kind, Op, Packed};
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+use tensor::{DType, Shape, Spec, Tensor};
+
+use crate::error::{Error, Result};
+use crate::fold;
+use crate::graph::{Body, Graph, Node, Port};
+use crate::passes::infer;
+use crate::program::Program;
+
+/// A plan whose workspace tensors have no offsets yet.
+pub(super) struct Draft {
+    pub(super) steps: Vec<DraftStep>,
+    pub(super) consts: Vec<Tensor>,
+    /// The bytes of each tensor in the workspace.
+    pub(super) values: Vec<usize>,
+    pub(super) n_open: usize,
+    pub(super) outputs: Vec<Spot>,
+}
+
+pub(super) struct DraftStep {
+    pub(super) node: Arc<str>,
+    pub(super) op_name: &'static str,
+    pub(super) op: Arc<dyn Op>,
+    pub(super) kind: Kind,
+    pub(super) inputs: SmallVec<[Spot; 4]>,
+    pub(super) outputs: SmallVec<[Spot; 2]>,
+    pub(super) scratch_bytes: usize,
+    pub(super) packed: Arc<[Option<Packed>]>,
+}
+
+/// Where a tensor will be.
+#[derive(Debug, Clone)]
+pub(super) enum Spot {
+    /// An input; with a shape if it is seen in another than its own.
+    Input(usize, Option<Shape>),
+    Const(usize),
+    /// A tensor in the workspace, by its number.
+    Value(usize, DType, Shape),
+    Open(usize),
+}
+
+/// Drafts the plan of a program.
+pub(super) fn draft(program: &Program, inputs: &[(DType, Shape)], env: &Env<'_>) -> Result<Draft> {
+    let graph = program.graph();
+    let mut drafter = Drafter {
+        graph,
+        env,
+        results: results(graph),
+        specs: Vec::with_capacity(graph.nodes.len()),
+        spots: Vec::with_capacity(graph.nodes.len()),
+        draft: Draft {
+            steps: Vec::new(),
+            consts: Vec::new(),
+            values: Vec::new(),
+            n_open: 0,
+            outputs: Vec::new(),
+        },
+    };
+    for (number, node) in graph.nodes.iter().enumerate() {
+        drafter.take(program, inputs, number, node)?;
+    }
+    let outputs = graph.fetches.iter().map(|port| drafter.spot(port));
+    drafter.draft.outputs = outputs.collect::<Result<_>>()?;
+    Ok(drafter.draft)
+}
+
+/// The outputs that become results: fetches, and what a fetch is only another shape of.
+fn results(graph: &Graph) -> FxHashSet<Port> {
+    let mut results: FxHashSet<Port> = graph.fetches.iter().copied().collect();
+    for (number, node) in graph.nodes.iter().enumerate().rev() {
+        let Body::Op { op, .. } = &node.body else { continue };
+        let number = u32::try_from(number).expect("a graph is bounded");
+        if let Some(input) = op.alias()
+            && results.contains(&Port { node: number, output: 0 })
+            && let Some(port) = node.inputs.get(input)
+        {
+            results.insert(*port);
+        }
+    }
+    results
+}
+
+struct Drafter<'a> {
+    graph: &'a Graph,
+    env: &'a Env<'a>,
+    results: FxHashSet<Port>,
+    specs: Vec<Vec<Spec>>,
+    spots: Vec<SmallVec<[Spot; 2]>>,
+    draft: Draft,
+}
+
+impl Drafter<'_> {
+    fn take(
+        &mut self,
+        program: &Program,
+        inputs: &[(DType, Shape)],
+        number: usize,
+        node: &Node,
+    ) -> Result<()> {
+        let (def, op) = match &node.body {
+            Body::Arg(arg) => {
+                let (dtype, shape) = &inputs[*arg];
+                self.add(vec![Spec::concrete(*dtype, shape)], [Spot::Input(*arg, None)]);
+                return Ok(());
+            }
+            Body::Const(tensor) => {
+                self.add_consts(vec![tensor.clone()]);
+                return Ok(());
+            }
+            Body::Op { def, op } => (*def, op),
+        };
+        let specs = node.inputs.iter().map(|port| self.spec(port));
+        let specs: Vec<Spec> = specs.collect::<Result<_>>()?;
+        let outputs = infer(&**op, node, &specs, self.env)?;
+        if !outputs.is_empty()
+            && let Some(values) = fold::fold((&**op, def.kind), &specs, &outputs, self.env)
+        {
+            self.add_consts(values);
+            return Ok(());
+        }
+        let inputs: SmallVec<[Spot; 4]> =
+            node.inputs.iter().map(|port| self.spot(port)).collect::<Result<_>>()?;
+        if let Some(spot) = alias(&**op, &inputs, &outputs) {
+            self.add(outputs, [spot]);
+            return Ok(());
+        }
+        let spots: SmallVec<[Spot; 2]> =
+            (0..).zip(&outputs).map(|(output, spec)| self.choose(number, output, spec)).collect();
+        self.draft.steps.push(DraftStep {
+            node: Arc::clone(&node.name),
+            op_name: def.name,
+            op: Arc::clone(op),
+            kind: def.kind,
+            inputs,
+            outputs: spots.clone(),
+            scratch_bytes: op.scratch_bytes(&specs, &outputs),
+            packed: Arc::clone(program.packed(number)),
+        });
+        self.add(outputs, spots);
+        Ok(())
+    }
+
+    /// Where an output goes: to the workspace if its size is known and it does not leave the run.
+    fn choose(&mut self, node: usize, output: u32, spec: &Spec) -> Spot {
+        let port = Port { node: u32::try_from(node).expect("a graph is bounded"), output };
+        match spec.shape() {
+            Some(shape) if spec.dtype.is_plain() && !self.results.contains(&port) => {
+                self.draft.values.push(shape.n_elements() * spec.dtype.size());
+                Spot::Value(self.draft.values.len() - 1, spec.dtype, shape)
+            }
+            _ => {
+                self.draft.n_open += 1;
+                Spot::Open(self.draft.n_open - 1)
+            }
+        }
+    }
+
+    fn add(&mut self, specs: Vec<Spec>, spots: impl IntoIterator<Item = Spot>) {
+        self.specs.push(specs);
+        self.spots.push(spots.into_iter().collect());
+    }
+
+    fn add_consts(&mut self, tensors: Vec<Tensor>) {
+        let first = self.draft.consts.len();
+        let spots: SmallVec<[Spot; 2]> = (first..first + tensors.len()).map(Spot::Const).collect();
+        self.add(tensors.iter().cloned().map(Spec::constant).collect(), spots);
+        self.draft.consts.extend(tensors);
+    }
+
+    fn spec(&self, port: &Port) -> Result<Spec> {
+        let specs = &self.specs[port.node as usize];
+        specs.get(port.output as usize).cloned().ok_or_else(|| self.missing(port))
+    }
+
+    fn spot(&self, port: &Port) -> Result<Spot> {
+        let spots = &self.spots[port.node as usize];
+        spots.get(port.output as usize).cloned().ok_or_else(|| self.missing(port))
+    }
+
+    fn missing(&self, port: &Port) -> Error {
+        let node = &self.graph.node(port.node).name;
+        Error::NotFound { wanted: format!("{node}:{}", port.output), by: String::new() }
+    }
+}
+
+/// The place of an output that is an input in another shape, if that place can be seen so.
+fn alias(op: &dyn Op, inputs: &[Spot], outputs: &[Spec]) -> Option<Spot> {
+    let input = inputs.get(op.alias()?)?;
+    let [output] = outputs else { return None };
+    let shape = output.shape()?;
+    match input {
+        Spot::Value(value, dtype, _) => Some(Spot::Value(*value, *dtype, shape)),
+        Spot::Input(number, _) if output.dtype.is_plain() => {
+            Some(Spot::Input(*number, Some(shape)))
+        }
+        // Constants are folded, and open slots share memory when they are forwarded.
+        Spot::Input(..) | Spot::Const(_) | Spot::Open(_) => None,
+    }
+}

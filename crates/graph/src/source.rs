@@ -1,0 +1,153 @@
+//! `Source`: a `GraphDef` with its functions, indexed.
+
+use std::collections::BTreeMap;
+
+use proto::tensorflow::attr_value::Value;
+use proto::tensorflow::op_def::ArgDef;
+use proto::tensorflow::{FunctionDef, GraphDef, NodeDef, OpDef, OpList};
+use rustc_hash::FxHashMap;
+use tensor::Spec;
+
+use crate::error::{Error, Result};
+
+/// A graph and its functions, by name. Made once for a model; signatures are traced from it.
+#[derive(Debug)]
+pub struct Source {
+    pub(crate) main: Body,
+    functions: FxHashMap<String, Function>,
+    /// The definitions of the ops, as the exporter wrote them beside the graph.
+    ops: FxHashMap<String, OpDef>,
+}
+
+/// What is to be run: the tensors given, the tensors wanted, and nodes to run for their effect.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// Names of fed tensors, such as `x:0`, and what is known of them.
+    pub feeds: Vec<(String, Spec)>,
+    /// Names of wanted tensors.
+    pub fetches: Vec<String>,
+    /// Names of nodes that run for their effect.
+    pub targets: Vec<String>,
+}
+
+/// Nodes and their index by name.
+#[derive(Debug, Default)]
+pub(crate) struct Body {
+    pub(crate) nodes: Vec<NodeDef>,
+    by_name: FxHashMap<String, usize>,
+}
+
+/// A function of the library.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) signature: OpDef,
+    pub(crate) body: Body,
+    /// For each output argument, what it returns.
+    pub(crate) ret: BTreeMap<String, String>,
+    /// Nodes that run for their effect.
+    pub(crate) control_ret: Vec<String>,
+}
+
+impl Source {
+    /// Indexes a graph. `ops` are the definitions that the exporter wrote beside it. Fails if two
+    /// nodes or two functions share a name.
+    pub fn new(graph: GraphDef, ops: OpList) -> Result<Self> {
+        let mut functions = FxHashMap::default();
+        for function in graph.library.unwrap_or_default().function {
+            let name = function.signature.as_ref().map_or("", |s| &s.name).to_owned();
+            if functions.insert(name.clone(), Function::new(function)?).is_some() {
+                return Err(Error::Malformed(format!("function {name} is defined twice")));
+            }
+        }
+        let ops = ops.op.into_iter().map(|op| (op.name.clone(), op)).collect();
+        Ok(Self { main: Body::new(graph.node)?, functions, ops })
+    }
+
+    pub(crate) fn function(&self, name: &str) -> Option<&Function> {
+        self.functions.get(name)
+    }
+
+    /// A function by its name, with the name as long as the source lives.
+    pub(crate) fn function_by_name(&self, name: &str) -> Result<(&str, &Function)> {
+        let found = self.functions.get_key_value(name);
+        let lost = || Error::NotFound { wanted: format!("function {name}"), by: String::new() };
+        found.map(|(name, function)| (name.as_str(), function)).ok_or_else(lost)
+    }
+
+    /// The names of all functions.
+    pub fn function_names(&self) -> impl Iterator<Item = &str> {
+        self.functions.keys().map(String::as_str)
+    }
+
+    /// The number of the output that `node:arg:index` means.
+    pub(crate) fn output_number(&self, node: &NodeDef, arg: &str, index: usize) -> Option<usize> {
+        let signature = match self.functions.get(&node.op) {
+            Some(function) => Some(&function.signature),
+            None => self.ops.get(&node.op),
+        };
+        let Some(signature) = signature else {
+            // Without a definition: what nearly all ops have, a single output argument.
+            return Some(index);
+        };
+        let mut before = 0usize;
+        for output in &signature.output_arg {
+            if output.name == arg {
+                return before.checked_add(index);
+            }
+            before += n_tensors(output, node, signature)?;
+        }
+        None
+    }
+}
+
+/// How many tensors an argument stands for on this node.
+fn n_tensors(arg: &ArgDef, node: &NodeDef, signature: &OpDef) -> Option<usize> {
+    let value = |name: &str| -> Option<&Value> {
+        let default = || {
+            let attr = signature.attr.iter().find(|attr| attr.name == name)?;
+            attr.default_value.as_ref()
+        };
+        node.attr.get(name).or_else(default)?.value.as_ref()
+    };
+    if !arg.number_attr.is_empty() {
+        let Value::I(count) = value(&arg.number_attr)? else { return None };
+        return usize::try_from(*count).ok();
+    }
+    if !arg.type_list_attr.is_empty() {
+        let Value::List(list) = value(&arg.type_list_attr)? else { return None };
+        return Some(list.r#type.len());
+    }
+    Some(1)
+}
+
+impl Body {
+    fn new(nodes: Vec<NodeDef>) -> Result<Self> {
+        let mut by_name = FxHashMap::default();
+        for (i, node) in nodes.iter().enumerate() {
+            if by_name.insert(node.name.clone(), i).is_some() {
+                return Err(Error::Malformed(format!("node {} is defined twice", node.name)));
+            }
+        }
+        Ok(Self { nodes, by_name })
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+}
+
+impl Function {
+    fn new(def: FunctionDef) -> Result<Self> {
+        Ok(Self {
+            signature: def.signature.unwrap_or_default(),
+            body: Body::new(def.node_def)?,
+            ret: def.ret,
+            control_ret: def.control_ret.into_values().collect(),
+        })
+    }
+
+    /// The number of the argument called `name`.
+    pub(crate) fn arg(&self, name: &str) -> Option<usize> {
+        self.signature.input_arg.iter().position(|arg| arg.name == name)
+    }
+}

@@ -1,0 +1,421 @@
+//! From a request to a flat graph: follows the fetches back to the feeds, and puts the bodies of
+//! functions in place of their calls.
+//!
+//! Everything here is iterative over nodes; only calls of functions recurse, to a bounded depth.
+
+mod order;
+mod scope;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ops::{Attrs, Kind};
+use proto::tensorflow::attr_value::Value as AttrKind;
+use proto::tensorflow::{AttrValue, NodeDef};
+use tensor::{DType, Spec};
+
+use crate::error::{Error, MissingOps, Result};
+use crate::graph::{Body, Graph, Node, Port};
+use crate::reference::Reference;
+use crate::source::{Request, Source};
+use scope::{Emitted, Scope, Value};
+
+/// The most nodes of a flat graph: hostile functions could multiply without end.
+const NODES_MAX: usize = 4 << 20;
+
+/// The deepest calls of functions within functions.
+const DEPTH_MAX: usize = 200;
+
+impl Source {
+    /// The flat graph of a request. Fails with all missing ops at once, those in the bodies of loops
+    /// and branches included.
+    pub fn trace(&self, request: &Request) -> Result<Graph> {
+        let mut tracer = Tracer::new(self);
+        tracer.trace_main(request)?;
+        let (graph, called, mut missing) = (tracer.graph, tracer.called, tracer.missing);
+        self.missing_in_functions(called, &mut missing)?;
+        if missing.0.is_empty() { Ok(graph) } else { Err(Error::MissingOps(missing)) }
+    }
+
+    /// The flat graph of a function: its arguments are the feeds, its results the fetches.
+    pub(crate) fn trace_function(&self, name: &str) -> Result<Graph> {
+        let mut tracer = Tracer::new(self);
+        tracer.trace_function(name)?;
+        if tracer.missing.0.is_empty() {
+            Ok(tracer.graph)
+        } else {
+            Err(Error::MissingOps(tracer.missing))
+        }
+    }
+
+    /// The functions that nodes of a graph call and those that these call, each after all it calls.
+    /// Fails if one calls itself.
+    pub(crate) fn called_functions(&self, graph: &Graph) -> Result<Vec<(String, Graph)>> {
+        let mut waiting: Vec<String> = graph.nodes.iter().flat_map(functions_of).collect();
+        let mut bodies = BTreeMap::new();
+        while let Some(name) = waiting.pop() {
+            if bodies.contains_key(&name) {
+                continue;
+            }
+            let graph = self.trace_function(&name)?;
+            let calls: BTreeSet<String> = graph.nodes.iter().flat_map(functions_of).collect();
+            waiting.extend(calls.iter().cloned());
+            bodies.insert(name, (graph, calls));
+        }
+        let mut ordered = Vec::with_capacity(bodies.len());
+        while !bodies.is_empty() {
+            let ready = bodies
+                .iter()
+                .find(|(_, (_, calls))| calls.iter().all(|call| !bodies.contains_key(call)));
+            let Some(name) = ready.map(|(name, _)| name.clone()) else {
+                return Err(Error::Malformed("functions call each other in a circle".to_owned()));
+            };
+            let (graph, _) = bodies.remove(&name).expect("it was just found");
+            ordered.push((name, graph));
+        }
+        Ok(ordered)
+    }
+
+    /// Adds what is missing in functions that are called, and in those that these call.
+    fn missing_in_functions(
+        &self,
+        called: BTreeSet<String>,
+        missing: &mut MissingOps,
+    ) -> Result<()> {
+        let mut waiting: Vec<String> = called.into_iter().collect();
+        let mut seen = BTreeSet::new();
+        while let Some(name) = waiting.pop() {
+            if seen.insert(name.clone()) {
+                let mut tracer = Tracer::new(self);
+                tracer.trace_function(&name)?;
+                waiting.extend(tracer.called);
+                for (op, count) in tracer.missing.0 {
+                    *missing.0.entry(op).or_insert(0) += count;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The functions that a node's attributes name.
+fn functions_of(node: &Node) -> Vec<String> {
+    node.attrs.values().flat_map(functions_in).collect()
+}
+
+fn functions_in(attr: &AttrValue) -> Vec<String> {
+    match &attr.value {
+        Some(AttrKind::Func(function)) => vec![function.name.clone()],
+        Some(AttrKind::List(list)) => list.func.iter().map(|f| f.name.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+struct Tracer<'a> {
+    source: &'a Source,
+    graph: Graph,
+    missing: MissingOps,
+    /// Functions that ops call while they run.
+    called: BTreeSet<String>,
+    /// The functions that are being put in place, outermost first.
+    calls: Vec<&'a str>,
+}
+
+impl<'a> Tracer<'a> {
+    fn new(source: &'a Source) -> Self {
+        Self {
+            source,
+            graph: Graph::default(),
+            missing: MissingOps::default(),
+            called: BTreeSet::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    fn trace_main(&mut self, request: &Request) -> Result<()> {
+        let mut scope = Scope::new(&self.source.main, String::new());
+        for (name, spec) in &request.feeds {
+            let (node, output) = self.locate(&scope, name)?;
+            let port = self.push_arg(name, spec.clone());
+            scope.feeds.insert((node, output), port);
+        }
+        let mut roots = Vec::new();
+        for fetch in &request.fetches {
+            let at = self.locate(&scope, fetch)?;
+            if !scope.feeds.contains_key(&at) {
+                roots.push(at.0);
+            }
+        }
+        for target in &request.targets {
+            roots.push(scope.body.find(target).ok_or_else(|| not_found(target, ""))?);
+        }
+        self.emit(&mut scope, roots)?;
+        for fetch in &request.fetches {
+            let reference = Reference::parse(fetch).ok_or_else(|| not_found(fetch, ""))?;
+            let value = self.value(&scope, reference, "")?;
+            let port = self.read(value);
+            self.graph.fetches.push(port);
+        }
+        Ok(())
+    }
+
+    fn trace_function(&mut self, name: &str) -> Result<()> {
+        let function = self.source.function(name).ok_or_else(|| not_found(name, ""))?;
+        let mut args = Vec::new();
+        for arg in &function.signature.input_arg {
+            let dtype = DType::from_number(arg.r#type).unwrap_or(DType::F32);
+            args.push(Value::Port(self.push_arg(&arg.name, Spec::unknown(dtype))));
+        }
+        let outputs = self.place(name, String::new(), args, &BTreeMap::new())?;
+        self.graph.fetches = outputs.into_iter().map(|value| self.read(value)).collect();
+        Ok(())
+    }
+
+    fn push_arg(&mut self, name: &str, spec: Spec) -> Port {
+        self.graph.args.push(spec);
+        let body = Body::Arg(self.graph.args.len() - 1);
+        self.push(name.into(), body, Vec::new(), Arc::default())
+    }
+
+    fn push(
+        &mut self,
+        name: Arc<str>,
+        body: Body,
+        inputs: Vec<Port>,
+        attrs: Arc<BTreeMap<String, AttrValue>>,
+    ) -> Port {
+        Port { node: self.graph.push(Node { name, body, inputs, attrs }), output: 0 }
+    }
+
+    /// The place of a tensor of the main graph.
+    fn locate(&self, scope: &Scope<'_>, name: &str) -> Result<(usize, usize)> {
+        let reference = Reference::parse(name).ok_or_else(|| not_found(name, ""))?;
+        let node = scope.body.find(reference.node()).ok_or_else(|| not_found(name, ""))?;
+        match reference {
+            Reference::Output(_, output) => Ok((node, output)),
+            Reference::Control(_) | Reference::Named(..) => Err(not_found(name, "")),
+        }
+    }
+
+    /// Emits `roots` and all they depend on.
+    fn emit(&mut self, scope: &mut Scope<'a>, roots: Vec<usize>) -> Result<()> {
+        for node in order::order(scope, roots)? {
+            if self.graph.nodes.len() > NODES_MAX {
+                return Err(Error::Malformed(format!("more than {NODES_MAX} nodes")));
+            }
+            let emitted = self.emit_node(scope, &scope.body.nodes[node])?;
+            scope.emitted[node] = Some(emitted);
+        }
+        Ok(())
+    }
+
+    fn emit_node(&mut self, scope: &Scope<'a>, def: &'a NodeDef) -> Result<Emitted> {
+        let attrs = scope.attrs(def);
+        let name: Arc<str> = format!("{}{}", scope.prefix, def.name).into();
+        let mut inputs = Vec::new();
+        for input in &def.input {
+            let reference = Reference::parse(input).ok_or_else(|| not_found(input, &def.name))?;
+            if !matches!(reference, Reference::Control(_)) {
+                inputs.push(self.value(scope, reference, &def.name)?);
+            }
+        }
+        let called = match def.op.as_str() {
+            "PartitionedCall" | "StatefulPartitionedCall" => {
+                let call = Attrs::new(&attrs).function("f");
+                Some(call.map_err(|error| Error::node(&name, error))?.to_owned())
+            }
+            op => self.source.function(op).map(|_| op.to_owned()),
+        };
+        if let Some(function) = called {
+            let outputs = self.place(&function, format!("{name}/"), inputs, &attrs)?;
+            return Ok(Emitted::Call(outputs));
+        }
+        match def.op.as_str() {
+            "NoOp" => Ok(Emitted::Call(Vec::new())),
+            "VariableV2" | "Variable" => self.emit_variable(name, attrs),
+            "Assign" | "AssignAdd" | "AssignSub" => self.emit_assign(&def.op, name, &inputs, attrs),
+            "IsVariableInitialized" => self.emit_op("VarIsInitializedOp", name, inputs, attrs),
+            op => self.emit_op(op, name, inputs, attrs),
+        }
+    }
+
+    /// Puts the body of a function in place of its call, and gives its results.
+    fn place(
+        &mut self,
+        function: &str,
+        prefix: String,
+        args: Vec<Value>,
+        attrs: &BTreeMap<String, AttrValue>,
+    ) -> Result<Vec<Value>> {
+        let (name, function) = self.source.function_by_name(function)?;
+        if self.calls.contains(&name) || self.calls.len() >= DEPTH_MAX {
+            let why = "calls itself or calls too deep";
+            return Err(Error::Malformed(format!("function {name} {why}")));
+        }
+        if args.len() != function.signature.input_arg.len() {
+            let (want, got) = (function.signature.input_arg.len(), args.len());
+            return Err(Error::Malformed(format!(
+                "function {name} takes {want} inputs, not {got}"
+            )));
+        }
+        let mut scope = Scope::of_function(function, prefix, args, attrs.clone());
+        let mut roots = Vec::new();
+        let results = function.ret.values().chain(&function.control_ret);
+        for result in results {
+            let reference = Reference::parse(result).ok_or_else(|| not_found(result, name))?;
+            if let Some(node) = scope.body.find(reference.node()) {
+                roots.push(node);
+            }
+        }
+        self.calls.push(name);
+        self.emit(&mut scope, roots)?;
+        self.calls.pop();
+        let output = |arg: &proto::tensorflow::op_def::ArgDef| {
+            let result = function.ret.get(&arg.name).ok_or_else(|| not_found(&arg.name, name))?;
+            let reference = Reference::parse(result).ok_or_else(|| not_found(result, name))?;
+            self.value(&scope, reference, name)
+        };
+        function.signature.output_arg.iter().map(output).collect()
+    }
+
+    /// What a reference of a scope means.
+    fn value(&self, scope: &Scope<'a>, reference: Reference<'_>, by: &str) -> Result<Value> {
+        let lost = || not_found(reference.node(), by);
+        let Some(node) = scope.body.find(reference.node()) else {
+            let function = scope.function.ok_or_else(lost)?;
+            let arg = function.arg(reference.node()).ok_or_else(lost)?;
+            return Ok(scope.args[arg]);
+        };
+        let output = match reference {
+            Reference::Output(_, output) => output,
+            Reference::Named(_, arg, index) => {
+                let def = &scope.body.nodes[node];
+                self.source.output_number(def, arg, index).ok_or_else(lost)?
+            }
+            Reference::Control(_) => return Err(lost()),
+        };
+        if let Some(port) = scope.feeds.get(&(node, output)) {
+            return Ok(Value::Port(*port));
+        }
+        match scope.emitted[node].as_ref().ok_or_else(lost)? {
+            Emitted::Node(number) => {
+                let output = u32::try_from(output).map_err(|_| lost())?;
+                Ok(Value::Port(Port { node: *number, output }))
+            }
+            Emitted::Reference(handle) => Ok(Value::Reference(*handle)),
+            Emitted::Call(outputs) => outputs.get(output).copied().ok_or_else(lost),
+        }
+    }
+
+    /// A value as a tensor: a reference to a variable is read here and now.
+    fn read(&mut self, value: Value) -> Port {
+        match value {
+            Value::Port(port) => port,
+            Value::Reference(handle) => {
+                let name = Arc::clone(&self.graph.node(handle.node).name);
+                let attrs = Arc::clone(&self.graph.node(handle.node).attrs);
+                let read = self.op("ReadVariableOp", &name, &attrs);
+                match read {
+                    Ok(body) => self.push(name, body, vec![handle], attrs),
+                    Err(_) => handle,
+                }
+            }
+        }
+    }
+
+    fn emit_op(
+        &mut self,
+        op: &str,
+        name: Arc<str>,
+        inputs: Vec<Value>,
+        attrs: BTreeMap<String, AttrValue>,
+    ) -> Result<Emitted> {
+        let handles = op == "VarIsInitializedOp";
+        let inputs = inputs
+            .into_iter()
+            .map(|value| match value {
+                Value::Reference(handle) if handles => handle,
+                value => self.read(value),
+            })
+            .collect();
+        if op == "Const" {
+            let tensor = Attrs::new(&attrs).tensor("value");
+            let tensor = tensor.map_err(|error| Error::node(&name, error))?;
+            let port = self.push(name, Body::Const(tensor), inputs, Arc::default());
+            return Ok(Emitted::Node(port.node));
+        }
+        let attrs = Arc::new(named(op, &name, attrs));
+        self.called.extend(attrs.values().flat_map(functions_in));
+        let body = self.op(op, &name, &attrs)?;
+        Ok(Emitted::Node(self.push(name, body, inputs, attrs).node))
+    }
+
+    /// A variable of TensorFlow 1 is a handle, and those who use its value read it first.
+    fn emit_variable(
+        &mut self,
+        name: Arc<str>,
+        attrs: BTreeMap<String, AttrValue>,
+    ) -> Result<Emitted> {
+        let attrs = Arc::new(named("VarHandleOp", &name, attrs));
+        let body = self.op("VarHandleOp", &name, &attrs)?;
+        Ok(Emitted::Reference(self.push(name, body, Vec::new(), attrs)))
+    }
+
+    fn emit_assign(
+        &mut self,
+        op: &str,
+        name: Arc<str>,
+        inputs: &[Value],
+        attrs: BTreeMap<String, AttrValue>,
+    ) -> Result<Emitted> {
+        let resource_op = match op {
+            "Assign" => "AssignVariableOp",
+            "AssignAdd" => "AssignAddVariableOp",
+            _ => "AssignSubVariableOp",
+        };
+        let [Value::Reference(handle), value] = inputs else {
+            let why = format!("node {name} assigns to what is no variable");
+            return Err(Error::Malformed(why));
+        };
+        let value = self.read(*value);
+        let mut attrs = attrs;
+        if let Some(dtype) = attrs.get("T").cloned() {
+            attrs.insert("dtype".to_owned(), dtype);
+        }
+        let attrs = Arc::new(attrs);
+        let body = self.op(resource_op, &name, &attrs)?;
+        self.push(name, body, vec![*handle, value], attrs);
+        Ok(Emitted::Reference(*handle))
+    }
+
+    /// The body of an op; counts it as missing, with a stand-in, if we do not have it.
+    fn op(&mut self, op: &str, node: &str, attrs: &BTreeMap<String, AttrValue>) -> Result<Body> {
+        let Some(def) = ops::find(op) else {
+            *self.missing.0.entry(op.to_owned()).or_insert(0) += 1;
+            return Ok(Body::Arg(usize::MAX));
+        };
+        let built = (def.build)(&Attrs::new(attrs));
+        let op = built.map_err(|error| Error::node(node, error))?;
+        Ok(Body::Op { def, op: Arc::from(op) })
+    }
+}
+
+/// An op that finds an object by name takes the node's name if it is given none.
+fn named(
+    op: &str,
+    node: &str,
+    mut attrs: BTreeMap<String, AttrValue>,
+) -> BTreeMap<String, AttrValue> {
+    let is_handle = ops::find(op).is_some_and(|def| def.kind == Kind::Handle);
+    let unnamed = Attrs::new(&attrs).bytes("shared_name").is_ok_and(<[u8]>::is_empty)
+        || !attrs.contains_key("shared_name");
+    if is_handle && unnamed {
+        let value = Some(AttrKind::S(node.as_bytes().to_vec().into()));
+        attrs.insert("shared_name".to_owned(), AttrValue { value });
+    }
+    attrs
+}
+
+fn not_found(wanted: &str, by: &str) -> Error {
+    Error::NotFound { wanted: wanted.to_owned(), by: by.to_owned() }
+}
