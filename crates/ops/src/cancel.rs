@@ -14,9 +14,9 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Never cancelled unless `cancel` is called.
-    pub fn new(deadline: Option<Instant>) -> Self {
-        Self { flag: Arc::default(), deadline }
+    /// Cancelled when `flag` is set or `deadline` passes.
+    pub fn new(flag: Arc<AtomicBool>, deadline: Option<Instant>) -> Self {
+        Self { flag, deadline }
     }
 
     /// Asks the run to stop.

@@ -1,0 +1,43 @@
+//! `Engine`: what runs a servable's signatures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tensor::Tensor;
+
+use crate::error::Result;
+
+/// One run of a signature.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The signature's name.
+    pub signature: String,
+    /// The inputs, in the order of the signature's.
+    pub inputs: Vec<Tensor>,
+    /// Which outputs are wanted, by their places among the signature's.
+    pub outputs: Vec<usize>,
+    /// When the answer is no longer wanted.
+    pub deadline: Option<Instant>,
+    /// Set when nobody waits any more.
+    pub is_cancelled: Arc<AtomicBool>,
+}
+
+impl Run {
+    /// Whether nobody waits for the answer any more.
+    pub fn is_moot(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// Takes the answer of a run, from any thread. Dropped unused, it tells that the run was lost.
+pub type Reply = Box<dyn FnOnce(Result<Vec<Tensor>>) + Send>;
+
+/// What runs a servable's signatures: our own executor, a worker process, a GPU stream.
+pub trait Engine: Send + Sync {
+    /// Starts a run. The reply comes once, from any thread, maybe before this returns.
+    fn start(&self, run: Run, reply: Reply);
+
+    /// Its name, for people.
+    fn name(&self) -> &'static str;
+}
