@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod folders;
 mod handle;
 mod labels;
 mod look;
@@ -21,6 +22,7 @@ mod state;
 mod versions;
 
 pub use error::{Code, Error, LoadError, Unavailable};
+pub use folders::Folders;
 pub use handle::{Handle, Id};
 pub use look::{Source, Tree};
 pub use models::{Choice, ModelSnapshot, Models, Target};

@@ -164,6 +164,9 @@ impl Eye<'_> {
     /// The fingerprint of a version; `None` if it is not at rest.
     fn fingerprint(&mut self, version: i64, path: &str) -> Result<Option<u64>, LoadError> {
         if self.taken.contains(&version) {
+            // Should it fail to load, its files are compared with those that were taken.
+            let last = self.memory.fingerprints.get(&version);
+            self.fingerprints.extend(last.map(|fingerprint| (version, *fingerprint)));
             let before = self.memory.aspired.iter().find(|before| before.version == version);
             return Ok(Some(before.map_or(0, |before| before.fingerprint)));
         }

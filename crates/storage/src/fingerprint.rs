@@ -1,6 +1,7 @@
 //! Tells whether a tree of files is still changing.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::SystemTime;
 
 use crate::error::{Error, Result};
 use crate::local::{Kind, Storage};
@@ -13,6 +14,8 @@ pub struct Fingerprint {
     pub n_files: u64,
     /// The sum of their lengths.
     pub n_bytes: u64,
+    /// When the newest file or directory changed, the one looked at included.
+    pub newest: SystemTime,
     digest: u64,
 }
 
@@ -23,9 +26,11 @@ impl Storage {
     /// If a directory cannot be listed. A file that vanishes meanwhile is no error: the next
     /// fingerprint will differ.
     pub fn fingerprint(&self, path: &str) -> Result<Fingerprint> {
-        let mut seen = Fingerprint { n_files: 0, n_bytes: 0, digest: 0 };
+        let root = path.trim_end_matches('/').to_owned();
+        let newest = self.stat(&root)?.modified;
+        let mut seen = Fingerprint { n_files: 0, n_bytes: 0, newest, digest: 0 };
         let mut hasher = DefaultHasher::new();
-        let mut dirs = vec![path.trim_end_matches('/').to_owned()];
+        let mut dirs = vec![root];
         while let Some(dir) = dirs.pop() {
             for entry in self.list(&dir)? {
                 let path = if dir.is_empty() {
@@ -43,6 +48,7 @@ impl Storage {
                     Err(err) => return Err(err),
                 };
                 (stat.len, stat.modified).hash(&mut hasher);
+                seen.newest = seen.newest.max(stat.modified);
                 match stat.kind {
                     Kind::Dir if !entry.is_link => dirs.push(path),
                     Kind::Dir | Kind::Other => {}

@@ -128,6 +128,11 @@ fn a_failed_version_that_changes_is_left_until_it_rests() {
 }
 
 #[test]
+fn a_version_that_failed_to_load_is_still_at_rest() {
+    check(EVERY, latest(1), &["1@5 | | 1", "1@5 | 1 | 1", "1@5 | | 1", "1@6 | | ", "1@6 | | 1"]);
+}
+
+#[test]
 fn several_versions_are_taken_each_by_itself() {
     check(EVERY, latest(2), &["1 2 3@1~ | | 2 1", "1 2 3@1~ | 1 2 | 3 2"]);
     check(EVERY, VersionPolicy::All, &["1 2@1~ 3 | | 3 1", "1 2@1 3 | 1 3 | 3 2 1"]);
