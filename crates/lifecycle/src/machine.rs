@@ -251,6 +251,4 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod random;
-#[cfg(test)]
 mod tests;

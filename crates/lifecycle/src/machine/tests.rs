@@ -1,5 +1,7 @@
 //! Scripts of events, with the orders and states that must follow.
 
+mod random;
+
 use super::*;
 use crate::error::Code;
 use crate::policy::Policy;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestRunner};
 
-use super::*;
+use super::super::*;
 use crate::error::Code;
 use crate::policy::Policy;
 use crate::state::State;
