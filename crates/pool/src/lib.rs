@@ -1,6 +1,8 @@
 //! The compute threads that kernels share: spin briefly, then park. The pool does not know what is
 //! computed.
 
+mod chunks;
+
 /// A fixed number of threads that share the tasks of one kernel call.
 #[derive(Debug)]
 pub struct Pool {
