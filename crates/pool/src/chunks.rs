@@ -1,6 +1,6 @@
 //! Tasks that each write their own part of a slice.
 
-use crate::Pool;
+use crate::pool::Pool;
 
 impl Pool {
     /// Calls `task` once with the number and the elements of each piece of `data` that is `size`

@@ -1,29 +1,20 @@
 //! The compute threads that kernels share: spin briefly, then park. The pool does not know what is
 //! computed.
+//!
+//! `Pool::run` splits one kernel call into numbered tasks that the caller and the workers draw from
+//! one counter. There is one job at a time: a second caller, another lane or a task that calls `run`
+//! itself, computes its tasks alone, which is also the fastest when all cores are busy.
+//!
+//! - `pool.rs`: the pool as callers see it.
+//! - `gate.rs`: how a job is opened, joined, closed and left.
+//! - `bench.rs`: where threads wait.
+//! - `worker.rs`: what a thread does between jobs.
+//! - `chunks.rs`: tasks that each write their own part of a slice.
 
+mod bench;
 mod chunks;
+mod gate;
+mod pool;
+mod worker;
 
-/// A fixed number of threads that share the tasks of one kernel call.
-#[derive(Debug)]
-pub struct Pool {
-    n_threads: usize,
-}
-
-impl Pool {
-    /// A pool of `n_threads` threads, the caller of `run` among them.
-    pub fn new(n_threads: usize) -> Self {
-        assert!(n_threads > 0);
-        Self { n_threads }
-    }
-
-    /// The number of threads that `run` may use.
-    pub fn n_threads(&self) -> usize {
-        self.n_threads
-    }
-
-    /// Calls `task` once with each number below `n_tasks`, in any order, and returns when all are
-    /// done. Which thread runs a task never changes what it computes.
-    pub fn run(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        (0..n_tasks).for_each(task);
-    }
-}
+pub use pool::{Lane, Pool};
