@@ -20,6 +20,7 @@ if __name__ == "__main__":
 
 import tensorflow as tf
 
+import arrays
 import reference
 from demo.cases import cases
 
@@ -47,12 +48,12 @@ def compare(path, outputs):
     """The complaints about one stored answer."""
     if not path.exists():
         return [f"{path}: missing"]
-    stored = reference.load(path)
+    stored = arrays.load(path)
     if stored.keys() != outputs.keys():
         return [f"{path}: keys {sorted(stored)} instead of {sorted(outputs)}"]
     found = []
     for key, want in outputs.items():
-        text, size = reference.gap(stored[key], want)
+        text, size = arrays.gap(stored[key], want)
         if text or size > 1e-5:
             found.append(f"{path}: {key}: {text or f'differs by {size:.2g}'}")
     return found
@@ -64,23 +65,23 @@ def main():
     parser.add_argument("--check", action="store_true", help="change nothing")
     parser.add_argument("models", nargs="*")
     args = parser.parse_args()
-    folders = [*reference.models(tfenv.ROOT / "models"),
-               *reference.models(tfenv.ROOT / "testdata" / "models")]
+    folders = [*arrays.models(tfenv.ROOT / "models"),
+               *arrays.models(tfenv.ROOT / "testdata" / "models")]
     count, complaints = 0, []
     for folder in folders:
         if args.models and folder.name not in args.models:
             continue
         if not args.check:
             shutil.rmtree(GOLDEN / folder.name, ignore_errors=True)
-        for version in reference.versions(folder):
+        for version in arrays.versions(folder):
             for signature, case, inputs, outputs in answers(folder.name, version):
                 path = GOLDEN / folder.name / str(int(version.name)) / signature / case
                 count += 1
                 if args.check:
                     complaints += compare(path.with_name(f"{case}.out.npz"), outputs)
                     continue
-                reference.save(path.with_name(f"{case}.in.npz"), inputs)
-                reference.save(path.with_name(f"{case}.out.npz"), outputs)
+                arrays.save(path.with_name(f"{case}.in.npz"), inputs)
+                arrays.save(path.with_name(f"{case}.out.npz"), outputs)
     print("\n".join([*complaints, f"{count} answers, {len(complaints)} complaints"]))
     sys.exit(1 if complaints else 0)
 

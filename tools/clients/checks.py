@@ -13,7 +13,7 @@ tfenv.enter()
 import numpy as np
 import tensorflow as tf
 
-import reference
+import arrays
 
 GOLDEN = tfenv.ROOT / "testdata" / "golden"
 TOLERANCE = 1e-5
@@ -56,7 +56,7 @@ def expect(condition, text):
 
 def same(got, want, what="answer", tolerance=TOLERANCE):
     """Compares two arrays: floats within a relative tolerance, all else exactly."""
-    text, size = reference.gap(got, want)
+    text, size = arrays.gap(got, want)
     expect(text is None, f"{what}: {text}")
     expect(size <= tolerance, f"{what}: differs by {size:.3g} of the largest value")
 
@@ -71,13 +71,13 @@ def same_outputs(got, want):
 def golden_inputs(model, version, signature):
     """The stored inputs of a signature by the name of the case."""
     folder = GOLDEN / model / str(int(version)) / signature
-    return {p.name.removesuffix(".in.npz"): reference.load(p)
+    return {p.name.removesuffix(".in.npz"): arrays.load(p)
             for p in sorted(folder.glob("*.in.npz"))}
 
 
 def latest(model):
     """The folder of a model's highest version."""
-    return reference.versions(model)[-1]
+    return arrays.versions(model)[-1]
 
 
 def all_signatures(folder):

@@ -23,6 +23,7 @@ from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
                                      model_service_pb2_grpc, predict_pb2,
                                      prediction_service_pb2_grpc, regression_pb2)
 
+import arrays
 import reference
 
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
@@ -215,7 +216,7 @@ def available(client, model):
     """The folders of the versions that the server has ready."""
     ready = {s.version for s in client.status(spec_of(model.name)).model_version_status
              if s.state == get_model_status_pb2.ModelVersionStatus.AVAILABLE}
-    return [v for v in reference.versions(model) if int(v.name) in ready]
+    return [v for v in arrays.versions(model) if int(v.name) in ready]
 
 
 def refused(code, text, call, *args):
@@ -428,7 +429,7 @@ def main():
     parser.add_argument("models_dir", type=Path)
     args = parser.parse_args()
     checks, client = Checks(), Client(args.address)
-    models = reference.models(args.models_dir)
+    models = arrays.models(args.models_dir)
     for model in models:
         checks.run(f"status {model.name}", check_status, client, model)
         if is_counter(model):

@@ -16,12 +16,13 @@ import tensorflow as tf
 from ovmsclient import make_grpc_client, make_http_client
 from ovmsclient.tfs_compat.base.errors import InvalidInputError, ModelNotFoundError
 
+import arrays
 import reference
 
 
 def to_client(array):
     """An array as ovmsclient takes it: strings of fixed width."""
-    return reference.to_storable(array)
+    return arrays.to_storable(array)
 
 
 def check_predict(client, model, loaded, inputs):
@@ -98,7 +99,7 @@ def main():
     parser.add_argument("models_dir", type=Path)
     args = parser.parse_args()
     checks = Checks()
-    models = [m for m in reference.models(args.models_dir) if not is_counter(m)]
+    models = [m for m in arrays.models(args.models_dir) if not is_counter(m)]
     check_client(checks, "grpc", make_grpc_client(args.grpc_address), models)
     check_client(checks, "http", make_http_client(args.rest_address), models)
     checks.finish()

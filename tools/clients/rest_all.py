@@ -22,6 +22,7 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2
 
+import arrays
 import reference
 
 # What the REST face can read and write; all other dtypes are gRPC's.
@@ -413,7 +414,7 @@ def available(client, model):
     """The folders of the versions that the server has ready."""
     rows = client.get(path_of(model.name))["model_version_status"]
     ready = {int(r["version"]) for r in rows if r["state"] == "AVAILABLE"}
-    return [v for v in reference.versions(model) if int(v.name) in ready]
+    return [v for v in arrays.versions(model) if int(v.name) in ready]
 
 
 def check_half_plus_two(checks, client):
@@ -445,7 +446,7 @@ def main():
     parser.add_argument("models_dir", type=Path)
     args = parser.parse_args()
     checks, client = Checks(), Client(args.address)
-    models = reference.models(args.models_dir)
+    models = arrays.models(args.models_dir)
     for model in models:
         checks.run(f"status {model.name}", check_status, client, model)
         if is_counter(model):

@@ -1,0 +1,122 @@
+"""Makes models of every common kind with random weights, and TensorFlow's answers beside them.
+
+    tools/make_zoo.py --small DIR           tiny versions of all, for CI
+    tools/make_zoo.py DIR [MODEL ...]       full size (several GB), or some of them
+
+DIR/<model>/1 is the SavedModel, DIR/<model>/golden/<signature>/batch<N>.{in,out}.npz are inputs and
+TensorFlow's outputs. What is there already and was made by the same scripts is kept.
+"""
+
+import argparse
+import hashlib
+import importlib
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import tfenv
+
+if __name__ == "__main__":
+    tfenv.enter()
+
+MODULES = ["vision", "text", "recurrent", "tabular", "media", "tf1"]
+BATCHES = (1, 3, 8)
+
+
+def stamp(small):
+    """Changes whenever a script that makes the zoo does, or TensorFlow."""
+    import keras
+    import tensorflow as tf
+    digest = hashlib.sha256(f"{tf.__version__} {keras.__version__} {small}".encode())
+    for path in sorted([*Path(__file__).parent.glob("zoo/*.py"), Path(__file__)]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def make(name, build, folder, small):
+    """One model with its golden answers."""
+    import keras
+
+    import arrays
+    import reference
+    keras.utils.set_random_seed(30)
+    inputs = build(folder, small)
+    loaded = reference.Reference(folder / "1")
+    for n in BATCHES:
+        for signature, values in inputs(n).items():
+            outputs = loaded.run(signature, values)
+            for alias, array in outputs.items():
+                if array.dtype.kind == "f" and not alive(array):
+                    print(f"{name}: {signature}/{alias} of batch {n} is not finite or constant")
+            place = folder / "golden" / signature
+            arrays.save(place / f"batch{n}.in.npz", values)
+            arrays.save(place / f"batch{n}.out.npz", outputs)
+
+
+def alive(array):
+    """Whether an answer could show a mistake: finite, and not the same everywhere."""
+    import numpy as np
+    return np.isfinite(array).all() and (array.size < 2 or array.std() > 1e-6 * abs(array).max())
+
+
+def make_isolated(name, build, folder, small, mark):
+    """`make` in a child process; returns its process id. The stamp is written last."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        begin = time.monotonic()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        make(name, build, folder, small)
+        (folder / "stamp").write_text(mark)
+        print(f"{name}: made in {time.monotonic() - begin:.1f} s")
+        code = 0
+    except Exception as problem:
+        import traceback
+        traceback.print_exc()
+        print(f"{name}: {problem}")
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def main():
+    """Reads the command line; two models are made at a time."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true", help="tiny versions")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="MODEL")
+    args = parser.parse_args()
+    table = {}
+    for module in MODULES:
+        table |= importlib.import_module(f"zoo.{module}").MODELS
+    unknown = set(args.names) - set(table)
+    if unknown:
+        parser.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(table)}")
+    mark = stamp(args.small)
+    todo = []
+    for name in args.names or table:
+        at = args.folder / name / "stamp"
+        if not (at.exists() and at.read_text() == mark):
+            todo.append(name)
+    running, failed = {}, []
+    while todo or running:
+        while todo and len(running) < args.jobs:
+            name = todo.pop(0)
+            child = make_isolated(name, table[name], args.folder / name, args.small, mark)
+            running[child] = name
+        child, status = os.waitpid(-1, 0)
+        if status:
+            failed.append(running[child])
+        del running[child]
+    if failed:
+        sys.exit(f"could not make: {', '.join(sorted(failed))}")
+
+
+if __name__ == "__main__":
+    main()
