@@ -1,0 +1,21 @@
+//! Reads a SavedModel: its graph, signatures, assets and the values of its variables.
+//!
+//! Nothing here runs anything. A file may be damaged or hostile: it is refused with an [`Error`] that
+//! names the file, the tensor and the reason, and never costs more memory than a small multiple of
+//! its own length.
+#![forbid(unsafe_code)]
+
+mod assets;
+pub mod checkpoint;
+mod error;
+mod init;
+mod model;
+mod restore;
+mod signature;
+
+pub use assets::Asset;
+pub use checkpoint::Checkpoint;
+pub use error::{Error, Fault, Result};
+pub use model::SavedModel;
+pub use restore::{Assignment, Part, Restore, Source, TableImport, VariableId, VariableKind};
+pub use signature::{Endpoint, Signature};
