@@ -51,7 +51,7 @@ def load(path):
 
 
 def gap(got, want):
-    """Why two answers differ, or how far apart they are: (text or None, max |a-b| / max(1e-30, max |b|))."""
+    """Compares answers: (why they differ or None, max |a-b| / max |b|)."""
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape:
         return f"shape {list(got.shape)} instead of {list(want.shape)}", float("inf")

@@ -1,9 +1,9 @@
-"""Measures how fast tensord answers after its start, and what it holds when idle, beside TensorFlow.
+"""Measures how fast tensord answers after its start and what it holds then, beside TensorFlow.
 
     tools/bench_start.py [--binary target/release/tensord] [--runs 5]
 
-tensord is started as a server on `models/half_plus_two` and asked over REST until it answers; Python
-TensorFlow loads the same SavedModel and runs its signature once, without any server. Both times are
+tensord is started as a server on `models/half_plus_two` and asked over REST until it answers;
+Python TensorFlow loads the same SavedModel and runs its signature once, without any server. Both times are
 counted from the start of the process; medians over the runs, which take turns.
 """
 

@@ -5,7 +5,7 @@
 
 For DIR/<model>/<version> the answers are in DIR/<model>/golden/<signature> (the zoo) or else in
 testdata/golden/<model>/<version>/<signature> (the demo models). Integers and strings must be equal,
-floats within --tolerance of the largest value with the same argmax, decoded JPEGs within two levels.
+floats within --tolerance of the largest value with the same argmax, decoded JPEGs within 2 levels.
 """
 
 import argparse

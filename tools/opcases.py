@@ -7,8 +7,8 @@ A case may lack its `out` or `err` lines and the type and number attributes that
 inputs: they are written. An `err` line is checked for its code only; its text is ours. Paths inside
 cases are relative to the root of the repository.
 
-TensorFlow runs NCHW convolutions and pools on the CPU only with oneDNN, a choice made once a process:
-cases with such a `data_format` run in a second process with oneDNN on, all others without it.
+TensorFlow runs NCHW convolutions and pools on the CPU only with oneDNN, a choice made once a
+process: cases with such a `data_format` run in a second process with oneDNN on, all others without it.
 """
 
 import argparse
@@ -118,7 +118,7 @@ def from_fetch(array, dtype):
 
 
 def known(definition, attrs, name):
-    """The plain value of an attribute: given, inferred or the op's default; None if there is none."""
+    """The plain value of an attribute: given, inferred, the op's default, or None."""
     if name in attrs:
         return attrs[name][1]
     for attr in definition.attr:
@@ -361,7 +361,7 @@ def is_channels_first(case):
 
 
 def run_file(path, args, note):
-    """Runs the file's cases that are this process's, rewrites it; returns a count and complaints."""
+    """Runs the cases that are this process's, rewrites the file; a count and complaints."""
     check = args.check
     lines = path.read_text().splitlines()
     cases = optext.parse_cases(lines)

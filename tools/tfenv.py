@@ -18,7 +18,7 @@ def cache_dir():
 
 
 def enter(threads=None):
-    """Restarts the script under the virtual environment's Python if it is there, and quiets TensorFlow."""
+    """Restarts the script under the virtual environment's Python, and quiets TensorFlow."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")

@@ -90,12 +90,14 @@ def all_signatures(folder):
 
 def takes_examples(spec):
     """Whether Classify and Regress can feed the signature: one string input called `inputs`."""
-    return list(spec.inputs) == ["inputs"] and spec.inputs["inputs"].dtype == tf.string.as_datatype_enum
+    string = tf.string.as_datatype_enum
+    return list(spec.inputs) == ["inputs"] and spec.inputs["inputs"].dtype == string
 
 
 def is_classify(spec):
     """Whether the outputs fit Classify."""
-    return takes_examples(spec) and bool(spec.outputs) and set(spec.outputs) <= {"classes", "scores"}
+    outputs = set(spec.outputs)
+    return takes_examples(spec) and bool(outputs) and outputs <= {"classes", "scores"}
 
 
 def is_regress(spec):

@@ -3,8 +3,8 @@
     tools/clients/grpc_all.py localhost:8500 models
 
 MODELS_DIR is the folder the server serves. Every model, version and signature is asked with the
-inputs in `testdata/golden`, and the answers are compared with what TensorFlow computes here from the
-same SavedModel; then come the mistakes clients make and the codes and texts they rely on.
+inputs in `testdata/golden`, and the answers are compared with what TensorFlow computes here from
+the same SavedModel; then come the mistakes clients make and the codes and texts they rely on.
 """
 
 import argparse
@@ -318,7 +318,8 @@ def predict_errors(client):
     return [
         ("no such model", StatusCode.NOT_FOUND, "Servable not found for request: Latest(nobody)",
          ask, spec_of("nobody"), x),
-        ("no such model without inputs", StatusCode.NOT_FOUND, "Servable", ask, spec_of("nobody"), {}),
+        ("no such model without inputs", StatusCode.NOT_FOUND, "Servable", ask,
+         spec_of("nobody"), {}),
         ("no such version", StatusCode.NOT_FOUND,
          "Servable not found for request: Specific(half_plus_two, 7)", ask,
          spec_of("half_plus_two", 7), x),
@@ -404,8 +405,8 @@ def model_errors(client):
         ("metadata of no such model", StatusCode.NOT_FOUND, "Servable not found", client.metadata,
          spec_of("nobody")),
         ("status without a model spec", bad, "Missing ModelSpec", client.status, None),
-        ("status of no such model", StatusCode.NOT_FOUND, "Could not find any versions of model nobody",
-         client.status, spec_of("nobody")),
+        ("status of no such model", StatusCode.NOT_FOUND,
+         "Could not find any versions of model nobody", client.status, spec_of("nobody")),
         ("status of no such version", StatusCode.NOT_FOUND,
          "Could not find version 7 of model half_plus_two", client.status,
          spec_of("half_plus_two", 7)),
@@ -440,7 +441,8 @@ def main():
             check_version(checks, client, model, folder)
     if any(m.name == "half_plus_two" for m in models):
         checks.run("predict without version and signature", check_default, client)
-        checks.run("regress with a context", check_context, client, "half_plus_two", "regress_x_to_y")
+        checks.run("regress with a context", check_context, client, "half_plus_two",
+                   "regress_x_to_y")
         check_wire(checks, client)
         for title, code, text, *call in [*predict_errors(client), *example_errors(client),
                                          *model_errors(client)]:

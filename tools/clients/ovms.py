@@ -51,7 +51,7 @@ def check_status(client, model):
 
 
 def check_metadata(client, model, loaded):
-    """Inputs and outputs of the default signature (gRPC only: over HTTP the client reads other keys)."""
+    """Inputs and outputs of the default signature; gRPC only, over HTTP it reads other keys."""
     metadata = client.get_model_metadata(model.name, int(loaded.folder.name))
     spec = loaded.signatures["serving_default"]
     for kind, infos in (("inputs", spec.inputs), ("outputs", spec.outputs)):

@@ -1,4 +1,4 @@
-"""Inputs to ask every demo and test model with: `cases(model, signature)` → name → inputs by alias."""
+"""Inputs for every demo and test model: `cases(model, signature)` → name → inputs by alias."""
 
 import numpy as np
 import tensorflow as tf
@@ -83,7 +83,7 @@ def identity_dtypes(signature):
     """Extreme values of the dtype as a scalar, a matrix and an empty tensor."""
     dtype = tf.as_dtype("float32" if signature == "serving_default" else signature)
     if dtype == tf.string:
-        values = strings([b"", b"plain", b"\xff\xfe\x01", "gr\u00fc\u00dfe".encode(), b'"\\', b"x" * 300])
+        values = strings([b"", b"plain", b"\xff\xfe\x01", "gr\u00fc\u00dfe", b'"\\', b"x" * 300])
     elif dtype == tf.bool:
         values = np.array([True, False, False, True, True, False])
     elif dtype.is_complex:

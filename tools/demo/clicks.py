@@ -1,4 +1,4 @@
-"""`clicks`: tf.Examples in, the probability of a click out; hashed and looked-up strings, embeddings."""
+"""`clicks`: tf.Examples in, the probability of a click out; hashed strings and embeddings."""
 
 import numpy as np
 import tensorflow as tf
@@ -117,7 +117,8 @@ def random_examples(seed, count):
         country = str(rng.choice(COUNTRIES + ["xx"])) if rng.random() < 0.9 else None
         hour = int(rng.integers(0, 24)) if rng.random() < 0.9 else None
         interests = [str(i) for i in rng.choice(INTERESTS, rng.integers(0, 4), replace=False)]
-        examples.append(example(age, price, f"user{rng.integers(0, 400)}", hour, country, interests))
+        user = f"user{rng.integers(0, 400)}"
+        examples.append(example(age, price, user, hour, country, interests))
         liking = 1.0 - price / 12 + ("games" in interests) * 2 + (age < 35) - (hour in range(2, 7))
         clicks.append(float(rng.random() < 1 / (1 + np.exp(-liking))))
     return tf.constant(examples), tf.constant(clicks, tf.float32)

@@ -1,4 +1,4 @@
-"""`counter`: a variable that requests change, as TensorFlow 1 exported it; some signatures have no input."""
+"""`counter`: a variable that requests change, as TensorFlow 1 exported it."""
 
 import tensorflow as tf
 

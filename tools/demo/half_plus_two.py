@@ -1,4 +1,4 @@
-"""`half_plus_two`, exported as TensorFlow 1 did: reference variables, a saver, feeds inside the graph.
+"""`half_plus_two`, exported as TensorFlow 1 did: reference variables, a saver, inner feeds.
 
 It behaves like the test model of TensorFlow Serving that many clients and tutorials call.
 """

@@ -1,4 +1,4 @@
-"""`sentiment`: a sentence in, whether it praises or complains out; the vocabulary is an asset file."""
+"""`sentiment`: a sentence in, praise or complaint out; the vocabulary is an asset file."""
 
 import contextlib
 import tempfile
