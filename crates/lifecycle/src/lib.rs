@@ -6,6 +6,38 @@
 //! actions. Around it stands one task, started by [`Lifecycle::start`], that looks at the source,
 //! runs loads and unloads on bounded pools of threads, and publishes an immutable map. Requests see
 //! only that map, through [`Models::get`].
+//!
+//! ```no_run
+//! # async fn serve(options: lifecycle::Options, models: Vec<lifecycle::ModelOptions>) {
+//! use lifecycle::{Folders, Lifecycle, LoadError, Loader, Target};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! struct Names;
+//!
+//! impl Loader for Names {
+//!     type Servable = String;
+//!
+//!     fn load(
+//!         &self,
+//!         model: &str,
+//!         version: i64,
+//!         _path: &str,
+//!         _cancel: &CancellationToken,
+//!     ) -> Result<String, LoadError> {
+//!         Ok(format!("{model} {version}"))
+//!     }
+//! }
+//!
+//! let token = CancellationToken::new();
+//! let lifecycle = Lifecycle::start(options, Folders, Names, token.clone());
+//! lifecycle.set_config(models).await.expect("all models are available");
+//! let handle = lifecycle.models().get(&Target::latest("m")).expect("m is available");
+//! assert_eq!(*handle, format!("m {}", handle.version()));
+//! drop(handle);
+//! token.cancel();
+//! lifecycle.stopped().await;
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod error;

@@ -66,8 +66,8 @@ fn a_model_status_is_written_as_the_python_client_reads_it() {
 fn a_node_with_every_kind_of_attribute_is_understood() {
     check::<tensorflow::NodeDef>(
         "0a016e1205436f6e73741a01611a025e6222062f6370753a302a070a0154120230012a0b0a0166120652040a02\
-         666e2a140a016c120f0a0d1a0b01ffffffffffffffffff012a0d0a05736861706512043a0218012a080a0173120\
-         31201002a150a01761210420e08071204120208024201614201623a020801",
+         666e2a140a016c120f0a0d1a0b01ffffffffffffffffff012a0d0a05736861706512043a0218012a080a017312\
+         031201002a150a01761210420e08071204120208024201614201623a020801",
         r#"name: "n" op: "Const" input: "a" input: "^b" device: "/cpu:0"
            attr { key: "T" value { type: DT_FLOAT } }
            attr { key: "f" value { func { name: "fn" } } }
@@ -119,7 +119,7 @@ fn a_session_config_is_understood() {
     check::<tensorflow::ConfigProto>(
         "1002320c20014a080a060a0400000043520452021802",
         "intra_op_parallelism_threads: 2
-         gpu_options { allow_growth: true experimental { virtual_devices { memory_limit_mb: 128 } } }
+        gpu_options { allow_growth: true experimental { virtual_devices { memory_limit_mb: 128 } } }
          graph_options { rewrite_options { constant_folding: OFF } }",
     );
 }
