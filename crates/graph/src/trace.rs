@@ -37,6 +37,27 @@ impl Source {
         if missing.0.is_empty() { Ok(graph) } else { Err(Error::MissingOps(missing)) }
     }
 
+    /// How often each op stands in what a request runs, function bodies in place of their calls,
+    /// those that we do not have included. A body that is called while running counts once.
+    pub fn op_counts(&self, request: &Request) -> Result<BTreeMap<String, usize>> {
+        let mut tracer = Tracer::new(self);
+        tracer.trace_main(request)?;
+        let mut counts = tracer.counts;
+        let mut waiting: Vec<String> = tracer.called.into_iter().collect();
+        let mut seen = BTreeSet::new();
+        while let Some(name) = waiting.pop() {
+            if seen.insert(name.clone()) {
+                let mut tracer = Tracer::new(self);
+                tracer.trace_function(&name)?;
+                waiting.extend(tracer.called);
+                for (op, count) in tracer.counts {
+                    *counts.entry(op).or_insert(0) += count;
+                }
+            }
+        }
+        Ok(counts)
+    }
+
     /// The flat graph of a function: its arguments are the feeds, its results the fetches.
     pub(crate) fn trace_function(&self, name: &str) -> Result<Graph> {
         let mut tracer = Tracer::new(self);
@@ -115,6 +136,8 @@ struct Tracer<'a> {
     source: &'a Source,
     graph: Graph,
     missing: MissingOps,
+    /// How often each op was met.
+    counts: BTreeMap<String, usize>,
     /// Functions that ops call while they run.
     called: BTreeSet<String>,
     /// The functions that are being put in place, outermost first.
@@ -127,6 +150,7 @@ impl<'a> Tracer<'a> {
             source,
             graph: Graph::default(),
             missing: MissingOps::default(),
+            counts: BTreeMap::new(),
             called: BTreeSet::new(),
             calls: Vec::new(),
         }
@@ -230,6 +254,7 @@ impl<'a> Tracer<'a> {
             let outputs = self.place(&function, format!("{name}/"), inputs, &attrs)?;
             return Ok(Emitted::Call(outputs));
         }
+        *self.counts.entry(def.op.clone()).or_insert(0) += 1;
         match def.op.as_str() {
             "NoOp" => Ok(Emitted::Call(Vec::new())),
             "VariableV2" | "Variable" => self.emit_variable(name, attrs),

@@ -1,5 +1,6 @@
 //! From the executor's errors to those of a session.
 
+use proto::error::Code;
 use session::Error;
 
 /// What a failed run or build is to a client.
@@ -15,7 +16,7 @@ pub(crate) fn session_error(error: graph::Error) -> Error {
     }
 }
 
-fn op_error(error: &ops::Error, text: String) -> Error {
+pub(crate) fn op_error(error: &ops::Error, text: String) -> Error {
     match error {
         ops::Error::InvalidArgument(_) => Error::InvalidArgument(text),
         ops::Error::Unimplemented(_) => Error::Unimplemented(text),
@@ -27,5 +28,18 @@ fn op_error(error: &ops::Error, text: String) -> Error {
         ops::Error::Cancelled => Error::Cancelled(text),
         ops::Error::DeadlineExceeded => Error::DeadlineExceeded(text),
         ops::Error::Internal(_) => Error::Internal(text),
+    }
+}
+
+/// What a SavedModel that cannot be read is to a client.
+pub(crate) fn read_error(error: &savedmodel::Error) -> Error {
+    let text = error.to_string();
+    match error.code() {
+        Code::NotFound => Error::NotFound(text),
+        Code::Unimplemented => Error::Unimplemented(text),
+        Code::DataLoss => Error::DataLoss(text),
+        Code::FailedPrecondition | Code::PermissionDenied => Error::FailedPrecondition(text),
+        Code::ResourceExhausted => Error::ResourceExhausted(text),
+        _ => Error::InvalidArgument(text),
     }
 }

@@ -1,12 +1,16 @@
 //! The [`Engine`](session::Engine) on our own graph executor. It knows nothing of the wire or of
 //! versions.
 //!
-//! Loading a SavedModel goes so: trace every signature; find out which variables they use and which
-//! they write; read those, and only those, from the checkpoint; run the init op; build a program
-//! for each signature, with the weights bound.
+//! [`load`] makes a servable of a SavedModel: it traces every signature, finds out which variables
+//! they use and which they write, reads those and only those from the checkpoint, runs the init op,
+//! and builds a program for each signature with the weights bound.
 #![forbid(unsafe_code)]
 
+mod assets;
 mod engine;
 mod error;
+mod load;
+mod variables;
 
 pub use engine::{Executor, NativeEngine};
+pub use load::{Loaded, Options, load};

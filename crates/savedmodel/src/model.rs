@@ -38,6 +38,8 @@ pub struct SavedModel {
     pub signatures: BTreeMap<String, Signature>,
     /// All signatures as they are in the file, for clients that ask for metadata.
     pub signature_defs: BTreeMap<String, tf::SignatureDef>,
+    /// The definitions of the ops in the graph, as the exporter wrote them beside it.
+    pub ops: tf::OpList,
     /// The collections of a graph of TF1.
     pub collections: BTreeMap<String, tf::CollectionDef>,
     /// The files that are fed to the graph while it is initialised.
@@ -76,6 +78,7 @@ impl SavedModel {
             graph: chosen.graph_def.unwrap_or_default(),
             signatures,
             signature_defs: chosen.signature_def,
+            ops: info.stripped_op_list.unwrap_or_default(),
             collections: chosen.collection_def,
             assets,
             init_op,

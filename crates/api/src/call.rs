@@ -1,0 +1,54 @@
+//! `Call`: target, signature and deadline of one request.
+
+use std::time::Instant;
+
+use lifecycle::{Handle, Target};
+use proto::serving::ModelSpec;
+use proto::serving::model_spec::VersionChoice;
+use session::{DEFAULT_SIGNATURE, Servable};
+
+use crate::Models;
+use crate::status::Status;
+
+/// What a request asks for, apart from its inputs.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The model, and the version or label.
+    pub target: Target,
+    /// The signature's name; empty for the default one.
+    pub signature: String,
+    /// When the answer is no longer wanted.
+    pub deadline: Option<Instant>,
+}
+
+impl Call {
+    /// The call that a `ModelSpec` describes. Fails if there is none.
+    pub fn from_spec(spec: Option<ModelSpec>, deadline: Option<Instant>) -> Result<Self, Status> {
+        let spec = spec.ok_or_else(|| Status::invalid("Missing ModelSpec"))?;
+        let target = match spec.version_choice {
+            None => Target::latest(spec.name),
+            Some(VersionChoice::Version(version)) => Target::version(spec.name, version),
+            Some(VersionChoice::VersionLabel(label)) => Target::label(spec.name, label),
+        };
+        Ok(Self { target, signature: spec.signature_name, deadline })
+    }
+
+    /// The servable asked for.
+    pub fn servable(&self, models: &Models) -> Result<Handle<Servable>, Status> {
+        Ok(models.get(&self.target)?)
+    }
+
+    /// The name of the signature asked for, the default one if none was named.
+    pub fn signature_name(&self) -> &str {
+        if self.signature.is_empty() { DEFAULT_SIGNATURE } else { &self.signature }
+    }
+}
+
+/// The `ModelSpec` of an answer.
+pub(crate) fn answered(model: &str, version: i64, signature: &str) -> ModelSpec {
+    ModelSpec {
+        name: model.to_owned(),
+        signature_name: signature.to_owned(),
+        version_choice: Some(VersionChoice::Version(version)),
+    }
+}

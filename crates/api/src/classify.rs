@@ -1,0 +1,128 @@
+//! `Classify`: labels with scores for each example. The rules and texts are those of TensorFlow
+//! Serving's `classifier.cc`.
+
+use proto::serving::{
+    Class, ClassificationRequest, ClassificationResponse, ClassificationResult, Classifications,
+};
+use session::Signature;
+use tensor::{DType, Tensor};
+
+use crate::Models;
+use crate::call::{Call, answered};
+use crate::examples;
+use crate::grpc::GrpcOptions;
+use crate::status::Status;
+
+pub(crate) const METHOD: &str = "tensorflow/serving/classify";
+const CLASSES: &str = "classes";
+const SCORES: &str = "scores";
+
+/// Runs a classification signature on examples.
+pub(crate) async fn classify(
+    models: &Models,
+    call: &Call,
+    request: ClassificationRequest,
+    options: &GrpcOptions,
+) -> Result<ClassificationResponse, Status> {
+    let servable = call.servable(models)?;
+    let signature = examples::signature(&servable, call.signature_name())?;
+    check(signature, options.checks_method_names)?;
+    let input = examples::serialized(request.input)?;
+    let n_examples = input.n_elements();
+    let all = (0..signature.outputs.len()).collect();
+    let outputs = servable.run(signature, vec![input], all, call.deadline).await?;
+    let result = result(signature, &outputs, n_examples)?;
+    let model_spec = answered(&call.target.model, servable.version(), &signature.name);
+    Ok(ClassificationResponse { model_spec: Some(model_spec), result: Some(result) })
+}
+
+/// Fails if a signature is not one input `inputs` → `classes`, `scores` or both.
+pub(crate) fn check(signature: &Signature, checks_method_names: bool) -> Result<(), Status> {
+    if checks_method_names && signature.method != METHOD {
+        return Err(Status::invalid(format!(
+            "Expected classification signature method_name to be {METHOD}. Was: {}",
+            signature.method
+        )));
+    }
+    if signature.inputs.len() != 1 {
+        return Err(Status::invalid("Expected one input Tensor."));
+    }
+    let n_outputs = signature.outputs.len();
+    if n_outputs != 1 && n_outputs != 2 {
+        let text = format!("Expected one or two output Tensors, found {n_outputs}");
+        return Err(Status::invalid(text));
+    }
+    if !signature.inputs.contains_key("inputs") {
+        let text = format!("No classification inputs found in SignatureDef: {signature:?}");
+        return Err(Status::invalid(text));
+    }
+    let known = [CLASSES, SCORES].iter().filter(|name| signature.outputs.contains_key(**name));
+    if known.count() == 0 {
+        return Err(Status::invalid(format!(
+            "Expected classification signature outputs to contain at least one of \"classes\" or \
+             \"scores\". Signature was: {signature:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// The classifications in the output tensors of a signature.
+pub(crate) fn result(
+    signature: &Signature,
+    outputs: &[Tensor],
+    n_examples: usize,
+) -> Result<ClassificationResult, Status> {
+    let find = |alias| signature.output_number(alias).and_then(|number| outputs.get(number));
+    let (classes, scores) = (find(CLASSES), find(SCORES));
+    if let Some(classes) = classes {
+        check_output(classes, (CLASSES, DType::String, "DT_STRING"), n_examples)?;
+    }
+    if let Some(scores) = scores {
+        check_output(scores, (SCORES, DType::F32, "DT_FLOAT"), n_examples)?;
+    }
+    if let (Some(classes), Some(scores)) = (classes, scores)
+        && classes.shape()[1] != scores.shape()[1]
+    {
+        return Err(Status::invalid(format!(
+            "Tensors class and score should match in dim_size(1). Got {} vs. {}",
+            classes.shape()[1],
+            scores.shape()[1]
+        )));
+    }
+    let n_classes = classes.or(scores).map_or(0, |tensor| tensor.shape()[1]);
+    let class = |at: usize| Class {
+        label: classes.map_or_else(String::new, |classes| {
+            String::from_utf8_lossy(classes.strings().get(at)).into_owned()
+        }),
+        score: scores.map_or(0.0, |scores| scores.as_slice::<f32>()[at]),
+    };
+    let row = |row: usize| Classifications {
+        classes: (0..n_classes).map(|column| class(row * n_classes + column)).collect(),
+    };
+    Ok(ClassificationResult { classifications: (0..n_examples).map(row).collect() })
+}
+
+fn check_output(
+    tensor: &Tensor,
+    (name, dtype, tf_name): (&str, DType, &str),
+    n_examples: usize,
+) -> Result<(), Status> {
+    let shape = tensor.shape();
+    if shape.rank() != 2 {
+        return Err(Status::invalid(format!(
+            "Expected Tensor shape: [batch_size num_classes] but got {shape}"
+        )));
+    }
+    if tensor.dtype() != dtype {
+        let got = tensor.dtype();
+        let text = format!("Expected {name} Tensor of {tf_name}. Got: {got}");
+        return Err(Status::invalid(text));
+    }
+    if shape[0] != n_examples {
+        return Err(Status::invalid(format!(
+            "Expected {name} output batch size of {n_examples}. Got: {}",
+            shape[0]
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! The serving APIs: one function a method, and two thin faces, gRPC and REST, that call it. It knows
+//! nothing of devices, ops or files.
+#![forbid(unsafe_code)]
+
+mod call;
+mod classify;
+mod examples;
+mod grpc;
+mod metadata;
+mod model_status;
+mod multi_inference;
+mod predict;
+mod regress;
+mod status;
+
+pub use call::Call;
+pub use grpc::{Grpc, GrpcOptions};
+pub use predict::{Answer, Inputs, predict};
+pub use status::Status;
+
+/// The models that are served.
+pub type Models = lifecycle::Models<session::Servable>;

@@ -1,0 +1,37 @@
+//! `GetModelStatus`: the states of a model's versions. The rules are those of TensorFlow Serving's
+//! `get_model_status_impl.cc`.
+
+use lifecycle::VersionStatus;
+use proto::serving::model_spec::VersionChoice;
+use proto::serving::{
+    GetModelStatusRequest, GetModelStatusResponse, ModelVersionStatus, StatusProto,
+};
+
+use crate::Models;
+use crate::status::Status;
+
+/// The states of one version or of all. A label is ignored, as upstream.
+pub(crate) fn model_status(
+    models: &Models,
+    request: GetModelStatusRequest,
+) -> Result<GetModelStatusResponse, Status> {
+    let spec = request.model_spec.ok_or_else(|| Status::invalid("Missing ModelSpec"))?;
+    let version = match spec.version_choice {
+        Some(VersionChoice::Version(version)) => Some(version),
+        Some(VersionChoice::VersionLabel(_)) | None => None,
+    };
+    let versions = models.status(&spec.name, version)?;
+    Ok(GetModelStatusResponse { model_version_status: versions.iter().map(state).collect() })
+}
+
+fn state(status: &VersionStatus) -> ModelVersionStatus {
+    let (error_code, error_message) = match &status.error {
+        None => (0, String::new()),
+        Some(error) => (error.code.number(), error.message.clone()),
+    };
+    ModelVersionStatus {
+        version: status.version,
+        state: status.state.number(),
+        status: Some(StatusProto { error_code, error_message }),
+    }
+}

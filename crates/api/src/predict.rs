@@ -1,0 +1,159 @@
+//! `Predict`: runs one signature. The rules and texts are those of TensorFlow Serving's
+//! `predict_util.cc`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lifecycle::Code;
+use proto::tensorflow::TensorProto;
+use session::Signature;
+use tensor::Tensor;
+
+use crate::Models;
+use crate::call::Call;
+use crate::status::Status;
+
+/// The most output filters that a request may have.
+const FILTERS_MAX: usize = 10_000;
+
+/// The inputs of a run, in the signature's order, and the places of the outputs asked for.
+#[derive(Debug)]
+pub struct Inputs {
+    /// One tensor for each input of the signature.
+    pub tensors: Vec<Tensor>,
+    /// Which outputs are wanted.
+    pub outputs: Vec<usize>,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct Answer {
+    /// The version that answered.
+    pub version: i64,
+    /// The signature that was run.
+    pub signature: String,
+    /// The outputs by their aliases.
+    pub outputs: Vec<(String, Tensor)>,
+}
+
+/// Runs one signature of one servable. Both faces call this, and differ only in `decode`.
+pub async fn predict(
+    models: &Models,
+    call: &Call,
+    decode: impl FnOnce(&Signature) -> Result<Inputs, Status>,
+) -> Result<Answer, Status> {
+    let servable = call.servable(models)?;
+    let name = call.signature_name();
+    let signature = servable.signature(name).ok_or_else(|| {
+        // FAILED_PRECONDITION as in `predict_util.cc`.
+        let text = format!("Serving signature key \"{name}\" not found.");
+        Status::new(Code::FailedPrecondition, text)
+    })??;
+    let Inputs { tensors, outputs } = decode(signature)?;
+    let aliases: Vec<&String> = signature.outputs.keys().collect();
+    let wanted: Vec<String> = outputs.iter().map(|number| aliases[*number].clone()).collect();
+    let values = servable.run(signature, tensors, outputs, call.deadline).await?;
+    let outputs = wanted.into_iter().zip(values).collect();
+    Ok(Answer { version: servable.version(), signature: signature.name.clone(), outputs })
+}
+
+/// Refuses a signature whose method is none of the three that can be predicted.
+pub(crate) fn check_method(signature: &Signature) -> Result<(), Status> {
+    const METHODS: [&str; 3] =
+        ["tensorflow/serving/predict", "tensorflow/serving/classify", "tensorflow/serving/regress"];
+    if METHODS.contains(&signature.method.as_str()) {
+        return Ok(());
+    }
+    let text = format!(
+        "Expected prediction signature method_name to be one of {{{}}}. Was: {}",
+        METHODS.join(", "),
+        signature.method
+    );
+    Err(Status::new(Code::Internal, text))
+}
+
+/// The inputs of a `PredictRequest`, in the signature's order.
+pub(crate) fn inputs(
+    signature: &Signature,
+    mut given: BTreeMap<String, TensorProto>,
+    filter: &[String],
+    limit_bytes: usize,
+) -> Result<Inputs, Status> {
+    check_count(signature, &given)?;
+    let mut tensors = Vec::with_capacity(signature.inputs.len());
+    for (alias, endpoint) in &signature.inputs {
+        if let Some(proto) = given.remove(alias) {
+            let tensor = Tensor::from_proto(&proto, limit_bytes);
+            let failed = |error| Status::invalid(format!("tensor parsing error: {alias}: {error}"));
+            tensors.push(tensor.map_err(failed)?);
+        } else if let Some(default) = signature.defaults.get(alias) {
+            tensors.push(default.clone());
+        } else {
+            return Err(Status::invalid(format!(
+                "Signature input alias: {alias}(feed name: {}) not found in request and no \
+                 default value provided. Inputs expected to be in the request {{{}}}, or default \
+                 input alias set: {}",
+                endpoint.tensor,
+                joined(signature.inputs.keys()),
+                joined(signature.defaults.keys()),
+            )));
+        }
+    }
+    if let Some(extra) = given.keys().next() {
+        return Err(Status::invalid(format!(
+            "Inputs contains invalid name. Used request inputs: {}, request input: {extra}",
+            joined(signature.inputs.keys()),
+        )));
+    }
+    Ok(Inputs { tensors, outputs: outputs(signature, filter)? })
+}
+
+/// Fails if there are too many inputs, or too few and nothing could stand in for them.
+fn check_count(signature: &Signature, given: &BTreeMap<String, TensorProto>) -> Result<(), Status> {
+    let (n_given, n_wanted) = (given.len(), signature.inputs.len());
+    let too_few = n_given < n_wanted && signature.defaults.is_empty();
+    if n_given <= n_wanted && !too_few {
+        return Ok(());
+    }
+    let sent: BTreeSet<&String> = given.keys().collect();
+    let wanted: BTreeSet<&String> = signature.inputs.keys().collect();
+    Err(Status::invalid(format!(
+        "input size does not match signature: {n_given}!={n_wanted} len({{{}}}) != len({{{}}}). \
+         Sent extra: {{{}}}. Missing but required: {{{}}}.",
+        joined(sent.iter().copied()),
+        joined(wanted.iter().copied()),
+        joined(sent.difference(&wanted).copied()),
+        joined(wanted.difference(&sent).copied()),
+    )))
+}
+
+/// The places of the outputs that a filter names; all of them without one.
+pub(crate) fn outputs(signature: &Signature, filter: &[String]) -> Result<Vec<usize>, Status> {
+    if filter.is_empty() {
+        return Ok((0..signature.outputs.len()).collect());
+    }
+    if filter.len() > FILTERS_MAX {
+        let text = format!("{} output filters, more than {FILTERS_MAX}", filter.len());
+        return Err(Status::invalid(text));
+    }
+    let mut places = Vec::with_capacity(filter.len());
+    let mut seen = BTreeSet::new();
+    for alias in filter {
+        let place = signature.output_number(alias).ok_or_else(|| {
+            Status::invalid(format!(
+                "output tensor alias not found in signature: {alias} Outputs expected to be in \
+                 the set {{{}}}.",
+                joined(signature.outputs.keys()),
+            ))
+        })?;
+        if !seen.insert(place) {
+            return Err(Status::invalid(format!("duplicate output tensor alias: {alias}")));
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+/// Names with commas between them, as TensorFlow Serving joins them.
+pub(crate) fn joined<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(String::as_str).collect::<Vec<_>>().join(",")
+}

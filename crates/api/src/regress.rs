@@ -1,0 +1,82 @@
+//! `Regress`: a number for each example. The rules and texts are those of TensorFlow Serving's
+//! `regressor.cc`.
+
+use proto::serving::{Regression, RegressionRequest, RegressionResponse, RegressionResult};
+use session::Signature;
+use tensor::{DType, Tensor};
+
+use crate::Models;
+use crate::call::{Call, answered};
+use crate::examples;
+use crate::grpc::GrpcOptions;
+use crate::status::Status;
+
+pub(crate) const METHOD: &str = "tensorflow/serving/regress";
+
+/// Runs a regression signature on examples.
+pub(crate) async fn regress(
+    models: &Models,
+    call: &Call,
+    request: RegressionRequest,
+    options: &GrpcOptions,
+) -> Result<RegressionResponse, Status> {
+    let servable = call.servable(models)?;
+    let signature = examples::signature(&servable, call.signature_name())?;
+    check(signature, options.checks_method_names)?;
+    let input = examples::serialized(request.input)?;
+    let n_examples = input.n_elements();
+    let outputs = servable.run(signature, vec![input], vec![0], call.deadline).await?;
+    let result = result(&outputs[0], n_examples)?;
+    let model_spec = answered(&call.target.model, servable.version(), &signature.name);
+    Ok(RegressionResponse { model_spec: Some(model_spec), result: Some(result) })
+}
+
+/// Fails if a signature is not one input `inputs` → one output `outputs`.
+pub(crate) fn check(signature: &Signature, checks_method_names: bool) -> Result<(), Status> {
+    if checks_method_names && signature.method != METHOD {
+        return Err(Status::invalid(format!(
+            "Expected regression signature method_name to be {METHOD}. Was: {}",
+            signature.method
+        )));
+    }
+    if signature.inputs.len() != 1 {
+        return Err(Status::invalid("Expected one input Tensor."));
+    }
+    if signature.outputs.len() != 1 {
+        return Err(Status::invalid("Expected one output Tensor."));
+    }
+    let what = |what: &str| {
+        Status::invalid(format!("No regression {what} found in SignatureDef: {signature:?}"))
+    };
+    if !signature.inputs.contains_key("inputs") {
+        return Err(what("inputs"));
+    }
+    if !signature.outputs.contains_key("outputs") {
+        return Err(what("outputs"));
+    }
+    Ok(())
+}
+
+/// The regressions in an output tensor.
+pub(crate) fn result(output: &Tensor, n_examples: usize) -> Result<RegressionResult, Status> {
+    let shape = output.shape();
+    if !matches!(shape.dims(), [_] | [_, 1]) {
+        return Err(Status::invalid(format!(
+            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got \
+             {shape}"
+        )));
+    }
+    if shape[0] != n_examples {
+        return Err(Status::invalid(format!(
+            "Input batch size did not match output batch size: {n_examples} vs. {}",
+            shape[0]
+        )));
+    }
+    if output.dtype() != DType::F32 {
+        // Two blanks, as upstream.
+        let got = output.dtype();
+        return Err(Status::invalid(format!("Expected output Tensor of DT_FLOAT.  Got: {got}")));
+    }
+    let regressions = output.as_slice::<f32>().iter().map(|value| Regression { value: *value });
+    Ok(RegressionResult { regressions: regressions.collect() })
+}

@@ -1,0 +1,255 @@
+//! From a SavedModel to a servable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use graph::{Bindings, Build, Graph, Library, Program, Request};
+use ops::{Cancel, Env, NoFunctions, Resources};
+use rustc_hash::FxHashSet;
+use savedmodel::SavedModel;
+use session::{Endpoint, Error, Result, Servable, Signature};
+use storage::Storage;
+use tensor::{Shape, Strings, Tensor};
+
+use crate::assets::Assets;
+use crate::engine::{Executor, Model, NativeEngine};
+use crate::error::{read_error, session_error};
+use crate::variables::{self, Uses};
+
+/// The most bytes that a default value of a signature may unfold to.
+const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
+
+/// The settings of loading.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The tags of the meta graph.
+    pub tags: Vec<String>,
+    /// How many plans each signature keeps.
+    pub plans_max: usize,
+}
+
+/// A loaded model.
+pub struct Loaded {
+    /// Ready to be served.
+    pub servable: Servable,
+    /// The engine that runs it, for those who want to look inside.
+    pub engine: Arc<NativeEngine>,
+}
+
+/// Loads the SavedModel in `dir`. A signature that needs an op we do not have is refused, with all
+/// that it misses; if that leaves none, so is the model.
+pub fn load(dir: &Storage, options: &Options, executor: &Executor) -> Result<Loaded> {
+    let mut model = SavedModel::open(dir, &options.tags).map_err(|error| read_error(&error))?;
+    let restore_graph = model.graph.clone();
+    let ops = std::mem::take(&mut model.ops);
+    let source = graph::Source::new(restore_graph, ops).map_err(session_error)?;
+    let mut traced = Traced::new(&model, &source)?;
+    let init = traced.init(&model, &source)?;
+    let resources = Resources::default();
+    let weights = variables::restore(&model, &traced.uses, &resources)?;
+    let loading = Loading { source: &source, model: &model, executor, options };
+    loading.run_init(init, &resources)?;
+    let (programs, library) = loading.build(&mut traced, &resources)?;
+    let engine = Model { programs, library, resources };
+    let engine = Arc::new(NativeEngine::new(executor.clone(), engine));
+    let servable = Servable {
+        signatures: traced.signatures,
+        signature_defs: model.signature_defs,
+        refused: traced.refused,
+        weights,
+        engine: Arc::clone(&engine) as Arc<dyn session::Engine>,
+    };
+    Ok(Loaded { servable, engine })
+}
+
+/// The signatures as graphs.
+struct Traced {
+    signatures: BTreeMap<String, Arc<Signature>>,
+    refused: BTreeMap<String, Error>,
+    graphs: BTreeMap<String, Graph>,
+    uses: Uses,
+    /// The variables that any signature writes, by container and name.
+    written: FxHashSet<(String, String)>,
+}
+
+impl Traced {
+    fn new(model: &SavedModel, source: &graph::Source) -> Result<Self> {
+        let mut traced = Self {
+            signatures: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            uses: Uses::new(),
+            written: FxHashSet::default(),
+        };
+        for (name, signature) in &model.signatures {
+            match traced.take(signature, source) {
+                Ok(()) => {}
+                Err(error @ Error::Unimplemented(_)) => {
+                    traced.refused.insert(name.clone(), error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if traced.graphs.is_empty() && !traced.refused.is_empty() {
+            return Err(refuse_all(&traced.refused));
+        }
+        let written = traced.uses.iter().filter(|(_, variable)| variable.is_written);
+        traced.written = written.map(|(key, _)| key.clone()).collect();
+        Ok(traced)
+    }
+
+    fn take(&mut self, from: &savedmodel::Signature, source: &graph::Source) -> Result<()> {
+        if let Some((alias, why)) = from.unusable_inputs.first_key_value() {
+            let text = format!("signature {}: input {alias} cannot be fed: {why}", from.name);
+            return Err(Error::Unimplemented(text));
+        }
+        let signature = signature(from)?;
+        let feed = |endpoint: &Endpoint| {
+            // Requests are not held to the signature's shape, only to its dtype.
+            (endpoint.tensor.clone(), tensor::Spec::unknown(endpoint.spec.dtype))
+        };
+        let request = Request {
+            feeds: signature.inputs.values().map(feed).collect(),
+            fetches: signature.outputs.values().map(|output| output.tensor.clone()).collect(),
+            targets: Vec::new(),
+        };
+        let named = |error: graph::Error| match session_error(error) {
+            Error::Unimplemented(text) => {
+                Error::Unimplemented(format!("signature {} needs {text}", from.name))
+            }
+            Error::InvalidArgument(text) => {
+                Error::InvalidArgument(format!("signature {}: {text}", from.name))
+            }
+            other => other,
+        };
+        let graph = source.trace(&request).map_err(named)?;
+        let uses = graph::variables(&graph, source).map_err(named)?;
+        variables::merge(&mut self.uses, uses);
+        self.graphs.insert(from.name.clone(), graph);
+        self.signatures.insert(from.name.clone(), Arc::new(signature));
+        Ok(())
+    }
+
+    /// The graph of the init op, whose variables must be there too.
+    fn init(&mut self, model: &SavedModel, source: &graph::Source) -> Result<Option<Graph>> {
+        let Some(init_op) = &model.init_op else { return Ok(None) };
+        let string = |asset: &savedmodel::Asset| {
+            (asset.tensor.clone(), tensor::Spec::scalar(tensor::DType::String))
+        };
+        let request = Request {
+            feeds: model.assets.iter().map(string).collect(),
+            fetches: Vec::new(),
+            targets: vec![init_op.clone()],
+        };
+        let graph = source.trace(&request).map_err(session_error)?;
+        variables::merge(&mut self.uses, graph::variables(&graph, source).map_err(session_error)?);
+        Ok(Some(graph))
+    }
+}
+
+/// What the later stages of loading need.
+struct Loading<'a> {
+    source: &'a graph::Source,
+    model: &'a SavedModel,
+    executor: &'a Executor,
+    options: &'a Options,
+}
+
+impl Loading<'_> {
+    /// Runs the init op: it fills tables, and variables that are not in the checkpoint.
+    fn run_init(&self, graph: Option<Graph>, resources: &Resources) -> Result<()> {
+        let Some(graph) = graph else { return Ok(()) };
+        let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
+        let cancel = Cancel::default();
+        let env = Env {
+            pool: &self.executor.pool,
+            functions: &NoFunctions,
+            files: &assets,
+            resources,
+            cancel: &cancel,
+        };
+        // While it runs, every variable may change.
+        let uses = graph::variables(&graph, self.source).map_err(session_error)?;
+        let written = uses.into_keys().collect();
+        let bindings = Bindings { resources, written: &written };
+        let options = graph::Options { plans_max: 1 };
+        let build = Build { bindings: &bindings, env: &env, options };
+        let mut library = Library::default();
+        library.add(self.source, &graph, &build).map_err(session_error)?;
+        let env = Env { functions: &library, ..env };
+        let program = Program::build(graph, &Build { env: &env, ..build });
+        let program = program.map_err(session_error)?;
+        let inputs = self.model.assets.iter().map(|asset| {
+            let path: Strings = [&asset.path].into_iter().collect();
+            Tensor::from_strings(Shape::scalar(), path)
+        });
+        let inputs: Vec<Tensor> =
+            inputs.collect::<tensor::Result<_>>().map_err(|e| Error::Internal(e.to_string()))?;
+        let mut workspace =
+            device::Workspace::allocate(0).map_err(|e| Error::ResourceExhausted(e.to_string()))?;
+        program.run(&inputs, &env, &mut workspace).map_err(session_error)?;
+        Ok(())
+    }
+
+    fn build(
+        &self,
+        traced: &mut Traced,
+        resources: &Resources,
+    ) -> Result<(BTreeMap<String, Program>, Library)> {
+        let cancel = Cancel::default();
+        let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
+        let bindings = Bindings { resources, written: &traced.written };
+        let env = Env {
+            pool: &self.executor.pool,
+            functions: &NoFunctions,
+            files: &assets,
+            resources,
+            cancel: &cancel,
+        };
+        let options = graph::Options { plans_max: self.options.plans_max };
+        let build = Build { bindings: &bindings, env: &env, options };
+        let mut library = Library::default();
+        for graph in traced.graphs.values() {
+            library.add(self.source, graph, &build).map_err(session_error)?;
+        }
+        let env = Env { functions: &library, ..env };
+        let build = Build { env: &env, ..build };
+        let mut programs = BTreeMap::new();
+        for (name, graph) in std::mem::take(&mut traced.graphs) {
+            let program = Program::build(graph, &build).map_err(session_error)?;
+            programs.insert(name, program);
+        }
+        Ok((programs, library))
+    }
+}
+
+fn signature(from: &savedmodel::Signature) -> Result<Signature> {
+    let endpoints = |all: &BTreeMap<String, savedmodel::Endpoint>| {
+        let convert = |(alias, endpoint): (&String, &savedmodel::Endpoint)| {
+            let (tensor, spec) = (endpoint.tensor.clone(), endpoint.spec.clone());
+            (alias.clone(), Endpoint { tensor, spec })
+        };
+        all.iter().map(convert).collect()
+    };
+    let mut defaults = BTreeMap::new();
+    for (alias, proto) in &from.defaults {
+        let value = Tensor::from_proto(proto, DEFAULT_LIMIT_BYTES).map_err(|error| {
+            let place = format!("signature {}, default of {alias}", from.name);
+            Error::InvalidArgument(format!("{place}: {error}"))
+        })?;
+        defaults.insert(alias.clone(), value);
+    }
+    Ok(Signature {
+        name: from.name.clone(),
+        method: from.method.clone(),
+        inputs: endpoints(&from.inputs),
+        outputs: endpoints(&from.outputs),
+        defaults,
+    })
+}
+
+/// The refusal of a model none of whose signatures can be run.
+fn refuse_all(refused: &BTreeMap<String, Error>) -> Error {
+    let reasons: Vec<String> = refused.values().map(ToString::to_string).collect();
+    Error::Unimplemented(reasons.join("; "))
+}

@@ -1,0 +1,65 @@
+//! From the words on the command line to a command.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands;
+use crate::flags::Flags;
+
+/// Under which name the program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persona {
+    /// Our own, with our own defaults.
+    Tensord,
+    /// TensorFlow Serving's, with its command line and its defaults.
+    TensorFlowModelServer,
+}
+
+/// Serve TensorFlow SavedModels, and know every byte of their memory
+#[derive(Debug, Parser)]
+#[command(name = "tensord", version, max_term_width = 100, after_help = COMMANDS)]
+struct Serve {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+const COMMANDS: &str = "Commands:
+  serve    [flags] DIR...   serve models (this is what happens without a command)
+  predict  DIR              run a model on NumPy archives
+  inspect  DIR              show the signatures, ops and weights of a model
+Each has its own --help.";
+
+/// The exit status of TensorFlow Serving when it cannot start.
+const REFUSED: u8 = 255;
+
+/// Runs the program under a name, with the arguments of the process.
+pub fn main(persona: Persona) -> ExitCode {
+    let args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into()).collect();
+    let command = args.get(1).map(String::as_str);
+    let result = match (persona, command) {
+        (Persona::Tensord, Some("predict")) => commands::predict::main(rest(&args, "predict")),
+        (Persona::Tensord, Some("inspect")) => commands::inspect::main(rest(&args, "inspect")),
+        (Persona::Tensord, Some("serve")) => serve(persona, rest(&args, "serve")),
+        _ => serve(persona, args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if persona == Persona::Tensord { 1 } else { REFUSED })
+        }
+    }
+}
+
+/// The arguments of a command, with the program's name and the command's as one.
+fn rest(args: &[String], command: &str) -> Vec<String> {
+    let mut rest = vec![format!("tensord {command}")];
+    rest.extend(args.iter().skip(2).cloned());
+    rest
+}
+
+fn serve(persona: Persona, args: Vec<String>) -> anyhow::Result<()> {
+    let flags = Serve::parse_from(args).flags;
+    commands::serve::main(persona, flags)
+}

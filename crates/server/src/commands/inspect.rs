@@ -1,0 +1,218 @@
+//! `tensord inspect`: shows what a SavedModel holds, without loading its weights.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+use graph::{Request, Source};
+use savedmodel::{Endpoint, SavedModel, Signature};
+use serde_json::{Value, json};
+
+use super::{open, split_tags};
+
+/// Show the tags, signatures, ops and weights of a model
+#[derive(Debug, Parser)]
+#[command(name = "tensord inspect")]
+struct Inspect {
+    /// A SavedModel, or a model with versions: then the newest
+    dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The tags of the meta graph
+    #[arg(long, default_value = "serve")]
+    tags: String,
+}
+
+/// Runs the command.
+pub(crate) fn main(args: Vec<String>) -> Result<()> {
+    let args = Inspect::parse_from(args);
+    let report = Report::read(&args)?;
+    if args.json {
+        println!("{:#}", report.to_json());
+    } else {
+        report.print();
+    }
+    Ok(())
+}
+
+/// What there is to be said of a model.
+struct Report {
+    model: SavedModel,
+    /// The ops of all signatures and of the init op, with the largest count of any one of them.
+    ops: BTreeMap<String, usize>,
+    /// For each signature the ops that we do not have.
+    unsupported: BTreeMap<String, BTreeMap<String, usize>>,
+    /// The variables that the signatures use, with their bytes, largest first.
+    weights: Vec<(String, String, u64)>,
+}
+
+/// Ops that never run by themselves: they are rewritten while a graph is taken in.
+const REWRITTEN: &[&str] = &[
+    "VariableV2",
+    "Variable",
+    "Assign",
+    "AssignAdd",
+    "AssignSub",
+    "IsVariableInitialized",
+    "NoOp",
+];
+
+impl Report {
+    fn read(args: &Inspect) -> Result<Self> {
+        let mut model = SavedModel::open(&open(&args.dir)?, &split_tags(&args.tags))?;
+        let definitions = std::mem::take(&mut model.ops);
+        let source = Source::new(model.graph.clone(), definitions)?;
+        let (mut ops, mut unsupported) = (BTreeMap::new(), BTreeMap::new());
+        let mut used = BTreeSet::new();
+        for (name, request) in requests(&model) {
+            let counts = source.op_counts(&request)?;
+            let missing: BTreeMap<String, usize> = counts
+                .iter()
+                .filter(|(op, _)| ops::find(op).is_none() && !REWRITTEN.contains(&op.as_str()))
+                .map(|(op, count)| (op.clone(), *count))
+                .collect();
+            if !missing.is_empty() {
+                unsupported.insert(name, missing);
+            } else if let Ok(graph) = source.trace(&request) {
+                used.extend(graph::variables(&graph, &source)?.into_keys());
+            }
+            for (op, count) in counts {
+                let most = ops.entry(op).or_insert(0);
+                *most = count.max(*most);
+            }
+        }
+        let weights = weights(&model, &used, unsupported.is_empty())?;
+        Ok(Self { model, ops, unsupported, weights })
+    }
+
+    fn weights_bytes(&self) -> u64 {
+        self.weights.iter().map(|(_, _, bytes)| bytes).sum()
+    }
+
+    fn to_json(&self) -> Value {
+        let endpoint = |endpoint: &Endpoint| {
+            let spec = &endpoint.spec;
+            let dims = spec
+                .dims()
+                .map(|dims| dims.iter().map(|dim| dim.known().unwrap_or(-1)).collect::<Vec<i64>>());
+            json!({"tensor": endpoint.tensor, "dtype": spec.dtype.name(), "shape": dims})
+        };
+        let endpoints = |all: &BTreeMap<String, Endpoint>| {
+            all.iter().map(|(alias, e)| (alias.clone(), endpoint(e))).collect::<BTreeMap<_, _>>()
+        };
+        let signature = |signature: &Signature| {
+            json!({
+                "method": signature.method,
+                "inputs": endpoints(&signature.inputs),
+                "outputs": endpoints(&signature.outputs),
+                "defaults": signature.defaults.keys().collect::<Vec<_>>(),
+                "unsupported_ops": self.unsupported.get(&signature.name),
+            })
+        };
+        let signatures: BTreeMap<&String, Value> =
+            self.model.signatures.iter().map(|(name, s)| (name, signature(s))).collect();
+        let mut unsupported: BTreeMap<&String, usize> = BTreeMap::new();
+        for (op, count) in self.unsupported.values().flatten() {
+            let most = unsupported.entry(op).or_insert(0);
+            *most = (*most).max(*count);
+        }
+        let weight = |(name, kind, bytes): &(String, String, u64)| json!({"name": name, "type": kind, "bytes": bytes});
+        json!({
+            "tags": self.model.tags,
+            "tensorflow_version": self.model.tensorflow_version,
+            "signatures": signatures,
+            "ops": self.ops,
+            "unsupported_ops": unsupported,
+            "weights_bytes": self.weights_bytes(),
+            "weights": self.weights.iter().map(weight).collect::<Vec<_>>(),
+        })
+    }
+
+    fn print(&self) {
+        let tags: Vec<&str> = self.model.tags.iter().map(String::as_str).collect();
+        println!("tags        {}", tags.join(", "));
+        println!("written by  TensorFlow {}", self.model.tensorflow_version);
+        for (name, signature) in &self.model.signatures {
+            println!("\nsignature {name}  ({})", signature.method);
+            for (alias, endpoint) in &signature.inputs {
+                println!("  in   {alias:<20} {}", endpoint.spec);
+            }
+            for (alias, endpoint) in &signature.outputs {
+                println!("  out  {alias:<20} {}", endpoint.spec);
+            }
+            if let Some(missing) = self.unsupported.get(name) {
+                println!("  cannot run: {}", counted(missing));
+            }
+        }
+        println!("\nops         {}", counted(&self.ops));
+        println!(
+            "\nweights     {} in {} variables",
+            bytes(self.weights_bytes()),
+            self.weights.len()
+        );
+        for (name, kind, size) in self.weights.iter().take(10) {
+            println!("  {:>10}  {kind:<24} {name}", bytes(*size));
+        }
+        if self.weights.len() > 10 {
+            println!("  and {} smaller ones (--json lists all)", self.weights.len() - 10);
+        }
+    }
+}
+
+/// What is run: the signatures by name, and the init op.
+fn requests(model: &SavedModel) -> Vec<(String, Request)> {
+    let mut requests: Vec<(String, Request)> = Vec::new();
+    for (name, signature) in &model.signatures {
+        let feed = |e: &Endpoint| (e.tensor.clone(), tensor::Spec::unknown(e.spec.dtype));
+        let request = Request {
+            feeds: signature.inputs.values().map(feed).collect(),
+            fetches: signature.outputs.values().map(|e| e.tensor.clone()).collect(),
+            targets: Vec::new(),
+        };
+        requests.push((name.clone(), request));
+    }
+    if let Some(init_op) = &model.init_op {
+        let request = Request { targets: vec![init_op.clone()], ..Request::default() };
+        requests.push(("the init op".to_owned(), request));
+    }
+    requests
+}
+
+/// The variables with their types and bytes, largest first; all of them if not every signature
+/// could be followed.
+fn weights(
+    model: &SavedModel,
+    used: &BTreeSet<(String, String)>,
+    is_complete: bool,
+) -> Result<Vec<(String, String, u64)>> {
+    let Some(checkpoint) = model.checkpoint()? else { return Ok(Vec::new()) };
+    let mut weights = Vec::new();
+    for assignment in model.restore()?.assignments {
+        let id = assignment.variable;
+        if is_complete && !used.contains(&(id.container, id.name.clone())) {
+            continue;
+        }
+        let entry = checkpoint.entry(&assignment.source.key)?;
+        let kind = format!("{}{}", entry.dtype(), entry.shape());
+        weights.push((id.name, kind, entry.n_bytes()));
+    }
+    weights.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
+    Ok(weights)
+}
+
+fn counted(ops: &BTreeMap<String, usize>) -> String {
+    let mut ops: Vec<_> = ops.iter().collect();
+    ops.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    ops.iter().map(|(op, count)| format!("{op} ×{count}")).collect::<Vec<_>>().join(", ")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
+        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
+    }
+}

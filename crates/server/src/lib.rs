@@ -1,0 +1,23 @@
+//! The binary: flags → config → wiring; the subcommands. It knows everything and decides nothing.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "this crate talks to the terminal and reads the environment"
+)]
+
+mod banner;
+mod cli;
+mod commands;
+mod config;
+mod discover;
+mod flags;
+mod loader;
+mod logging;
+mod model_config;
+mod npz;
+mod sample;
+mod signals;
+mod source;
+
+pub use cli::{Persona, main};
