@@ -25,12 +25,13 @@ MODULES = ["vision", "text", "recurrent", "tabular", "media", "tf1"]
 BATCHES = (1, 3, 8)
 
 
-def stamp(small):
-    """Changes whenever a script that makes the zoo does, or TensorFlow."""
+def stamp(module, small):
+    """Changes whenever the scripts that make a module's models do, or TensorFlow."""
     import keras
     import tensorflow as tf
     digest = hashlib.sha256(f"{tf.__version__} {keras.__version__} {small}".encode())
-    for path in sorted([*Path(__file__).parent.glob("zoo/*.py"), Path(__file__)]):
+    here = Path(__file__).parent
+    for path in (here / "zoo" / f"{module}.py", here / "zoo" / "weights.py"):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -92,23 +93,24 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="MODEL")
     args = parser.parse_args()
-    table = {}
+    table, marks = {}, {}
     for module in MODULES:
-        table |= importlib.import_module(f"zoo.{module}").MODELS
+        models = importlib.import_module(f"zoo.{module}").MODELS
+        table |= models
+        marks |= dict.fromkeys(models, stamp(module, args.small))
     unknown = set(args.names) - set(table)
     if unknown:
         parser.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(table)}")
-    mark = stamp(args.small)
     todo = []
     for name in args.names or table:
         at = args.folder / name / "stamp"
-        if not (at.exists() and at.read_text() == mark):
+        if not (at.exists() and at.read_text() == marks[name]):
             todo.append(name)
     running, failed = {}, []
     while todo or running:
         while todo and len(running) < args.jobs:
             name = todo.pop(0)
-            child = make_isolated(name, table[name], args.folder / name, args.small, mark)
+            child = make_isolated(name, table[name], args.folder / name, args.small, marks[name])
             running[child] = name
         child, status = os.waitpid(-1, 0)
         if status:

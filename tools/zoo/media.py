@@ -31,7 +31,8 @@ class Pictures(tf.Module):
         super().__init__()
         self.size = size
         image = keras.Input((size, size, 3))
-        x = layers.Conv2D(width, 3, strides=2, activation="relu")(layers.Rescaling(1 / 127.5, -1)(image))
+        x = layers.Rescaling(1 / 127.5, -1)(image)
+        x = layers.Conv2D(width, 3, strides=2, activation="relu")(x)
         x = layers.GlobalAveragePooling2D()(layers.Conv2D(2 * width, 3, activation="relu")(x))
         self.net = keras.Model(image, layers.Dense(5, activation="softmax")(x))
         randomize(self.net, np.zeros((2, size, size, 3), np.float32))
@@ -86,7 +87,8 @@ def preprocessing(folder, small):
     outputs["ratio"] = layers.Resizing(14, 14, crop_to_aspect_ratio=True)(image)
     cropped = layers.CenterCrop(height // 2, width // 2)(image)
     scaled = layers.Rescaling(1 / 255, offset=-0.5)(cropped)
-    outputs["normal"] = layers.Normalization(mean=[0.1, 0.0, -0.2], variance=[0.2, 0.3, 0.1])(scaled)
+    normalize = layers.Normalization(mean=[0.1, 0.0, -0.2], variance=[0.2, 0.3, 0.1])
+    outputs["normal"] = normalize(scaled)
     model = keras.Model(image, outputs)
     model.export(str(folder / "1"), verbose=False)
 
@@ -127,8 +129,8 @@ def strings(folder, small):
     del small
     model = Strings()
     tf.saved_model.save(model, str(folder / "1"), {"serving_default": model.predict})
-    lines = ["  The quick  brown fox ", "42 apples and 7 pears", "gr\u00fc\u00dfe aus K\u00f6ln", "",
-             "over the\tlazy dog", "UPPER lower 2024", "\u65e5\u672c\u8a9e text", "one"]
+    lines = ["  The quick  brown fox ", "42 apples and 7 pears", "gr\u00fc\u00dfe aus K\u00f6ln",
+             "", "over the\tlazy dog", "UPPER lower 2024", "\u65e5\u672c\u8a9e text", "one"]
 
     def inputs(n):
         text = np.empty(n, object)

@@ -9,7 +9,8 @@ from zoo.weights import randomize
 layers = keras.layers
 N_DENSE, N_CATEGORIES = 13, 26
 CITIES = ["athens", "berlin", "cairo", "delhi", "lima", "oslo", "rome", "tokyo"]
-WORDS = ["cheap", "flat", "garden", "large", "near", "old", "park", "quiet", "river", "sunny", "view"]
+WORDS = ["cheap", "flat", "garden", "large", "near", "old", "park", "quiet", "river", "sunny",
+         "view"]
 
 
 def wide_and_deep(folder, small):

@@ -103,7 +103,8 @@ class Encoder(tf.Module):
 
     def block(self, x, bias, w):
         """Attention and a feed-forward net, each with a residual connection."""
-        q, k, v = self.split(x @ w["q"] + w["q_bias"]), self.split(x @ w["k"]), self.split(x @ w["v"])
+        q = self.split(x @ w["q"] + w["q_bias"])
+        k, v = self.split(x @ w["k"]), self.split(x @ w["v"])
         scores = tf.matmul(q, k, transpose_b=True) / np.float32(np.sqrt(self.width // self.heads))
         mixed = tf.transpose(tf.matmul(tf.nn.softmax(scores + bias), v), [0, 2, 1, 3])
         mixed = tf.reshape(mixed, tf.shape(x))

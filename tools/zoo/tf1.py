@@ -73,7 +73,8 @@ def variables(folder, small):
             data = values(rng, shape)
             found = v1.get_variable(
                 name, data.shape, partitioner=parts,
-                initializer=lambda shape, dtype, partition_info: slice_of(data, shape, partition_info))
+                initializer=lambda shape, dtype, partition_info: slice_of(
+                    data, shape, partition_info))
             return tf.convert_to_tensor(found)
 
         logits = net(x, width, variable)
@@ -95,7 +96,7 @@ def slice_of(data, shape, partition):
 
 
 def loops(folder, small):
-    """A dynamic recurrent net with TensorArrays and a conditional in TensorFlow 1's control flow."""
+    """A recurrent net with TensorArrays and a conditional, in TensorFlow 1's control flow."""
     width, units, rng = (5, 6, np.random.default_rng(8)) if small else (
         64, 128, np.random.default_rng(8))
     with tf.Graph().as_default(), v1.Session() as session:

@@ -74,7 +74,7 @@ def export(model, folder, small, shape, scale=1.0):
 
 
 def application(name):
-    """The `make` function of one Keras application; it also answers the features before the head."""
+    """The `make` function of a Keras application; it also answers the features before the head."""
     constructor, full_size, small_size, factor = APPLICATIONS[name]
 
     def make(folder, small):
@@ -162,7 +162,7 @@ def conv3d(folder, small):
 
 
 class Detector(tf.Module):
-    """An SSD-like detector: a small backbone, anchor boxes, class scores, suppression of overlaps."""
+    """An SSD-like detector: a backbone, anchor boxes, class scores, suppression of overlaps."""
 
     def __init__(self, size, width, classes):
         super().__init__()

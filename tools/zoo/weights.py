@@ -1,4 +1,4 @@
-"""Random weights that keep signals alive through deep nets, so that a wrong step shows in the end."""
+"""Random weights that keep signals alive through deep nets, so that a wrong step shows."""
 
 import keras
 import numpy as np
@@ -8,8 +8,8 @@ import tensorflow as tf
 def randomize(model, sample):
     """Sets every bias, scale and statistic that Keras would leave at 0 or 1.
 
-    The statistics of batch normalization are those of `sample` (the model's inputs by name): without
-    that the activations of a deep net with random weights vanish or explode.
+    The statistics of batch normalization are those of `sample` (the model's inputs by name):
+    without that the activations of a deep net with random weights vanish or explode.
     """
     rng = np.random.default_rng(1)
     for variable in model.variables:
@@ -31,7 +31,7 @@ def randomize(model, sample):
 
 
 def write(model, folder, small):
-    """Exports a Keras model; `export` takes half a minute for deep nets, so small ones go without."""
+    """Exports a Keras model; `export` takes long for deep nets, so small ones go without it."""
     if not small or len(model.layers) < 60:
         model.export(str(folder / "1"), verbose=False)
         return
