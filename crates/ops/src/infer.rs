@@ -1,7 +1,7 @@
 //! What the inference of many ops shares.
 
 use smallvec::SmallVec;
-use tensor::{Dim, Shape, Spec};
+use tensor::{DType, Dim, Shape, Spec};
 
 use crate::error::{Error, Result, invalid};
 
@@ -26,6 +26,8 @@ pub(crate) trait Require {
     fn require_rank(&self, rank: usize) -> Result<()>;
     /// Fails if the rank is known and lower.
     fn require_rank_at_least(&self, rank: usize) -> Result<()>;
+    /// Fails if the dtype is another.
+    fn require_dtype(&self, dtype: DType) -> Result<()>;
 }
 
 impl Require for Spec {
@@ -41,6 +43,13 @@ impl Require for Spec {
             Some(got) if got < rank => invalid!("expected rank at least {rank} but got {self}"),
             _ => Ok(()),
         }
+    }
+
+    fn require_dtype(&self, dtype: DType) -> Result<()> {
+        if self.dtype != dtype {
+            return invalid!("expected dtype {dtype} but got {self}");
+        }
+        Ok(())
     }
 }
 
