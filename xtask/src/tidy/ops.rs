@@ -43,7 +43,9 @@ fn names<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, &'a s
         if line.contains(" OPS:") {
             in_table = true;
         }
-        awaits_name |= line.contains("= OpDef {") || line.contains("= OpDef::");
+        awaits_name |= line.contains("= OpDef {")
+            || line.contains("= OpDef::")
+            || line.trim_start().starts_with("OpDef::");
         let quoted = line.split('"').nth(1).filter(|name| is_op(name));
         if let Some(name) = quoted.filter(|_| in_table || awaits_name) {
             found.push((number, name));

@@ -133,7 +133,8 @@ impl Dense {
                 return Ok(());
             }
             return invalid!(
-                "dense_shape[{d}] is a variable length shape: {}, therefore def_value[{d}] must contain a single element (the padding element).  But its shape is: {shape}",
+                "dense_shape[{d}] is a variable length shape: {}, therefore def_value[{d}] must contain \
+                 a single element (the padding element).  But its shape is: {shape}",
                 self.text
             );
         }
@@ -163,10 +164,9 @@ impl Op for ParseExample {
             (Keys::Scalars, None) => vec![Dim::Unknown],
             (Keys::Scalars, Some(dims)) if dims.len() == 1 => dims.to_vec(),
             (Keys::Vectors, Some(dims)) if dims.len() <= 1 => dims.to_vec(),
-            (Keys::Attrs { .. }, None) => vec![],
-            (Keys::Attrs { .. }, Some([])) => vec![],
+            (Keys::Attrs { .. }, None | Some([])) => vec![],
             (Keys::Vectors, None) => return Ok(self.unknown_specs()),
-            _ => return invalid!("serialized must be a vector or a scalar, but is {serialized}"),
+            _ => return invalid!("Expected serialized to be {}, got {serialized}", self.wanted()),
         };
         Ok(self.specs(&batch))
     }
@@ -176,7 +176,10 @@ impl Op for ParseExample {
         let is_batch = match (serialized.shape().rank(), &self.keys) {
             (1, Keys::Scalars | Keys::Vectors) => true,
             (0, Keys::Vectors | Keys::Attrs { .. }) => false,
-            _ => return invalid!("serialized has the wrong shape: {}", serialized.shape()),
+            _ => {
+                let shape = serialized.shape();
+                return invalid!("Expected serialized to be {}, got shape: {shape}", self.wanted());
+            }
         };
         let names = self.names(ctx)?;
         let keys = self.read_keys(ctx)?;
@@ -195,6 +198,14 @@ impl Op for ParseExample {
 }
 
 impl ParseExample {
+    fn wanted(&self) -> &'static str {
+        match self.keys {
+            Keys::Scalars => "a vector",
+            Keys::Vectors => "a scalar or vector",
+            Keys::Attrs { .. } => "a scalar",
+        }
+    }
+
     fn first_default(&self) -> usize {
         match self.keys {
             Keys::Scalars => 2 + self.config.sparse.len() + self.config.dense.len(),
@@ -214,9 +225,9 @@ impl ParseExample {
         }
         if names.shape() != serialized.shape() {
             return invalid!(
-                "Expected serialized.shape == names.shape, but got: {} vs. {}",
-                serialized.shape(),
-                names.shape()
+                "Expected names have the same shape as serialized: name.shape={}, serialized.shape={}",
+                names.shape(),
+                serialized.shape()
             );
         }
         Ok(Some(names.strings()))

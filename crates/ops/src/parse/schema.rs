@@ -106,10 +106,14 @@ fn check(field: &Field<'_>, parsed: Option<()>, count: usize, place: Place<'_>) 
         return Err(place.malformed(field));
     }
     match field.role {
+        // TensorFlow runs out of room for strings before it has counted them.
+        Role::Fixed { n_values, .. } if count > n_values && field.dtype == DType::String => {
+            Err(place.malformed(field))
+        }
         Role::Fixed { n_values, shape, .. } if count != n_values => {
             Err(place.wrong_count(field, count, shape))
         }
-        Role::Strided { stride, shape } if count % stride != 0 => {
+        Role::Strided { stride, shape } if !count.is_multiple_of(stride) => {
             Err(place.wrong_multiple(field, count, (stride, shape)))
         }
         _ => Ok(()),
@@ -159,15 +163,20 @@ impl Place<'_> {
 
     fn wrong_count(self, field: &Field<'_>, count: usize, shape: &str) -> Error {
         let list = list_name(field.dtype);
-        self.refuse(field, &match self {
-            // More strings than there is room for are reported in another way.
-            Self::Batch { .. } => format!(
-                "Number of {list} values != expected.  Values size: {count} but output shape: {shape}"
-            ),
-            Self::Alone => {
-                format!("Can't parse serialized Example: Some {list}_list slice was not parsed.")
-            }
-        })
+        self.refuse(
+            field,
+            &match self {
+                Self::Batch { .. } => format!(
+                    "Number of {list} values != expected.  \
+                 Values size: {count} but output shape: {shape}"
+                ),
+                Self::Alone => {
+                    format!(
+                        "Can't parse serialized Example: Some {list}_list slice was not parsed."
+                    )
+                }
+            },
+        )
     }
 
     fn wrong_multiple(
@@ -178,11 +187,16 @@ impl Place<'_> {
     ) -> Error {
         let list = list_name(field.dtype);
         match self {
-            Self::Batch { .. } => self.refuse(field, &format!(
-                "Number of {list} values is not a multiple of stride length. Saw {count} values but output shape is: {shape}"
-            )),
+            Self::Batch { .. } => self.refuse(
+                field,
+                &format!(
+                    "Number of {list} values is not a multiple of stride length. \
+                     Saw {count} values but output shape is: {shape}"
+                ),
+            ),
             Self::Alone => Error::InvalidArgument(format!(
-                "Error while parsing feature with key {}: number of elements should be divisible by {stride}, found {count} instead",
+                "Error while parsing feature with key {}: number of elements should be divisible by \
+                 {stride}, found {count} instead",
                 String::from_utf8_lossy(field.key)
             )),
         }

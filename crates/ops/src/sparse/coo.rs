@@ -35,12 +35,14 @@ impl<'a> Coo<'a> {
         };
         if n_values != len {
             return invalid!(
-                "The length of `values` ({n_values}) must match the first dimension of `indices` ({len})."
+                "The length of `values` ({n_values}) must match the first dimension of `indices` \
+                 ({len})."
             );
         }
         if dense_rank != rank {
             return invalid!(
-                "The length of `dense_shape` ({dense_rank}) must match the second dimension of `indices` ({rank})."
+                "The length of `dense_shape` ({dense_rank}) must match the second dimension of \
+                 `indices` ({rank})."
             );
         }
         Ok(Self { indices: indices.as_slice(), values, dims: shape.as_slice(), len })

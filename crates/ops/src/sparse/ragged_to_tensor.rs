@@ -258,7 +258,7 @@ fn write(
     let (values, default) = (ctx.input(1), ctx.input(2));
     let size = pattern.len();
     if values.dtype() == DType::String {
-        let n_places = if size == 0 { 0 } else { shape.n_elements() / size };
+        let n_places = shape.n_elements().checked_div(size).unwrap_or(0);
         let mut sources = vec![None; n_places];
         for (value, place) in places.iter().enumerate() {
             if let Some(slot) = place.and_then(|place| sources.get_mut(place)) {

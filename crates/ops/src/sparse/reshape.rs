@@ -40,7 +40,7 @@ impl Op for Reshape {
         let old: &[i64] = old.as_slice();
         if old.len() != rank {
             return invalid!(
-                "Input tensor rank does not match shape: {rank} columns of indices but {} dimensions",
+                "Input tensor rank must match input shape length, but they are {rank} and {}",
                 old.len()
             );
         }
@@ -104,18 +104,21 @@ fn complete(new: &[i64], n_old: i64) -> Result<Vec<i64>> {
     if let Some(at) = unknown {
         if product == 0 {
             return invalid!(
-                "reshape cannot infer the missing input size for an empty tensor unless all specified input sizes are non-zero"
+                "reshape cannot infer the missing input size for an empty tensor unless all \
+                 specified input sizes are non-zero"
             );
         }
         if n_old % product != 0 {
             return invalid!(
-                "Input to reshape is a SparseTensor with {n_old} dense values, but the requested shape requires a multiple of {product}"
+                "Input to reshape is a SparseTensor with {n_old} dense values, but the requested \
+                 shape requires a multiple of {product}"
             );
         }
         dims[at] = n_old / product;
     } else if product != n_old {
         return invalid!(
-            "Input to reshape is a tensor with {n_old} dense values, but the requested shape has {product}"
+            "Input to reshape is a tensor with {n_old} dense values, but the requested shape has \
+             {product}"
         );
     }
     Ok(dims)

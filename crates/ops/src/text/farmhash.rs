@@ -1,4 +1,4 @@
-//! The 64-bit fingerprint of FarmHash, which TensorFlow's hash buckets and fingerprints are made of.
+//! The 64-bit fingerprint of FarmHash, which TensorFlow's hash buckets and fingerprints use.
 //!
 //! The function is fixed for all time (`farmhash::Fingerprint64`): models depend on its values.
 

@@ -1,9 +1,10 @@
 //! Patterns in RE2's syntax, rewritten for the `regex` crate.
 //!
 //! The two agree on what a regular expression means, and both take linear time. They differ in
-//! spelling: in RE2 `\d`, `\s`, `\w` and `\b` know ASCII only, a class has no operators (`&&`, `--`,
-//! nesting), a brace that counts nothing is a brace, and any punctuation may be escaped. Every
-//! literal is therefore written as a number, so that only what RE2 takes for an operator is one.
+//! spelling: in RE2 `\d`, `\s`, `\w` and `\b` know ASCII only, a class has no operators (`&&`,
+//! `--`, nesting), a brace that counts nothing is a brace, and any punctuation may be escaped.
+//! Every literal is therefore written as a number, so that only what RE2 takes for an operator is
+//! one.
 
 use std::iter::Peekable;
 use std::str::Chars;
