@@ -5,6 +5,7 @@
 //! they use and which they write, reads those and only those from the checkpoint, runs the init op,
 //! and builds a program for each signature with the weights bound.
 #![forbid(unsafe_code)]
+#![allow(clippy::wildcard_enum_match_arm, reason = "there are sixteen codes")]
 
 mod assets;
 mod engine;

@@ -1,9 +1,11 @@
 //! From the words on the command line to a command.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
+use crate::arguments;
 use crate::commands;
 use crate::flags::Flags;
 
@@ -60,6 +62,20 @@ fn rest(args: &[String], command: &str) -> Vec<String> {
 }
 
 fn serve(persona: Persona, args: Vec<String>) -> anyhow::Result<()> {
-    let flags = Serve::parse_from(args).flags;
-    commands::serve::main(persona, flags)
+    if persona == Persona::TensorFlowModelServer && args.iter().any(|arg| arg == "--version") {
+        println!("TensorFlow ModelServer: {0}\nTensorFlow Library: {0}", env!("CARGO_PKG_VERSION"));
+        return Ok(());
+    }
+    let known: BTreeSet<String> = Serve::command()
+        .get_arguments()
+        .flat_map(|arg| {
+            let aliases = arg.get_visible_aliases().unwrap_or_default();
+            arg.get_long().into_iter().chain(aliases).map(str::to_owned).collect::<Vec<_>>()
+        })
+        .chain(["help".to_owned(), "version".to_owned()])
+        .collect();
+    let typed = arguments::sort(persona, args, &known)?;
+    typed.remarks.iter().for_each(|remark| eprintln!("warning: {remark}"));
+    let flags = Serve::parse_from(typed.args).flags;
+    commands::serve::main(persona, &flags)
 }

@@ -25,33 +25,49 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("skip_initialize_tpu", "there are no TPUs"),
 ];
 
+/// Flags of TensorFlow Serving that are not built in yet. They are accepted, and said to have no
+/// effect.
+pub(crate) const LATER: &[&str] = &[
+    "enable_batching",
+    "batching_parameters_file",
+    "enable_per_model_batching_parameters",
+    "enable_model_warmup",
+    "num_request_iterations_for_warmup",
+    "tensorflow_session_config_file",
+    "per_process_gpu_memory_fraction",
+    "platform_config_file",
+];
+
+/// Flags that change who may connect: to accept them without effect would be a trap.
+pub(crate) const REFUSED: &[&str] = &["ssl_config_file"];
+
 /// What `serve` was told.
 #[derive(Debug, Clone, Args)]
-pub struct Flags {
+pub(crate) struct Flags {
     /// SavedModels, models with versions, or folders of models to serve
     #[arg(value_name = "DIR")]
-    pub dirs: Vec<PathBuf>,
+    pub(crate) dirs: Vec<PathBuf>,
 
     /// Port of the gRPC API; 0 turns it off
     #[arg(long, value_name = "PORT", default_value_t = 8500, help_heading = "gRPC")]
-    pub port: u16,
+    pub(crate) port: u16,
     /// UNIX socket of the gRPC API
     #[arg(long, value_name = "PATH", default_value = "", help_heading = "gRPC")]
-    pub grpc_socket_path: String,
+    pub(crate) grpc_socket_path: String,
     /// Settings of gRPC connections, as key=value pairs with commas between them
     #[arg(long, value_name = "K=V,…", default_value = "", help_heading = "gRPC")]
-    pub grpc_channel_arguments: String,
+    pub(crate) grpc_channel_arguments: String,
     /// Serve grpc.health.v1.Health, which follows readiness
     #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "gRPC")]
-    pub enable_grpc_healthcheck_service: bool,
+    pub(crate) enable_grpc_healthcheck_service: bool,
     /// Serve gRPC reflection
     #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "gRPC")]
-    pub enable_grpc_reflection: bool,
+    pub(crate) enable_grpc_reflection: bool,
 
     /// Port of the REST API; 0 turns it off [default: 8501 under tensord, off under
     /// tensorflow_model_server]
     #[arg(long, value_name = "PORT", help_heading = "REST")]
-    pub rest_api_port: Option<u16>,
+    pub(crate) rest_api_port: Option<u16>,
     /// How long a REST request may run, in milliseconds; 0 or less means for ever
     #[arg(
         long,
@@ -60,20 +76,20 @@ pub struct Flags {
         allow_negative_numbers = true,
         help_heading = "REST"
     )]
-    pub rest_api_timeout_in_ms: i64,
+    pub(crate) rest_api_timeout_in_ms: i64,
     /// Answer with CORS headers
     #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "REST")]
-    pub rest_api_enable_cors_support: bool,
+    pub(crate) rest_api_enable_cors_support: bool,
 
     /// Name of a model; may be repeated, each name goes with the base path beside it
     #[arg(long, value_name = "NAME", help_heading = "Models")]
-    pub model_name: Vec<String>,
+    pub(crate) model_name: Vec<String>,
     /// Folder of a model's versions; may be repeated
     #[arg(long, value_name = "DIR", help_heading = "Models")]
-    pub model_base_path: Vec<String>,
+    pub(crate) model_base_path: Vec<String>,
     /// File with a ModelServerConfig, as text proto or JSON
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "Models")]
-    pub model_config_file: String,
+    pub(crate) model_config_file: String,
     /// Read the model config file anew every so many seconds; 0 means once
     #[arg(
         long,
@@ -82,7 +98,7 @@ pub struct Flags {
         allow_negative_numbers = true,
         help_heading = "Models"
     )]
-    pub model_config_file_poll_wait_seconds: i64,
+    pub(crate) model_config_file_poll_wait_seconds: i64,
     /// Look for new versions every so many seconds; 0 means once, below 0 never
     #[arg(
         long,
@@ -91,22 +107,22 @@ pub struct Flags {
         allow_negative_numbers = true,
         help_heading = "Models"
     )]
-    pub file_system_poll_wait_seconds: i64,
+    pub(crate) file_system_poll_wait_seconds: i64,
     /// Let a new label point to a version that is not available yet
     #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "Models")]
-    pub allow_version_labels_for_unavailable_models: bool,
+    pub(crate) allow_version_labels_for_unavailable_models: bool,
     /// Tags of the meta graph to serve, with commas between them
     #[arg(long, value_name = "TAGS", default_value = "serve", help_heading = "Models")]
-    pub saved_model_tags: String,
+    pub(crate) saved_model_tags: String,
     /// Threads that load versions; 0 means four for each CPU
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Models")]
-    pub num_load_threads: usize,
+    pub(crate) num_load_threads: usize,
     /// Threads that unload versions; 0 means one
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Models")]
-    pub num_unload_threads: usize,
+    pub(crate) num_unload_threads: usize,
     /// How often a failed load is tried again
     #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Models")]
-    pub max_num_load_retries: u32,
+    pub(crate) max_num_load_retries: u32,
     /// How long to wait before a failed load is tried again, in microseconds
     #[arg(
         long,
@@ -115,17 +131,17 @@ pub struct Flags {
         allow_negative_numbers = true,
         help_heading = "Models"
     )]
-    pub load_retry_interval_micros: i64,
+    pub(crate) load_retry_interval_micros: i64,
 
     /// Refuse signatures whose method name does not fit the call
     #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "Requests")]
-    pub enable_signature_method_name_check: bool,
+    pub(crate) enable_signature_method_name_check: bool,
     /// Answer with tensor_content instead of typed fields
     #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "Requests")]
-    pub enable_serialization_as_tensor_content: bool,
+    pub(crate) enable_serialization_as_tensor_content: bool,
     /// File with a MonitoringConfig (text proto): serves Prometheus metrics on the REST port
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "Requests")]
-    pub monitoring_config_file: String,
+    pub(crate) monitoring_config_file: String,
 
     /// Threads within one request; 0 means one for each CPU
     #[arg(
@@ -135,7 +151,7 @@ pub struct Flags {
         default_value_t = 0,
         help_heading = "Threads"
     )]
-    pub tensorflow_intra_op_parallelism: usize,
+    pub(crate) tensorflow_intra_op_parallelism: usize,
     /// Requests that run at once; 0 means one for each CPU
     #[arg(
         long,
@@ -144,12 +160,12 @@ pub struct Flags {
         default_value_t = 0,
         help_heading = "Threads"
     )]
-    pub tensorflow_inter_op_parallelism: usize,
+    pub(crate) tensorflow_inter_op_parallelism: usize,
     /// Sets both of the above
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Threads")]
-    pub tensorflow_session_parallelism: usize,
+    pub(crate) tensorflow_session_parallelism: usize,
 
     /// Seconds that requests in flight are given to finish after SIGTERM
     #[arg(long, value_name = "S", default_value_t = 30, help_heading = "Process")]
-    pub shutdown_grace_seconds: u64,
+    pub(crate) shutdown_grace_seconds: u64,
 }

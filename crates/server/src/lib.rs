@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
+    clippy::wildcard_enum_match_arm,
     clippy::disallowed_methods,
-    reason = "this crate talks to the terminal and reads the environment"
+    reason = "this crate talks to the terminal and reads the environment; there are many dtypes"
 )]
 
+mod arguments;
 mod banner;
 mod cli;
 mod commands;
@@ -15,7 +17,8 @@ mod flags;
 mod loader;
 mod logging;
 mod model_config;
-mod npz;
+#[doc(hidden)]
+pub mod npz;
 mod sample;
 mod signals;
 mod source;

@@ -20,7 +20,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 const ARRAY_BYTES_MAX: u64 = 8 << 30;
 
 /// Reads all arrays of an archive.
-pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, Tensor>> {
+pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut archive = ZipArchive::new(file)
         .with_context(|| format!("{} is no NumPy archive (.npz)", path.display()))?;
@@ -39,7 +39,7 @@ pub(crate) fn read(path: &Path) -> Result<BTreeMap<String, Tensor>> {
 }
 
 /// Writes arrays to a new archive.
-pub(crate) fn write(path: &Path, arrays: &BTreeMap<String, Tensor>) -> Result<()> {
+pub fn write(path: &Path, arrays: &BTreeMap<String, Tensor>) -> Result<()> {
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
     let mut archive = ZipWriter::new(BufWriter::new(file));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);

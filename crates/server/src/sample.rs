@@ -41,8 +41,7 @@ fn element(dtype: DType) -> Option<Value> {
         DType::F32 | DType::F64 => Some(json!(1.0)),
         DType::Bool => Some(json!(true)),
         DType::String => Some(json!("a good example")),
-        DType::I8 | DType::I16 | DType::I32 | DType::I64 => Some(json!(1)),
-        DType::U8 | DType::U32 | DType::U64 => Some(json!(1)),
+        _ if dtype.is_integer() && dtype != DType::U16 => Some(json!(1)),
         _ => None,
     }
 }

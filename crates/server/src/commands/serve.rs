@@ -31,11 +31,11 @@ const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 const QUEUE_MAX: usize = 10_000;
 
 /// Runs the command.
-pub(crate) fn main(persona: Persona, flags: Flags) -> Result<()> {
+pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<()> {
     crate::logging::start();
-    let config = Config::new(persona, &flags)?;
+    let config = Config::new(persona, flags)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(&config, &flags))
+    runtime.block_on(serve(&config, flags))
 }
 
 async fn serve(config: &Config, flags: &Flags) -> Result<()> {
