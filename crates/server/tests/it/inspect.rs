@@ -1,0 +1,38 @@
+//! `tensord inspect`.
+
+use serde_json::Value;
+
+use crate::support::{root, tensord};
+
+fn inspect(model: &str) -> Value {
+    let run = tensord().arg("inspect").arg(root().join(model)).arg("--json").output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    serde_json::from_slice(&run.stdout).unwrap()
+}
+
+#[test]
+fn json_tells_tags_signatures_ops_and_weights() {
+    let report = inspect("models/half_plus_two");
+    assert_eq!(report["tags"], serde_json::json!(["serve"]));
+    let x = &report["signatures"]["serving_default"]["inputs"]["x"];
+    assert_eq!((&x["dtype"], &x["tensor"]), (&"float".into(), &"x:0".into()));
+    assert!(report["ops"]["Mul"].as_u64().unwrap() >= 1);
+    assert_eq!(report["unsupported_ops"], serde_json::json!({}));
+    assert!(report["weights_bytes"].as_u64().unwrap() >= 8);
+}
+
+#[test]
+fn every_demo_model_can_be_run_altogether() {
+    for model in ["half_plus_two", "half_plus_two_tf2", "digits", "sentiment", "clicks"] {
+        let report = inspect(&format!("models/{model}"));
+        assert_eq!(report["unsupported_ops"], serde_json::json!({}), "{model}");
+    }
+}
+
+#[test]
+fn a_folder_without_a_model_is_refused_with_what_was_expected() {
+    let run = tensord().arg("inspect").arg(root().join("docs")).output().unwrap();
+    assert!(!run.status.success());
+    let text = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(text.contains("saved_model.pb"), "{text}");
+}

@@ -1,0 +1,160 @@
+//! Serving: which models, under which names, and what happens while they change.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Server, model_server, root, tensord};
+
+fn models(name: &str) -> String {
+    root().join("models").join(name).to_string_lossy().into_owned()
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[track_caller]
+fn check_half_plus_two(server: &Server, model: &str) {
+    let path = format!("/v1/models/{model}:predict");
+    let (status, body) = server.rest("POST", &path, r#"{"instances": [1.0, 2.0, 5.0]}"#);
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(body, "{\n    \"predictions\": [2.5, 3.0, 4.5\n    ]\n}");
+}
+
+#[test]
+fn serves_a_folder_of_models() {
+    let server = Server::start(tensord(), &[&root().join("models").to_string_lossy()]);
+    check_half_plus_two(&server, "half_plus_two");
+    let (status, body) = server.rest("GET", "/v1/models/digits", "");
+    assert_eq!(status, 200);
+    assert!(body.contains("\"version\": \"2\"") && body.contains("AVAILABLE"), "{body}");
+}
+
+#[test]
+fn serves_a_saved_model_by_itself() {
+    let dir = models("half_plus_two/00000123");
+    let server = Server::start(tensord(), &[&dir]);
+    check_half_plus_two(&server, "half_plus_two");
+    let folder = tempfile::tempdir().unwrap();
+    copy(Path::new(&dir), &folder.path().join("mine"));
+    let server = Server::start(tensord(), &[&folder.path().join("mine").to_string_lossy()]);
+    check_half_plus_two(&server, "mine");
+}
+
+#[test]
+fn takes_the_command_line_of_tensorflow_serving() {
+    let args = [
+        "--model_name=a".to_owned(),
+        format!("--model_base_path={}", models("half_plus_two")),
+        "--no_such_flag=1".to_owned(),
+        "--enable_profiler=true".to_owned(),
+    ];
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    check_half_plus_two(&Server::start(model_server(), &args), "a");
+}
+
+#[test]
+fn names_and_base_paths_may_be_repeated() {
+    let args = [
+        "--model_name=a".to_owned(),
+        format!("--model_base_path={}", models("half_plus_two")),
+        "--model_name=b".to_owned(),
+        format!("--model_base_path={}", models("half_plus_two")),
+    ];
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let server = Server::start(model_server(), &args);
+    check_half_plus_two(&server, "a");
+    check_half_plus_two(&server, "b");
+}
+
+#[test]
+fn a_model_config_file_may_be_text_or_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("models.config");
+    let path = models("half_plus_two");
+    let text = format!(
+        "model_config_list: {{ config: {{ name: 'a', base_path: '{path}', model_platform: \
+         \"tensorflow\" }} # one\n config {{ name: \"b\" base_path: \"{path}\" \
+         model_version_policy {{ specific {{ versions: 123 }} }} }} }}"
+    );
+    let json = format!(
+        r#"{{"model_config_list": [{{"name": "a", "base_path": "{path}"}},
+            {{"name": "b", "base_path": "{path}", "model_platform": "tensorflow"}}]}}"#
+    );
+    for config in [text, json] {
+        fs::write(&file, config).unwrap();
+        let flag = format!("--model_config_file={}", file.display());
+        let server = Server::start(tensord(), &[&flag]);
+        check_half_plus_two(&server, "a");
+        check_half_plus_two(&server, "b");
+    }
+}
+
+#[test]
+fn a_new_version_is_picked_up_and_the_old_one_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("m");
+    copy(Path::new(&models("half_plus_two/00000123")), &base.join("1"));
+    let server = Server::start(tensord(), &[&base.to_string_lossy()]);
+    server.rest_until("/v1/models/m", "\"version\": \"1\"");
+    // As uploads should be: complete, and then under its name at once.
+    copy(Path::new(&models("half_plus_two/00000123")), &folder.path().join("new"));
+    fs::rename(folder.path().join("new"), base.join("2")).unwrap();
+    let body = server.rest_until("/v1/models/m", "\"END\"");
+    assert!(body.find("\"2\"") < body.find("\"1\""), "highest first: {body}");
+    check_half_plus_two(&server, "m");
+}
+
+#[test]
+fn a_damaged_new_version_leaves_the_old_one_serving() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("m");
+    copy(Path::new(&models("half_plus_two/00000123")), &base.join("1"));
+    let flags = ["--max_num_load_retries=0", &base.to_string_lossy()].map(str::to_owned);
+    let server = Server::start(tensord(), &[&flags[0], &flags[1]]);
+    copy(Path::new(&models("half_plus_two/00000123")), &folder.path().join("new"));
+    let file = folder.path().join("new/saved_model.pb");
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    fs::rename(folder.path().join("new"), base.join("2")).unwrap();
+    let body = server.rest_until("/v1/models/m/versions/2", "\"END\"");
+    assert!(body.contains("saved_model.pb"), "{body}");
+    check_half_plus_two(&server, "m");
+}
+
+#[test]
+fn sigterm_ends_the_server_cleanly() {
+    let mut server = Server::start(tensord(), &[&models("half_plus_two")]);
+    check_half_plus_two(&server, "half_plus_two");
+    let kill = Command::new("kill").arg("-TERM").arg(server.id().to_string()).status().unwrap();
+    assert!(kill.success());
+    assert!(server.wait().success());
+}
+
+#[test]
+fn nothing_to_serve_and_bad_flags_are_refused_with_a_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |mut command: Command, args: &[&str], expected: &str| {
+        let run = command.args(args).current_dir(folder.path()).output().unwrap();
+        assert!(!run.status.success());
+        let text = [run.stdout, run.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains(expected), "{text}");
+    };
+    check(tensord(), &[], "nothing to serve");
+    check(tensord(), &["--prot=1"], "--port");
+    check(tensord(), &["no/such/folder"], "no/such/folder");
+    check(model_server(), &[], "server_options.model_base_path");
+    check(model_server(), &["--port=x"], "port");
+}
