@@ -132,6 +132,24 @@ impl Program {
         env: &Env<'_>,
         workspace: &mut Workspace,
     ) -> Result<Vec<Tensor>> {
+        let plan = self.plan_for(inputs, env)?;
+        run::run(&plan, inputs, env, workspace)
+    }
+
+    /// Like [`Program::run`], and calls `observe` after each step of the plan, with its number.
+    pub fn run_observed(
+        &self,
+        inputs: &[Tensor],
+        env: &Env<'_>,
+        workspace: &mut Workspace,
+        observe: &mut dyn FnMut(usize),
+    ) -> Result<Vec<Tensor>> {
+        let plan = self.plan_for(inputs, env)?;
+        run::run_observed(&plan, inputs, env, workspace, observe)
+    }
+
+    /// The plan for these inputs. Fails if one is of another dtype than the graph feeds.
+    pub fn plan_for(&self, inputs: &[Tensor], env: &Env<'_>) -> Result<Arc<Plan>> {
         for (number, (input, spec)) in inputs.iter().zip(&self.graph.args).enumerate() {
             if input.dtype() != spec.dtype {
                 // The text is TensorFlow's (`executor.cc`), which clients look for.
@@ -141,8 +159,7 @@ impl Program {
             }
         }
         let key: Key = inputs.iter().map(|input| (input.dtype(), input.shape().clone())).collect();
-        let plan = self.plan(&key, env)?;
-        run::run(&plan, inputs, env, workspace)
+        self.plan(&key, env)
     }
 }
 

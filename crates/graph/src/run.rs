@@ -15,13 +15,25 @@ pub(crate) fn run(
     env: &Env<'_>,
     workspace: &mut Workspace,
 ) -> Result<Vec<Tensor>> {
+    run_observed(plan, inputs, env, workspace, &mut |_| ())
+}
+
+/// Runs a plan, and calls `observe` with the number of each step when it is done.
+pub(crate) fn run_observed(
+    plan: &Plan,
+    inputs: &[Tensor],
+    env: &Env<'_>,
+    workspace: &mut Workspace,
+    observe: &mut dyn FnMut(usize),
+) -> Result<Vec<Tensor>> {
     workspace.ensure(plan.work_bytes())?;
     let mut state = State { plan, inputs, open: vec![None; plan.n_open] };
-    for step in &plan.steps {
+    for (number, step) in plan.steps.iter().enumerate() {
         env.cancel.check().map_err(Error::Stopped)?;
         let made = state.run(step, env, workspace);
         let made = made.map_err(|error| Error::node(&step.node, error))?;
         state.keep(step, made);
+        observe(number);
     }
     plan.outputs.iter().map(|place| state.output(place)).collect()
 }

@@ -1,4 +1,5 @@
 //! Graphs written by hand: tracing, folding, planning, running, and what is refused.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 

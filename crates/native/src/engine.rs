@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::Workspace;
-use graph::{Library, Program};
+use graph::{Library, Plan, Program};
 use ops::{Cancel, Env, NoFiles, Resources};
 use pool::Pool;
 use schedule::Lanes;
@@ -46,6 +46,20 @@ impl NativeEngine {
         self.model.programs.get(signature)
     }
 
+    /// Runs on this thread, and calls `observe` after each step of the plan with its number; gives
+    /// the plan.
+    pub fn observe(
+        &self,
+        run: &Run,
+        workspace: &mut Workspace,
+        observe: &mut dyn FnMut(usize),
+    ) -> Result<Arc<Plan>> {
+        self.model.with_program(run, &self.executor.pool, |program, env| {
+            program.run_observed(&run.inputs, env, workspace, observe)?;
+            program.plan_for(&run.inputs, env)
+        })
+    }
+
     /// Runs on this thread, with activations in `workspace`.
     pub fn run(&self, run: &Run, workspace: &mut Workspace) -> Result<Vec<Tensor>> {
         self.model.run(run, &self.executor.pool, workspace)
@@ -83,6 +97,20 @@ impl Engine for NativeEngine {
 
 impl Model {
     fn run(&self, run: &Run, pool: &Pool, workspace: &mut Workspace) -> Result<Vec<Tensor>> {
+        let outputs =
+            self.with_program(run, pool, |program, env| program.run(&run.inputs, env, workspace))?;
+        let wanted = run.outputs.iter().map(|number| outputs.get(*number).cloned());
+        let missing = || Error::Internal("an output that the signature does not have".to_owned());
+        wanted.map(|output| output.ok_or_else(missing)).collect()
+    }
+
+    /// Does `work` with the program of a run's signature, and all that the program needs.
+    fn with_program<T>(
+        &self,
+        run: &Run,
+        pool: &Pool,
+        work: impl FnOnce(&Program, &Env<'_>) -> graph::Result<T>,
+    ) -> Result<T> {
         let unknown = || Error::NotFound(format!("no signature is called {}", run.signature));
         let program = self.programs.get(&run.signature).ok_or_else(unknown)?;
         let cancel = Cancel::new(Arc::clone(&run.is_cancelled), run.deadline);
@@ -93,9 +121,6 @@ impl Model {
             resources: &self.resources,
             cancel: &cancel,
         };
-        let outputs = program.run(&run.inputs, &env, workspace).map_err(session_error)?;
-        let wanted = run.outputs.iter().map(|number| outputs.get(*number).cloned());
-        let missing = || Error::Internal("an output that the signature does not have".to_owned());
-        wanted.map(|output| output.ok_or_else(missing)).collect()
+        work(program, &env).map_err(session_error)
     }
 }

@@ -30,6 +30,8 @@ const COMMANDS: &str = "Commands:
   serve    [flags] DIR...   serve models (this is what happens without a command)
   predict  DIR              run a model on NumPy archives
   inspect  DIR              show the signatures, ops and weights of a model
+  bench    DIR              measure a model in this process
+  profile  DIR              show where the time of a model goes
 Each has its own --help.";
 
 /// The exit status of TensorFlow Serving when it cannot start.
@@ -42,6 +44,8 @@ pub fn main(persona: Persona) -> ExitCode {
     let result = match (persona, command) {
         (Persona::Tensord, Some("predict")) => commands::predict::main(rest(&args, "predict")),
         (Persona::Tensord, Some("inspect")) => commands::inspect::main(rest(&args, "inspect")),
+        (Persona::Tensord, Some("bench")) => commands::bench::main(rest(&args, "bench")),
+        (Persona::Tensord, Some("profile")) => commands::profile::main(rest(&args, "profile")),
         (Persona::Tensord, Some("serve")) => serve(persona, rest(&args, "serve")),
         _ => serve(persona, args),
     };

@@ -1,7 +1,10 @@
 //! The subcommands, one file each.
 
+pub(crate) mod bench;
+mod inputs;
 pub(crate) mod inspect;
 pub(crate) mod predict;
+pub(crate) mod profile;
 pub(crate) mod serve;
 
 use std::path::Path;

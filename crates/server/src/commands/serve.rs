@@ -10,8 +10,8 @@ use pool::Pool;
 use schedule::Lanes;
 use session::Servable;
 use tensor::Layout;
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio::net::{TcpListener, UnixListener};
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -89,34 +89,48 @@ async fn serve_grpc(
     tasks: &TaskTracker,
     token: &CancellationToken,
 ) -> Result<()> {
-    let Some(port) = config.grpc_port else { return Ok(()) };
+    let router = grpc_router(flags, lifecycle);
+    if let Some(port) = config.grpc_port {
+        let listener = TcpListener::bind(("0.0.0.0", port)).await.with_context(|| {
+            format!("cannot listen on gRPC port {port}: choose another with --port")
+        })?;
+        let stop = token.clone().cancelled_owned();
+        let incoming = TcpListenerStream::new(listener);
+        tasks.spawn(ended(router.clone().serve_with_incoming_shutdown(incoming, stop)));
+        info!("Running gRPC ModelServer at 0.0.0.0:{port} ...");
+    }
+    if let Some(path) = &config.grpc_socket {
+        // What an earlier server left behind would be in the way.
+        drop(std::fs::remove_file(path));
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("cannot listen on the UNIX socket {}", path.display()))?;
+        let stop = token.clone().cancelled_owned();
+        let incoming = UnixListenerStream::new(listener);
+        tasks.spawn(ended(router.serve_with_incoming_shutdown(incoming, stop)));
+        info!("Running gRPC ModelServer at UNIX socket {} ...", path.display());
+    }
+    Ok(())
+}
+
+/// Says so if a server ends before it is told to.
+async fn ended(server: impl Future<Output = Result<(), tonic::transport::Error>>) {
+    if let Err(error) = server.await {
+        tracing::error!("the gRPC server ended: {error}");
+    }
+}
+
+fn grpc_router(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> tonic::transport::server::Router {
+    let layout =
+        if flags.enable_serialization_as_tensor_content { Layout::Content } else { Layout::Values };
     let options = GrpcOptions {
         checks_method_names: flags.enable_signature_method_name_check,
-        layout: if flags.enable_serialization_as_tensor_content {
-            Layout::Content
-        } else {
-            Layout::Values
-        },
+        layout,
         message_bytes_max: MESSAGE_BYTES_MAX,
         stream_requests_max: 16,
     };
     let face = Grpc::new(lifecycle.models().clone(), options);
-    let listener = TcpListener::bind(("0.0.0.0", port)).await.with_context(|| {
-        format!("cannot listen on gRPC port {port}: choose another with --port")
-    })?;
-    let server = tonic::transport::Server::builder()
+    tonic::transport::Server::builder()
         .max_frame_size(1 << 20)
         .add_service(face.prediction_service())
         .add_service(face.model_service())
-        .serve_with_incoming_shutdown(
-            TcpListenerStream::new(listener),
-            token.clone().cancelled_owned(),
-        );
-    tasks.spawn(async move {
-        if let Err(error) = server.await {
-            tracing::error!("the gRPC server ended: {error}");
-        }
-    });
-    info!("Running gRPC ModelServer at 0.0.0.0:{port} ...");
-    Ok(())
 }

@@ -52,10 +52,10 @@ impl Server {
             // Reads on to the end, so that the server never waits for its log.
             for line in BufReader::new(log).lines().map_while(Result::ok) {
                 if line.contains("Running gRPC ModelServer at") {
-                    drop(listening.send("gRPC"));
+                    let _ = listening.send("gRPC");
                 }
                 if line.contains("Exporting HTTP/REST API at") {
-                    drop(listening.send("REST"));
+                    let _ = listening.send("REST");
                 }
                 eprintln!("server: {line}");
             }

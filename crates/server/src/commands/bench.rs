@@ -1,0 +1,100 @@
+//! `tensord bench`: measures a model in this process.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Parser;
+use device::Workspace;
+use session::DEFAULT_SIGNATURE;
+
+use super::{inputs, load, n_cpus};
+
+/// Measure how long one signature of a model takes, and what memory it holds
+#[derive(Debug, Parser)]
+#[command(name = "tensord bench")]
+struct Bench {
+    /// A SavedModel, or a model with versions: then the newest
+    dir: PathBuf,
+    /// The signature to run
+    #[arg(long, default_value = DEFAULT_SIGNATURE)]
+    signature: String,
+    /// Rows of each input
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// Threads within one run; 0 means one for each CPU
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// How long to measure
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// An archive (.npz) with the inputs, instead of made-up ones
+    #[arg(long, value_name = "FILE")]
+    inputs: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The tags of the meta graph
+    #[arg(long, default_value = "serve")]
+    tags: String,
+}
+
+/// Runs the command.
+pub(crate) fn main(args: Vec<String>) -> Result<()> {
+    let args = Bench::parse_from(args);
+    let start = Instant::now();
+    let n_threads = if args.threads == 0 { n_cpus() } else { args.threads };
+    let loaded = load(&args.dir, &args.tags, n_threads)?;
+    let loaded_after = start.elapsed();
+    let mut run = inputs::run(&loaded, &args.signature, args.batch)?;
+    if let Some(path) = &args.inputs {
+        let mut given = crate::npz::read(path)?;
+        let signature = &loaded.servable.signatures[&run.signature];
+        for (input, alias) in run.inputs.iter_mut().zip(signature.inputs.keys()) {
+            *input = given.remove(alias).unwrap_or_else(|| input.clone());
+        }
+    }
+    let mut workspace = Workspace::allocate(0)?;
+    let mut times = Vec::new();
+    let end = Instant::now() + Duration::from_secs_f64(args.seconds);
+    while times.len() < 2 || Instant::now() < end {
+        let start = Instant::now();
+        loaded.engine.run(&run, &mut workspace)?;
+        times.push(start.elapsed());
+    }
+    let first = times.remove(0);
+    times.sort_unstable();
+    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    let report = serde_json::json!({
+        "load_ms": loaded_after.as_secs_f64() * 1e3,
+        "first_us": micros(first),
+        "median_us": micros(at(50)),
+        "p99_us": micros(at(99)),
+        "runs": times.len(),
+        "rss_bytes": resident_bytes(),
+        "weights_bytes": loaded.servable.weights.bytes,
+        "planned_peak_bytes": workspace.len(),
+    });
+    if args.json {
+        println!("{report}");
+        return Ok(());
+    }
+    let number = |key: &str| report[key].as_f64().unwrap_or(0.0);
+    println!("load        {:>12.2} ms", number("load_ms"));
+    println!("first run   {:>12.1} µs", number("first_us"));
+    println!("median      {:>12.1} µs of {} runs", number("median_us"), times.len());
+    println!("99 %        {:>12.1} µs", number("p99_us"));
+    println!("resident    {:>12.1} MiB", number("rss_bytes") / 1_048_576.0);
+    println!("weights     {:>12.1} MiB", number("weights_bytes") / 1_048_576.0);
+    println!("activations {:>12.1} MiB", number("planned_peak_bytes") / 1_048_576.0);
+    Ok(())
+}
+
+/// The resident memory of this process; 0 if the system does not tell.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+    kib.unwrap_or(0) * 1024
+}

@@ -1,0 +1,54 @@
+//! Inputs made from a signature, for measuring.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use native::Loaded;
+use session::{Endpoint, Run};
+use tensor::{DType, Shape, Strings, Tensor};
+
+/// A run of a signature on made-up inputs of `batch` rows.
+pub(super) fn run(loaded: &Loaded, signature: &str, batch: usize) -> Result<Run> {
+    let signature = loaded.servable.signature(signature);
+    let signature = signature.with_context(|| "no such signature".to_owned())??;
+    let inputs = signature.inputs.values().map(|endpoint| input(endpoint, batch));
+    Ok(Run {
+        signature: signature.name.clone(),
+        inputs: inputs.collect::<Result<_>>()?,
+        outputs: (0..signature.outputs.len()).collect(),
+        deadline: None,
+        is_cancelled: Arc::default(),
+    })
+}
+
+/// A tensor that an input accepts: the first dimension is the batch if it is unknown, others that
+/// are unknown are 1.
+fn input(endpoint: &Endpoint, batch: usize) -> Result<Tensor> {
+    let spec = &endpoint.spec;
+    let dims = spec.dims().with_context(|| format!("input {} has no shape", endpoint.tensor))?;
+    let size =
+        |(i, dim): (usize, &tensor::Dim)| dim.size().unwrap_or(if i == 0 { batch } else { 1 });
+    let shape = Shape::of(&dims.iter().enumerate().map(size).collect::<Vec<_>>());
+    let n = shape.n_elements();
+    let tensor = match spec.dtype {
+        // An empty string is a valid `Example` too.
+        DType::String => Tensor::from_strings(shape, Strings::repeated(b"", n)),
+        DType::F32 => Tensor::from_slice(shape, &floats(n)),
+        DType::I32 => Tensor::from_slice(shape, &vec![1i32; n]),
+        DType::I64 => Tensor::from_slice(shape, &vec![1i64; n]),
+        dtype if dtype.is_plain() => Tensor::zeros(dtype, shape),
+        dtype => bail!("inputs of dtype {dtype} cannot be made up"),
+    };
+    Ok(tensor?)
+}
+
+/// Numbers between -1 and 1, the same each time.
+#[expect(clippy::cast_precision_loss, reason = "24 bits fit")]
+fn floats(n: usize) -> Vec<f32> {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..n).map(|_| next()).collect()
+}
