@@ -21,7 +21,8 @@ pub enum Error {
         /// The directory.
         path: String,
     },
-    /// The directory holds a model of the time before SavedModels. The text is TensorFlow Serving's.
+    /// The directory holds a model of the time before SavedModels. The text is TensorFlow
+    /// Serving's.
     #[error("Session Bundle is deprecated and removed.")]
     SessionBundle,
     /// The model is in the form for models over 2 GB, `saved_model.cpb`.

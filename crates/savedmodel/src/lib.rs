@@ -1,8 +1,8 @@
 //! Reads a SavedModel: its graph, signatures, assets and the values of its variables.
 //!
-//! Nothing here runs anything. A file may be damaged or hostile: it is refused with an [`Error`] that
-//! names the file, the tensor and the reason, and never costs more memory than a small multiple of
-//! its own length.
+//! Nothing here runs anything. A file may be damaged or hostile: it is refused with an [`Error`]
+//! that names the file, the tensor and the reason, and what is allocated is bounded by what is
+//! there, never by what a length field says.
 #![forbid(unsafe_code)]
 
 mod assets;

@@ -58,7 +58,10 @@ impl SavedModel {
     /// If there is no SavedModel, or none with these tags; if it is damaged; if a signature or the
     /// init op cannot be understood; if an asset is missing or leads out of the directory.
     pub fn open(dir: &Storage, tags: &[impl AsRef<str>]) -> Result<Self> {
-        let model = read(dir)?;
+        Self::choose(dir, read(dir)?, tags)
+    }
+
+    fn choose(dir: &Storage, model: tf::SavedModel, tags: &[impl AsRef<str>]) -> Result<Self> {
         let tags: BTreeSet<String> = tags.iter().map(|tag| tag.as_ref().to_owned()).collect();
         let tag_sets: Vec<_> = model.meta_graphs.iter().map(tags_of).collect();
         let chosen = tag_sets.iter().position(|set| *set == tags);
@@ -120,13 +123,7 @@ impl SavedModel {
 fn read(dir: &Storage) -> Result<tf::SavedModel> {
     let binary = "saved_model.pb";
     if dir.exists(binary)? {
-        let bytes = Bytes::from(dir.read(binary, BINARY_LIMIT_BYTES)?);
-        let len = bytes.len();
-        // Constants of the graph share the buffer of the file.
-        return tf::SavedModel::decode(bytes).map_err(|err| Error::Malformed {
-            file: binary.to_owned(),
-            reason: format!("damaged, or truncated at {len} bytes: {err}"),
-        });
+        return read_binary(binary, dir.read(binary, BINARY_LIMIT_BYTES)?);
     }
     let text = "saved_model.pbtxt";
     if dir.exists(text)? {
@@ -139,6 +136,15 @@ fn read(dir: &Storage) -> Result<tf::SavedModel> {
         return Err(Error::SessionBundle);
     }
     Err(Error::NoSavedModel { path: dir.path().display().to_string() })
+}
+
+fn read_binary(file: &str, bytes: Vec<u8>) -> Result<tf::SavedModel> {
+    let len = bytes.len();
+    // Constants of the graph share the buffer of the file.
+    tf::SavedModel::decode(Bytes::from(bytes)).map_err(|err| Error::Malformed {
+        file: file.to_owned(),
+        reason: format!("damaged, or truncated at {len} bytes: {err}"),
+    })
 }
 
 fn read_text(file: &str, bytes: Vec<u8>) -> Result<tf::SavedModel> {

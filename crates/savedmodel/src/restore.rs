@@ -71,7 +71,8 @@ pub struct Part {
 }
 
 impl Source {
-    /// The shape of what is read, once dtype and shape are known to be those that the graph expects.
+    /// The shape of what is read, once dtype and shape are known to be those that the graph
+    /// expects.
     ///
     /// # Errors
     /// If the tensor is missing or damaged, or is another than expected.

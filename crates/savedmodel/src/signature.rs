@@ -24,8 +24,8 @@ pub struct Signature {
     pub outputs: BTreeMap<String, Endpoint>,
     /// The inputs that a client may leave out, and what they are then.
     pub defaults: BTreeMap<String, tf::TensorProto>,
-    /// Inputs that cannot be fed, and why: they are not in `inputs`. With any of these the signature
-    /// cannot be run.
+    /// Inputs that cannot be fed, and why: they are not in `inputs`. With any of these the
+    /// signature cannot be run.
     pub unusable_inputs: BTreeMap<String, String>,
     /// Outputs that cannot be fetched, and why: they are not in `outputs`.
     pub unusable_outputs: BTreeMap<String, String>,

@@ -19,8 +19,8 @@ impl Checkpoint {
     /// it was cut when it was written.
     ///
     /// # Errors
-    /// If the tensor is missing, has no plain dtype, does not fit `into`, or is damaged: then `into`
-    /// holds anything.
+    /// If the tensor is missing, has no plain dtype, does not fit `into`, or is damaged: then
+    /// `into` holds anything.
     pub fn read_into(&self, key: &str, part: Option<&Slice>, into: &mut [u8]) -> Result<()> {
         let entry = self.entry(key)?;
         let error = |fault| self.error(key, fault);
@@ -171,8 +171,8 @@ impl Transfer<'_> {
     }
 
     fn check(&self, crc: Crc) -> Result<()> {
-        let (expected, got) = (self.entry.crc, crc.masked());
-        if expected != got {
+        if !crc.is(self.entry.crc) {
+            let (expected, got) = (self.entry.crc, crc.masked());
             return Err(self.checkpoint.error(self.key, Fault::Checksum { expected, got }));
         }
         Ok(())

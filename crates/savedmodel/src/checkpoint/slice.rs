@@ -21,8 +21,8 @@ struct Extent {
 }
 
 impl Slice {
-    /// Reads a line of `RestoreV2`'s `shape_and_slices`, such as `7 4 0,3:-`: the shape of the whole
-    /// and the part of it. `None` if it is malformed.
+    /// Reads a line of `RestoreV2`'s `shape_and_slices`, such as `7 4 0,3:-`: the shape of the
+    /// whole and the part of it. `None` if it is malformed.
     pub(crate) fn parse_with_shape(text: &str) -> Option<(Vec<i64>, Self)> {
         let mut words: Vec<&str> = text.split(' ').collect();
         let slice = Self::parse(words.pop()?)?;

@@ -50,8 +50,10 @@ fn decode(bytes: &[u8], entry: &Entry) -> Result<Strings, Fault> {
         total = total.checked_add(len).ok_or_else(|| damaged("the lengths overflow"))?;
         lens.push(len);
     }
-    let stored = take(&mut rest, 4).ok_or_else(|| damaged("the checksum is cut off"))?;
-    if stored != crc.masked().to_le_bytes() {
+    let stored = take(&mut rest, 4)
+        .and_then(|stored| stored.first_chunk())
+        .ok_or_else(|| damaged("the checksum is cut off"))?;
+    if !crc.is(u32::from_le_bytes(*stored)) {
         return Err(damaged("the checksum of the lengths does not match"));
     }
     if total != rest.len() as u64 {
@@ -59,9 +61,8 @@ fn decode(bytes: &[u8], entry: &Entry) -> Result<Strings, Fault> {
     }
     crc.update(stored);
     crc.update(rest);
-    let (expected, got) = (entry.crc, crc.masked());
-    if expected != got {
-        return Err(Fault::Checksum { expected, got });
+    if !crc.is(entry.crc) {
+        return Err(Fault::Checksum { expected: entry.crc, got: crc.masked() });
     }
     let mut strings = Strings::with_capacity(lens.len(), rest.len());
     for len in lens {

@@ -73,9 +73,8 @@ fn block(table: &[u8], handle: Handle) -> Result<(Vec<u8>, usize), Reason> {
     };
     let stored = &table[handle.offset..stored_end];
     let kind = table[stored_end];
-    let expected = table[stored_end + 1..end].first_chunk().map(|crc| u32::from_le_bytes(*crc));
-    let got = Crc::of(&table[handle.offset..=stored_end]).masked();
-    if expected != Some(got) {
+    let crc = table[stored_end + 1..end].first_chunk().map(|crc| u32::from_le_bytes(*crc));
+    if !crc.is_some_and(|crc| Crc::of(&table[handle.offset..=stored_end]).is(crc)) {
         return Err(format!("checksum mismatch in the block at {}", handle.offset));
     }
     match kind {

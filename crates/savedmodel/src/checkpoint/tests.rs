@@ -269,7 +269,7 @@ fn flipped_bits_of_data_are_noticed() {
         let data = dir.path().join("variables.data-00000-of-00001");
         let whole = fs::read(&data).unwrap();
         let mut random = Random(1);
-        for _ in 0..500 {
+        for _ in 0..200 {
             let bit = random.below(whole.len() * 8);
             let mut damaged = whole.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

@@ -173,8 +173,6 @@ fn a_model_cut_off_anywhere_is_refused() {
 fn flipped_bits_do_no_harm() {
     for fixture in ["tf1_partitioned", "tf2_nested", "tf2_assets"] {
         let whole = testdata(fixture).read("saved_model.pb", 1 << 20).unwrap();
-        let dir = copy(fixture);
-        let path = dir.path().join("saved_model.pb");
         let mut random = 1_u64;
         let mut n_opened = 0;
         for _ in 0..1000 {
@@ -184,8 +182,9 @@ fn flipped_bits_do_no_harm() {
                 .wrapping_add(1_442_695_040_888_963_407);
             let bit = usize::try_from(random >> 33).unwrap() % (whole.len() * 8);
             damaged[bit / 8] ^= 1 << (bit % 8);
-            fs::write(&path, &damaged).unwrap();
-            if let Ok(model) = reopen(dir.path()) {
+            let model = read_binary("saved_model.pb", damaged)
+                .and_then(|model| SavedModel::choose(&testdata(fixture), model, &["serve"]));
+            if let Ok(model) = model {
                 n_opened += 1;
                 drop(model.restore());
                 drop(model.checkpoint());

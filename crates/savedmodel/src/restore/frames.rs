@@ -1,7 +1,7 @@
 //! Finding one's way in a graph through function calls.
 //!
-//! A frame is the graph, or the body of a function as one node calls it. Everything is a loop with a
-//! limit: a hostile graph may be cyclic, and its functions may call themselves.
+//! A frame is the graph, or the body of a function as one node calls it. Everything is a loop
+//! with a limit: a hostile graph may be cyclic, and its functions may call themselves.
 
 use std::collections::HashMap;
 

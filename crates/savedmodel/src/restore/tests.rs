@@ -140,7 +140,8 @@ fn graph(more: &str) -> tf::GraphDef {
     let text = |name: &str, value: &str| {
         format!(
             "node {{ name: '{name}' op: 'Const' attr {{ key: 'value' value {{ tensor {{
-               dtype: DT_STRING tensor_shape {{ dim {{ size: 1 }} }} string_val: '{value}' }} }} }} }}"
+               dtype: DT_STRING tensor_shape {{ dim {{ size: 1 }} }} 
+               string_val: '{value}' }} }} }} }}"
         )
     };
     let keys = text("keys", "key") + &text("parts", "");
