@@ -129,7 +129,8 @@ def main():
             if args.model and model.name not in args.model:
                 continue
             for version in arrays.versions(model):
-                for signature in sorted(p for p in golden_folder(version).iterdir() if p.is_dir()):
+                # Models made for other tests have no answers.
+                for signature in sorted(p for p in golden_folder(version).glob("*") if p.is_dir()):
                     if compare_signature(args.binary.resolve(), version, signature, args.tolerance):
                         good += 1
                     else:

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 import arrays
 import reference
-from demo.cases import cases
+from demo.cases import CASES, cases
 
 GOLDEN = tfenv.ROOT / "testdata" / "golden"
 STATEFUL = ("counter", "counter_tf2")
@@ -69,7 +69,7 @@ def main():
                *arrays.models(tfenv.ROOT / "testdata" / "models")]
     count, complaints = 0, []
     for folder in folders:
-        if args.models and folder.name not in args.models:
+        if folder.name not in (args.models or CASES):
             continue
         if not args.check:
             shutil.rmtree(GOLDEN / folder.name, ignore_errors=True)

@@ -96,9 +96,13 @@ def identity_dtypes(signature):
             "empty": {"x": values[:0].reshape(0, 4)}}
 
 
+CASES = {
+    "half_plus_two": half_plus_two, "half_plus_two_tf2": half_plus_two_tf2, "digits": digits,
+    "sentiment": sentiment, "clicks": clicks, "counter": counter, "counter_tf2": counter,
+    "identity_dtypes": identity_dtypes,
+}
+
+
 def cases(model, signature):
     """The inputs of a model's signature by the name of the case."""
-    table = {"half_plus_two": half_plus_two, "half_plus_two_tf2": half_plus_two_tf2,
-             "digits": digits, "sentiment": sentiment, "clicks": clicks, "counter": counter,
-             "counter_tf2": counter, "identity_dtypes": identity_dtypes}
-    return table[model](signature)
+    return CASES[model](signature)
