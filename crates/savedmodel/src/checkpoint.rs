@@ -17,6 +17,7 @@ use proto::tensorflow::BundleHeaderProto;
 use proto::tensorflow::bundle_header_proto::Endianness;
 use storage::Storage;
 
+pub(crate) use crc::Crc;
 pub use entry::Entry;
 pub use slice::Slice;
 

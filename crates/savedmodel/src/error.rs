@@ -122,6 +122,21 @@ pub enum Error {
         /// Whether the graph is wrong, or we cannot do it.
         code: Code,
     },
+    /// A warm-up record cannot be used.
+    #[error("{0}")]
+    Warmup(String),
+    /// The warm-up file is damaged.
+    #[error(
+        "{path}: {reason} at offset {offset}. Please verify your warmup data is in TFRecord format."
+    )]
+    WarmupFile {
+        /// The file.
+        path: String,
+        /// Where the damaged record starts.
+        offset: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 /// What is wrong with a tensor of a checkpoint.
@@ -199,10 +214,11 @@ impl Error {
             }
             Self::NoSavedModel { .. } | Self::Tags { .. } => Code::NotFound,
             Self::SessionBundle | Self::Chunked | Self::Unsupported { .. } => Code::Unimplemented,
-            Self::Malformed { .. } => Code::DataLoss,
-            Self::Text { .. } | Self::Signature { .. } | Self::AssetDef { .. } => {
-                Code::InvalidArgument
-            }
+            Self::Malformed { .. } | Self::WarmupFile { .. } => Code::DataLoss,
+            Self::Text { .. }
+            | Self::Signature { .. }
+            | Self::AssetDef { .. }
+            | Self::Warmup(_) => Code::InvalidArgument,
             Self::InitOp { .. } => Code::FailedPrecondition,
             Self::Tensor { fault, .. } => fault.code(),
             Self::Restore { code, .. } => *code,

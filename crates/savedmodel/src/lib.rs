@@ -12,6 +12,7 @@ mod init;
 mod model;
 mod restore;
 mod signature;
+mod warmup;
 
 pub use assets::Asset;
 pub use checkpoint::Checkpoint;
@@ -19,3 +20,4 @@ pub use error::{Error, Fault, Result};
 pub use model::SavedModel;
 pub use restore::{Assignment, Part, Restore, Source, TableImport, VariableId, VariableKind};
 pub use signature::{Endpoint, Signature};
+pub use warmup::Warmup;
