@@ -101,6 +101,14 @@ impl<'a> Ctx<'a> {
         self.in_place
     }
 
+    /// Output 0, if it already holds the elements of the input that `Op::in_place` names.
+    pub fn in_place(&mut self) -> Option<ViewMut<'_>> {
+        match self.outputs.first_mut() {
+            Some(Output::Planned(view)) if self.in_place => Some(view.reborrow()),
+            _ => None,
+        }
+    }
+
     /// The scratch memory that `Op::scratch_bytes` asked for, or none.
     pub fn take_scratch(&mut self) -> &'a mut [u8] {
         std::mem::take(&mut self.scratch)

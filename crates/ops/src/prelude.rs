@@ -10,3 +10,4 @@ pub(crate) use crate::infer::{
     Require, arity, arity_at_least, broadcast, broadcast_shapes, normalise_axis,
 };
 pub(crate) use crate::op::{Kind, Op, OpDef};
+pub(crate) use crate::pieces::in_pieces;

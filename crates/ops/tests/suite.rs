@@ -1,11 +1,12 @@
-//! Every case of `testdata/ops` on the CPU kernels, once with planned and once with open outputs.
+//! Every case of `testdata/ops` on the CPU kernels: with planned outputs, with open ones, and with
+//! outputs in the memory of an input where the op allows it.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use ops::{Attrs, Cancel, Ctx, Env, Error, NoFiles, NoFunctions, Output, Resources};
 use pool::Pool;
-use tensor::{Spec, Tensor, ViewMut};
+use tensor::{Shape, Spec, Tensor, View, ViewMut};
 use testkit::opcases::{self, Case, Node};
 
 #[test]
@@ -19,10 +20,10 @@ fn every_case_gives_what_tensorflow_gives() {
         if only.as_ref().is_some_and(|only| !only.split(',').any(|name| name == op)) {
             continue;
         }
-        for planned in [true, false] {
+        for memory in [Memory::Planned, Memory::Open, Memory::InPlace] {
             count += 1;
-            if let Err(why) = check(&case, planned) {
-                failures.push(format!("{} ({planned}): {why}", case.name));
+            if let Err(why) = check(&case, memory) {
+                failures.push(format!("{} ({memory:?}): {why}", case.name));
             }
         }
     }
@@ -30,8 +31,15 @@ fn every_case_gives_what_tensorflow_gives() {
     assert!(failures.is_empty(), "{} of {count} failed:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Runs a case; `planned` says whether outputs of known shape go to memory given beforehand.
-fn check(case: &Case, planned: bool) -> Result<(), String> {
+/// Where outputs of known shape go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Planned,
+    Open,
+    InPlace,
+}
+
+fn check(case: &Case, memory: Memory) -> Result<(), String> {
     let pool = Pool::new(2);
     let resources = Resources::default();
     let env = Env {
@@ -46,7 +54,7 @@ fn check(case: &Case, planned: bool) -> Result<(), String> {
         values.insert(format!("in{i}:0"), input.clone());
     }
     for node in &case.nodes {
-        match run(node, &values, planned, &env) {
+        match run(node, &values, memory, &env) {
             Ok(outputs) => {
                 for (i, output) in outputs.into_iter().enumerate() {
                     values.insert(format!("{}:{i}", node.name), output);
@@ -68,7 +76,7 @@ fn check(case: &Case, planned: bool) -> Result<(), String> {
 fn run(
     node: &Node,
     values: &HashMap<String, Tensor>,
-    planned: bool,
+    kind: Memory,
     env: &Env<'_>,
 ) -> Result<Vec<Tensor>, Error> {
     let missing = |what: &str| Error::NotFound(format!("{what} is not there"));
@@ -82,18 +90,25 @@ fn run(
     let mut memory: Vec<Option<Tensor>> = specs
         .iter()
         .map(|spec| match spec.shape() {
-            Some(shape) if planned && spec.dtype.is_plain() => {
+            Some(shape) if kind != Memory::Open && spec.dtype.is_plain() => {
                 Tensor::zeros(spec.dtype, shape).map(Some)
             }
             _ => Ok(None),
         })
         .collect::<Result<_, _>>()?;
+    let mut views: Vec<View<'_>> = inputs.iter().map(Tensor::view).collect();
+    let nothing = Shape::of(&[0]);
+    let taken = op.in_place().filter(|_| kind == Memory::InPlace);
+    let in_place = taken.is_some_and(|at| take_over(&mut views[at], &nothing, &mut memory));
     let outputs: Vec<Output<'_>> = memory
         .iter_mut()
         .map(|tensor| tensor.as_mut().and_then(Tensor::view_mut))
         .map(|view: Option<ViewMut<'_>>| view.map_or(Output::Open(None), Output::Planned))
         .collect();
-    let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), outputs, env);
+    let mut ctx = Ctx::new(views, outputs, env);
+    if in_place {
+        ctx = ctx.with_in_place();
+    }
     op.run(&mut ctx)?;
     let open = ctx.finish()?;
     let made: Vec<Tensor> = memory.into_iter().zip(open).filter_map(|(a, b)| b.or(a)).collect();
@@ -101,6 +116,18 @@ fn run(
         agrees(spec, tensor)?;
     }
     Ok(made)
+}
+
+/// Moves an input into the output's memory, if that is planned and alike.
+fn take_over<'a>(input: &mut View<'a>, nothing: &'a Shape, outputs: &mut [Option<Tensor>]) -> bool {
+    let Some(Some(output)) = outputs.first_mut() else { return false };
+    if output.dtype() != input.dtype() || output.shape() != input.shape() {
+        return false;
+    }
+    let mut view = output.view_mut().expect("its own memory");
+    view.bytes().copy_from_slice(input.bytes());
+    *input = View::plain(input.dtype(), nothing, &[]);
+    true
 }
 
 /// What was inferred must hold for what was made.

@@ -1,0 +1,136 @@
+//! `ArgMax` and `ArgMin`: where along an axis the largest or smallest element is, the first of equal
+//! ones.
+
+use half::{bf16, f16};
+
+use super::table::Narrow;
+use crate::prelude::*;
+
+pub(super) const ARG_MAX: OpDef = OpDef::pure("ArgMax", |attrs| build(attrs, Seeks::Largest));
+pub(super) const ARG_MIN: OpDef = OpDef::pure("ArgMin", |attrs| build(attrs, Seeks::Smallest));
+
+#[derive(Clone, Copy)]
+enum Seeks {
+    Largest,
+    Smallest,
+}
+
+struct Arg {
+    seeks: Seeks,
+    dtype: DType,
+}
+
+fn build(attrs: &Attrs<'_>, seeks: Seeks) -> Result<Box<dyn Op>> {
+    Ok(Box::new(Arg { seeks, dtype: attrs.dtype_or("output_type", DType::I64)? }))
+}
+
+impl Op for Arg {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [x, axis] = arity(inputs)?;
+        axis.require_rank(0)?;
+        let Some(dims) = x.dims() else { return Ok(vec![Spec::unknown(self.dtype)]) };
+        let mut dims: Vec<Dim> = dims.to_vec();
+        if let Some(&[axis]) = axis.ints().as_deref() {
+            let axis = checked_axis(axis, dims.len())?;
+            if dims[axis] == Dim::Known(0) {
+                return invalid!("Reduction axis {axis} is empty in shape {x}");
+            }
+            dims.remove(axis);
+        } else {
+            dims.pop();
+            dims.fill(Dim::Unknown);
+        }
+        Ok(vec![Spec::new(self.dtype, dims)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let x = ctx.input(0);
+        let axis = axis_value(ctx.input(1))?;
+        let axis = checked_axis(axis, x.shape().rank())?;
+        let n = x.shape()[axis];
+        if n == 0 {
+            return invalid!("Reduction axis {axis} is empty in shape {}", x.shape());
+        }
+        let dims = x.shape().iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, n)| *n);
+        let shape: Shape = dims.collect();
+        let inner: usize = x.shape()[axis + 1..].iter().product();
+        let mut places = vec![0usize; shape.n_elements()];
+        match x.dtype() {
+            DType::F16 => self.seek(&wide::<f16>(x), n, inner, &mut places),
+            DType::BF16 => self.seek(&wide::<bf16>(x), n, inner, &mut places),
+            DType::Bool => self.seek::<u8>(x.as_slice(), n, inner, &mut places),
+            dtype => for_number!(dtype, T => self.seek::<T>(x.as_slice(), n, inner, &mut places)),
+        }
+        let mut out = ctx.output(0, self.dtype, &shape)?;
+        for_integer!(self.dtype, T => {
+            let out = out.as_mut_slice::<T>().iter_mut();
+            out.zip(places).for_each(|(out, place)| *out = place as T);
+        });
+        Ok(())
+    }
+}
+
+impl Arg {
+    fn seek<T: Copy + PartialOrd>(&self, x: &[T], n: usize, inner: usize, places: &mut [usize]) {
+        if places.is_empty() {
+            return;
+        }
+        match self.seeks {
+            Seeks::Largest => seek(x, n, inner, places, |a, b| a > b),
+            Seeks::Smallest => seek(x, n, inner, places, |a, b| a < b),
+        }
+    }
+}
+
+/// For each of the rows around the axis, writes the first place of the best element to `places`. NaN
+/// is never better, and anything is better than it.
+fn seek<T: Copy + PartialOrd>(
+    x: &[T],
+    n: usize,
+    inner: usize,
+    places: &mut [usize],
+    better: impl Fn(T, T) -> bool,
+) {
+    let improves = |new: T, old: T| better(new, old) || (is_nan(old) && !is_nan(new));
+    let mut best: Vec<T> = Vec::with_capacity(inner);
+    for (x, places) in x.chunks_exact(n * inner).zip(places.chunks_exact_mut(inner)) {
+        places.fill(0);
+        best.clear();
+        best.extend_from_slice(&x[..inner]);
+        for (i, row) in x.chunks_exact(inner).enumerate().skip(1) {
+            for ((x, best), place) in row.iter().zip(&mut best).zip(&mut *places) {
+                if improves(*x, *best) {
+                    (*best, *place) = (*x, i);
+                }
+            }
+        }
+    }
+}
+
+#[expect(clippy::eq_op, reason = "only NaN is not itself")]
+fn is_nan<T: Copy + PartialOrd>(x: T) -> bool {
+    x != x
+}
+
+fn wide<T: Narrow>(x: View<'_>) -> Vec<f32> {
+    let mut wide = vec![0f32; x.n_elements()];
+    T::widen(x.as_slice(), &mut wide);
+    wide
+}
+
+/// The value of an axis input of any integer dtype.
+pub(super) fn axis_value(axis: View<'_>) -> Result<i64> {
+    if axis.n_elements() != 1 {
+        return invalid!("the axis must be a scalar but has shape {}", axis.shape());
+    }
+    for_integer!(axis.dtype(), T => Ok(axis.as_slice::<T>()[0] as i64))
+}
+
+fn checked_axis(axis: i64, rank: usize) -> Result<usize> {
+    normalise_axis(axis, rank).map_err(|_| {
+        let low = -(rank as i64);
+        Error::InvalidArgument(format!(
+            "Expected dimension in the range [{low}, {rank}), but got {axis}"
+        ))
+    })
+}

@@ -1,0 +1,60 @@
+//! `expand`: the elements of a tensor repeated to fill a larger shape.
+
+use smallvec::SmallVec;
+use tensor::Shape;
+
+/// The elements of a tensor of shape `from` repeated to fill `to`, which it broadcasts to; `None` if
+/// they fill it already.
+pub(super) fn expand<W: Copy + Default>(x: &[W], from: &Shape, to: &Shape) -> Option<Vec<W>> {
+    let n = to.n_elements();
+    if x.len() == n {
+        return None;
+    }
+    let mut out = vec![W::default(); n];
+    if n > 0 {
+        let ones = std::iter::repeat_n(1, to.rank() - from.rank());
+        let from: SmallVec<[usize; 5]> = ones.chain(from.iter().copied()).collect();
+        repeat(x, &from, to, &mut out);
+    }
+    Some(out)
+}
+
+fn repeat<W: Copy>(x: &[W], from: &[usize], to: &[usize], out: &mut [W]) {
+    if from == to {
+        return out.copy_from_slice(x);
+    }
+    if x.len() == 1 {
+        return out.fill(x[0]);
+    }
+    let inner = out.len() / to[0];
+    if from[0] == to[0] {
+        let inner_from = x.len() / to[0];
+        for (x, out) in x.chunks(inner_from).zip(out.chunks_mut(inner)) {
+            repeat(x, &from[1..], &to[1..], out);
+        }
+        return;
+    }
+    repeat(x, &from[1..], &to[1..], &mut out[..inner]);
+    for i in 1..to[0] {
+        out.copy_within(..inner, i * inner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_repeated_along_every_axis() {
+        let check = |x: &[u8], from: &[usize], to: &[usize], expected: &[u8]| {
+            let got = expand(x, &Shape::of(from), &Shape::of(to));
+            assert_eq!(got.as_deref(), Some(expected));
+        };
+        check(&[7], &[], &[3], &[7, 7, 7]);
+        check(&[1, 2], &[2], &[2, 2], &[1, 2, 1, 2]);
+        check(&[1, 2], &[2, 1], &[2, 2], &[1, 1, 2, 2]);
+        check(&[1, 2], &[2, 1], &[2, 2, 2], &[1, 1, 2, 2, 1, 1, 2, 2]);
+        check(&[1, 2], &[2], &[0, 2], &[]);
+        assert_eq!(expand(&[1, 2], &Shape::of(&[2]), &Shape::of(&[1, 2])), None);
+    }
+}

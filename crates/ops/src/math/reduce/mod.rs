@@ -1,0 +1,198 @@
+//! Reductions along axes: `Sum`, `Mean`, `Prod`, `Max`, `Min`, `All`, `Any`.
+
+mod axes;
+pub(super) mod fold;
+
+use half::{bf16, f16};
+use num_complex::Complex;
+
+use axes::Runs;
+use fold::{Add, Both, Either, Join, Larger, Multiply, Smaller, Term, fold};
+
+use crate::error::unimplemented;
+use crate::prelude::*;
+
+/// The rows.
+pub(super) const OPS: &[OpDef] = &[
+    OpDef::pure("Sum", |attrs| build(attrs, Way::Sum)),
+    OpDef::pure("Mean", |attrs| build(attrs, Way::Mean)),
+    OpDef::pure("Prod", |attrs| build(attrs, Way::Product)),
+    OpDef::pure("Max", |attrs| build(attrs, Way::Largest)),
+    OpDef::pure("Min", |attrs| build(attrs, Way::Smallest)),
+    OpDef::pure("All", |attrs| build(attrs, Way::All)),
+    OpDef::pure("Any", |attrs| build(attrs, Way::Any)),
+];
+
+/// What becomes of the elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Sum,
+    Mean,
+    Product,
+    Largest,
+    Smallest,
+    All,
+    Any,
+}
+
+struct Reduce {
+    way: Way,
+    keep_dims: bool,
+}
+
+fn build(attrs: &Attrs<'_>, way: Way) -> Result<Box<dyn Op>> {
+    Ok(Box::new(Reduce { way, keep_dims: attrs.bool_or("keep_dims", false)? }))
+}
+
+impl Op for Reduce {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [x, axes] = arity(inputs)?;
+        let Some(dims) = x.dims() else { return Ok(vec![Spec::unknown(x.dtype)]) };
+        let Some(list) = axes.ints() else {
+            let rank = if self.keep_dims { Some(dims.len()) } else { None };
+            let dims = rank.map(|rank| (0..rank).map(|_| Dim::Unknown).collect());
+            return Ok(vec![Spec { dims, ..Spec::unknown(x.dtype) }]);
+        };
+        let flags = axes::flags(&list, dims.len())?;
+        let one = Dim::Known(1);
+        let spec = Spec::new(x.dtype, axes::kept(dims, &flags, self.keep_dims.then_some(&one)));
+        Ok(vec![match self.size(x, &flags) {
+            Some(size) => spec.with_sizes([size]),
+            None => spec,
+        }])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (x, axes) = (ctx.input(0), ctx.input(1));
+        let Some(list) = axes.to_i64() else {
+            return invalid!("axes are of dtype {}, not int32 or int64", axes.dtype());
+        };
+        let flags = axes::flags(&list, x.shape().rank())?;
+        let shape: Shape =
+            axes::kept(x.shape(), &flags, self.keep_dims.then_some(&1)).into_iter().collect();
+        if matches!(self.way, Way::All | Way::Any) {
+            if x.dtype() != DType::Bool {
+                return invalid!("expected dtype bool but got {}", x.dtype());
+            }
+            return match self.way {
+                Way::All => run::<u8, Both>(ctx, &flags, &shape, |all, _| all),
+                _ => run::<u8, Either>(ctx, &flags, &shape, |any, _| any),
+            };
+        }
+        match x.dtype() {
+            DType::Complex64 => self.complex::<f32>(ctx, &flags, &shape),
+            DType::Complex128 => self.complex::<f64>(ctx, &flags, &shape),
+            dtype => for_number!(dtype, T => self.real::<T>(ctx, &flags, &shape)),
+        }
+    }
+}
+
+impl Reduce {
+    /// The one size that comes of a vector of sizes.
+    fn size(&self, x: &Spec, flags: &[bool]) -> Option<Dim> {
+        let op: fn(&Dim, &Dim) -> Dim = match self.way {
+            Way::Product => Dim::times,
+            Way::Sum => Dim::plus,
+            _ => return None,
+        };
+        let sizes = x.sizes().filter(|_| flags == [true] && x.dtype.is_integer())?;
+        let neutral = Dim::Known(i64::from(self.way == Way::Product));
+        let size = sizes.iter().fold(neutral, |size, dim| op(&size, dim));
+        // A number that does not fit has wrapped around.
+        let fits = x.dtype == DType::I64 || size.known().is_none_or(|n| i32::try_from(n).is_ok());
+        fits.then_some(size)
+    }
+
+    fn real<T: Real>(&self, ctx: &mut Ctx<'_>, flags: &[bool], shape: &Shape) -> Result<()>
+    where
+        Add: Join<T::Sum>,
+        Multiply: Join<T::Sum>,
+        Larger: Join<T::Sum>,
+        Smaller: Join<T::Sum>,
+    {
+        match self.way {
+            Way::Sum => run::<T, Add>(ctx, flags, shape, |sum, _| sum),
+            Way::Mean => run::<T, Add>(ctx, flags, shape, T::divide),
+            Way::Product => run::<T, Multiply>(ctx, flags, shape, |product, _| product),
+            Way::Largest => run::<T, Larger>(ctx, flags, shape, |max, _| max),
+            Way::Smallest => run::<T, Smaller>(ctx, flags, shape, |min, _| min),
+            Way::All | Way::Any => unimplemented!("{:?} of {}", self.way, T::DTYPE),
+        }
+    }
+
+    fn complex<F>(&self, ctx: &mut Ctx<'_>, flags: &[bool], shape: &Shape) -> Result<()>
+    where
+        F: num_traits::Float,
+        Complex<F>: Term<Sum = Complex<F>>,
+        Add: Join<Complex<F>>,
+        Multiply: Join<Complex<F>>,
+    {
+        let divide = |sum: Complex<F>, n: usize| sum / F::from(n).unwrap_or_else(F::nan);
+        match self.way {
+            Way::Sum => run::<Complex<F>, Add>(ctx, flags, shape, |sum, _| sum),
+            Way::Mean => run::<Complex<F>, Add>(ctx, flags, shape, divide),
+            Way::Product => run::<Complex<F>, Multiply>(ctx, flags, shape, |product, _| product),
+            way => unimplemented!("{way:?} of complex numbers"),
+        }
+    }
+}
+
+/// A number that has a mean.
+pub(super) trait Real: Term {
+    /// The sum over `n`, rounded towards zero if it is an integer.
+    fn divide(sum: Self::Sum, n: usize) -> Self::Sum;
+}
+
+macro_rules! real {
+    ($($type:ty)* => |$sum:ident, $n:ident| $body:expr) => {$(
+        impl Real for $type {
+            fn divide($sum: Self::Sum, $n: usize) -> Self::Sum { $body }
+        }
+    )*};
+}
+
+real!(f32 f16 bf16 => |sum, n| sum / n as f32);
+real!(f64 => |sum, n| sum / n as f64);
+
+macro_rules! real_integers {
+    ($($type:ident)*) => { $(real!($type => |sum, n| match n as $type {
+        0 => 0,
+        n => sum.wrapping_div(n),
+    });)* };
+}
+
+real_integers! { i8 i16 i32 i64 u8 u16 u32 u64 }
+
+/// Elements that a thread reduces at a time.
+const GRAIN: usize = 1 << 15;
+
+/// Reduces the input to the output of `shape`; `finish` is given each sum and its number of terms.
+fn run<T: Term, J: Join<T::Sum>>(
+    ctx: &mut Ctx<'_>,
+    flags: &[bool],
+    shape: &Shape,
+    finish: impl Fn(T::Sum, usize) -> T::Sum + Sync,
+) -> Result<()> {
+    let pool = ctx.env().pool;
+    let input = ctx.input(0);
+    let x: &[T] = input.as_slice();
+    let mut out = ctx.output(0, input.dtype(), shape)?;
+    let out: &mut [T] = out.as_mut_slice();
+    let n_terms = input.shape().iter().zip(flags).filter(|(_, f)| **f).map(|(n, _)| n).product();
+    if x.is_empty() {
+        out.fill(T::round(finish(J::NEUTRAL, n_terms)));
+        return Ok(());
+    }
+    let (n_parts, runs) = Runs::new(input.shape(), flags).independent();
+    let (part_in, part_out) = (x.len() / n_parts, out.len() / n_parts);
+    let n_parts_each = (GRAIN / part_in).max(1);
+    in_pieces(pool, out, n_parts_each * part_out, |at, out| {
+        let mut sums = vec![J::NEUTRAL; part_out];
+        let x = &x[at / part_out * part_in..];
+        for (x, out) in x.chunks(part_in).zip(out.chunks_mut(part_out)) {
+            fold::<T, J>(&runs, x, &mut sums);
+            out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::round(finish(*sum, n_terms)));
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! `Select` and `SelectV2`: elements of one tensor or another, as a third says.
+
+use super::expand::expand;
+use super::map::CHEAP;
+use crate::prelude::*;
+
+pub(super) const SELECT: OpDef = OpDef::pure("Select", |_| Ok(Box::new(Select)));
+pub(super) const SELECT_V2: OpDef = OpDef::pure("SelectV2", |_| Ok(Box::new(SelectV2)));
+
+/// The condition is a scalar, of the operands' shape, or a vector that picks whole rows.
+struct Select;
+/// All three broadcast.
+struct SelectV2;
+
+impl Op for Select {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [condition, yes, no] = arity(inputs)?;
+        let dims = match (yes.dims(), no.dims()) {
+            (Some(a), Some(b)) => {
+                if a.len() != b.len() || a.iter().zip(b).any(|(a, b)| a.differs(b)) {
+                    return invalid!("operands {yes} and {no} differ in shape");
+                }
+                let known = |(a, b): (&Dim, &Dim)| {
+                    if a.known().is_some() { a.clone() } else { b.clone() }
+                };
+                Some(a.iter().zip(b).map(known).collect())
+            }
+            (a, b) => a.or(b).map(|dims| dims.iter().cloned().collect()),
+        };
+        let spec = Spec { dims, ..Spec::unknown(yes.dtype) };
+        if let (Some(condition), Some(operand)) = (condition.shape(), spec.shape()) {
+            repeats(&condition, &operand)?;
+        }
+        Ok(vec![spec])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (condition, yes, no) = (ctx.input(0), ctx.input(1), ctx.input(2));
+        if yes.shape() != no.shape() {
+            return invalid!("operands {} and {} differ in shape", yes.shape(), no.shape());
+        }
+        let each = repeats(condition.shape(), yes.shape())?;
+        let flags = condition.as_slice::<u8>();
+        if yes.dtype() == DType::String {
+            let (yes, no) = (yes.strings(), no.strings());
+            let pick = |i: usize| if flags[i / each] != 0 { yes.get(i) } else { no.get(i) };
+            let strings: Strings = (0..yes.len()).map(pick).collect();
+            return ctx.set_output(0, Tensor::from_strings(ctx.input(1).shape().clone(), strings)?);
+        }
+        let mut out = ctx.output(0, yes.dtype(), yes.shape())?;
+        for_width!(yes.dtype(), W => {
+            let (yes, no, out) = (yes.as_wide::<W>(), no.as_wide(), out.as_wide_mut());
+            if each == 1 {
+                pick(flags, Lane::Full(yes), Lane::Full(no), out);
+            } else {
+                let rows = flags.iter().zip(yes.chunks(each).zip(no.chunks(each)));
+                for ((flag, (yes, no)), out) in rows.zip(out.chunks_mut(each)) {
+                    out.copy_from_slice(if *flag != 0 { yes } else { no });
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// How many elements each flag stands for.
+fn repeats(condition: &Shape, operand: &Shape) -> Result<usize> {
+    if condition == operand {
+        return Ok(1);
+    }
+    match condition.dims() {
+        [] => Ok(operand.n_elements().max(1)),
+        [n] if operand.first() == Some(n) => Ok(operand[1..].iter().product::<usize>().max(1)),
+        _ => invalid!("a condition of shape {condition} does not fit operands of shape {operand}"),
+    }
+}
+
+impl Op for SelectV2 {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [condition, yes, no] = arity(inputs)?;
+        let operands = Spec { dims: broadcast(yes, no)?, ..Spec::unknown(yes.dtype) };
+        let dims = broadcast(condition, &operands)?;
+        Ok(vec![Spec { dims, ..operands }])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (condition, yes, no) = (ctx.input(0), ctx.input(1), ctx.input(2));
+        let shape = broadcast_shapes(yes.shape(), no.shape())?;
+        let shape = broadcast_shapes(condition.shape(), &shape)?;
+        let flags = expand::<u8>(condition.as_wide(), condition.shape(), &shape);
+        let flags = flags.as_deref().unwrap_or(condition.as_wide());
+        if yes.dtype() == DType::String {
+            return select_strings(ctx, flags, &shape);
+        }
+        let pool = ctx.env().pool;
+        for_width!(yes.dtype(), W => {
+            let (x, y) = (yes.as_wide::<W>(), no.as_wide::<W>());
+            let wide_x = if x.len() == 1 { None } else { expand(x, yes.shape(), &shape) };
+            let wide_y = if y.len() == 1 { None } else { expand(y, no.shape(), &shape) };
+            let (x, y) = (wide_x.as_deref().unwrap_or(x), wide_y.as_deref().unwrap_or(y));
+            let mut out = ctx.output(0, yes.dtype(), &shape)?;
+            in_pieces(pool, out.as_wide_mut::<W>(), CHEAP, |at, out| {
+                let n = at..at + out.len();
+                pick(&flags[n.clone()], Lane::of(x, n.clone()), Lane::of(y, n), out);
+            });
+        });
+        Ok(())
+    }
+}
+
+/// The elements of an operand: as many as there are flags, or one for all.
+#[derive(Clone, Copy)]
+enum Lane<'a, W> {
+    Full(&'a [W]),
+    One(W),
+}
+
+impl<'a, W: Copy> Lane<'a, W> {
+    fn of(elements: &'a [W], range: std::ops::Range<usize>) -> Self {
+        match elements {
+            [one] => Self::One(*one),
+            _ => Self::Full(&elements[range]),
+        }
+    }
+}
+
+fn pick<W: Copy>(flags: &[u8], yes: Lane<'_, W>, no: Lane<'_, W>, out: &mut [W]) {
+    let each = flags.iter().zip(out);
+    match (yes, no) {
+        (Lane::Full(a), Lane::Full(b)) => each
+            .zip(a.iter().zip(b))
+            .for_each(|((flag, out), (a, b))| *out = if *flag != 0 { *a } else { *b }),
+        (Lane::One(a), Lane::Full(b)) => {
+            each.zip(b).for_each(|((flag, out), b)| *out = if *flag != 0 { a } else { *b });
+        }
+        (Lane::Full(a), Lane::One(b)) => {
+            each.zip(a).for_each(|((flag, out), a)| *out = if *flag != 0 { *a } else { b });
+        }
+        (Lane::One(a), Lane::One(b)) => {
+            each.for_each(|(flag, out)| *out = if *flag != 0 { a } else { b });
+        }
+    }
+}
+
+fn select_strings(ctx: &mut Ctx<'_>, flags: &[u8], shape: &Shape) -> Result<()> {
+    let (yes, no) = (ctx.input(1), ctx.input(2));
+    let indices = |view: View<'_>| {
+        let own: Vec<usize> = (0..view.n_elements()).collect();
+        expand(&own, view.shape(), shape).unwrap_or(own)
+    };
+    let (a, b) = (indices(yes), indices(no));
+    let (yes, no) = (yes.strings(), no.strings());
+    let picked = flags.iter().zip(a.iter().zip(&b));
+    let strings: Strings =
+        picked.map(|(flag, (a, b))| if *flag != 0 { yes.get(*a) } else { no.get(*b) }).collect();
+    ctx.set_output(0, Tensor::from_strings(shape.clone(), strings)?)
+}
