@@ -5,7 +5,7 @@ pub(crate) use tensor::{DType, Dim, Element, Shape, Spec, Strings, Tensor, View,
 pub(crate) use crate::attrs::Attrs;
 pub(crate) use crate::ctx::Ctx;
 pub(crate) use crate::dispatch::{for_float, for_integer, for_number, for_width};
-pub(crate) use crate::error::{Error, Result, invalid, unimplemented};
+pub(crate) use crate::error::{Error, Result, invalid};
 pub(crate) use crate::infer::{
     Require, arity, arity_at_least, broadcast, broadcast_shapes, normalise_axis,
 };
