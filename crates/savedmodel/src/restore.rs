@@ -72,7 +72,7 @@ pub struct Part {
 
 impl Source {
     /// The shape of what is read, once dtype and shape are known to be those that the graph
-    /// expects.
+    /// expects; see [`Checkpoint::shape`].
     ///
     /// # Errors
     /// If the tensor is missing or damaged, or is another than expected.
@@ -85,7 +85,7 @@ impl Source {
         if entry.dtype() != self.dtype {
             return Err(differs(&self.dtype, &entry.dtype()));
         }
-        let Some(part) = &self.part else { return Ok(entry.shape().clone()) };
+        let Some(part) = &self.part else { return checkpoint.shape(&self.key, None) };
         if *entry.shape() != part.shape {
             return Err(differs(&part.shape, entry.shape()));
         }

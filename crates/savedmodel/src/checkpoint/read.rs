@@ -44,12 +44,21 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The shape of a tensor, or of a part of it.
+    /// The shape of a tensor, or of a part of it. The data files are known to be long enough to hold
+    /// it, so that memory for it may be allocated.
     ///
     /// # Errors
-    /// If the tensor is missing, or the part is not in it.
+    /// If the tensor is missing, the part is not in it, or its bytes are not there.
     pub fn shape(&self, key: &str, part: Option<&Slice>) -> Result<Shape> {
-        Ok(self.region(key, self.entry(key)?, part)?.shape())
+        let entry = self.entry(key)?;
+        let region = self.region(key, entry, part)?;
+        let sources = self.sources(entry, key, &region).map_err(|fault| self.error(key, fault))?;
+        for (source, stored) in sources {
+            if stored.intersection(&region).is_some() {
+                self.shard(key, source)?;
+            }
+        }
+        Ok(region.shape())
     }
 
     fn region(&self, key: &str, entry: &Entry, part: Option<&Slice>) -> Result<Region> {

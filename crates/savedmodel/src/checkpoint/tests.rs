@@ -426,6 +426,34 @@ fn entries_that_cannot_be_are_refused_before_anything_is_allocated() {
 }
 
 #[test]
+fn a_shape_is_given_only_if_its_bytes_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let huge = |slices| BundleEntryProto {
+        shape: Some(shape(&[1 << 40])),
+        size: 1 << 42,
+        slices,
+        ..honest()
+    };
+    let slices = vec![proto::tensorflow::TensorSliceProto { extent: vec![Default::default()] }];
+    let slice = Slice::from_proto(&slices[0]).key(b"sliced");
+    let entries = [
+        (&b""[..], header()),
+        (&slice[..], huge(vec![]).encode_to_vec()),
+        (b"sliced", huge(slices).encode_to_vec()),
+        (b"t", huge(vec![]).encode_to_vec()),
+    ];
+    fs::write(dir.path().join("variables.index"), index_of(&entries)).unwrap();
+    fs::write(dir.path().join("variables.data-00000-of-00001"), [7; 8]).unwrap();
+    let checkpoint = reopen(dir.path()).unwrap();
+    for key in ["t", "sliced"] {
+        let error = checkpoint.shape(key, None).unwrap_err();
+        let expected = "truncated: 4398046511104 bytes at offset 0 wanted, but it has 8 bytes";
+        assert!(error.to_string().ends_with(expected), "{error}");
+        assert_eq!(error.code(), Code::DataLoss);
+    }
+}
+
+#[test]
 fn headers_that_cannot_be_are_refused() {
     #[track_caller]
     fn check(header: &BundleHeaderProto, code: Code, expected: &str) {
