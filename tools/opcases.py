@@ -107,7 +107,7 @@ def to_feed(tensor):
 
 def from_fetch(array, dtype):
     """A fetched array as a tensor of the suite."""
-    array = np.asarray(array)
+    array = np.asarray(array, dtype=object if dtype == "str" else None)
     if dtype.startswith("q"):
         array = np.ascontiguousarray(array).view(optext.DTYPES[dtype])
     if dtype == "str":

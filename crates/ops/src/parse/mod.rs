@@ -1,8 +1,18 @@
 //! Ops that read serialized and textual data.
 
+mod base64;
+mod csv;
+mod decode_compressed;
+mod decode_raw;
 mod feature;
+mod number;
 mod parse_example;
+mod rows;
 mod schema;
+mod sequence;
+mod sequence_output;
+mod string_to_number;
+mod tensor_proto;
 mod values;
 mod wire;
 
@@ -10,7 +20,23 @@ use crate::op::OpDef;
 use crate::prelude::*;
 
 /// The ops of this family.
-pub(crate) const OPS: &[OpDef] = &[parse_example::SINGLE, parse_example::V1, parse_example::V2];
+pub(crate) const OPS: &[OpDef] = &[
+    base64::DECODE,
+    base64::ENCODE,
+    csv::DEF,
+    decode_compressed::DEF,
+    decode_raw::PADDED,
+    decode_raw::RAW,
+    parse_example::SINGLE,
+    parse_example::V1,
+    parse_example::V2,
+    sequence::SINGLE,
+    sequence::V1,
+    sequence::V2,
+    string_to_number::DEF,
+    tensor_proto::PARSE,
+    tensor_proto::SERIALIZE,
+];
 
 /// The most elements that rows may be padded to: one long row makes all others as long.
 const N_PADDED_MAX: usize = 1 << 30;

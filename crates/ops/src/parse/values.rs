@@ -57,15 +57,6 @@ impl Values {
         }
     }
 
-    /// Appends `count` zeros or empty strings.
-    pub(super) fn append_zeros(&mut self, count: usize) {
-        match self {
-            Self::Floats(values) => values.resize(values.len() + count, 0.0),
-            Self::Ints(values) => values.resize(values.len() + count, 0),
-            Self::Strings(values) => (0..count).for_each(|_| values.push(b"")),
-        }
-    }
-
     /// Makes the elements an output.
     pub(super) fn write(self, ctx: &mut Ctx<'_>, output: usize, shape: Shape) -> Result<()> {
         match self {

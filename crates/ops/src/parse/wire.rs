@@ -31,11 +31,6 @@ impl<'a> Wire<'a> {
         self.0.is_empty()
     }
 
-    /// The bytes not yet read.
-    pub(super) fn rest(&self) -> &'a [u8] {
-        self.0
-    }
-
     /// The next number; `None` if it does not end or is longer than ten bytes.
     #[inline]
     pub(super) fn varint(&mut self) -> Option<u64> {

@@ -2,7 +2,6 @@
 //!
 //! Follows `string_lower_op.cc` and `string_upper_op.cc` of TensorFlow.
 
-use super::encoding::Encoding;
 use crate::prelude::*;
 
 pub(super) const LOWER: OpDef = OpDef::pure("StringLower", |attrs| {
@@ -19,8 +18,8 @@ fn build(
 ) -> Result<Box<dyn Op>> {
     let utf8 = match attrs.str_or("encoding", "")? {
         "" => false,
-        name if Encoding::parse(name) == Some(Encoding::Utf8) => true,
-        other => return invalid!("only utf-8 or '' is a supported encoding, but it is {other}"),
+        "utf-8" => true,
+        other => return invalid!("only utf-8 or '' (no encoding) is supported, received {other}"),
     };
     Ok(Box::new(Case { utf8, ascii, unicode }))
 }
@@ -34,6 +33,7 @@ struct Case {
 impl Op for Case {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input] = arity(inputs)?;
+        input.require_dtype(DType::String)?;
         Ok(vec![input.with_dtype(DType::String)])
     }
 

@@ -38,6 +38,7 @@ enum Hash {
 impl Op for HashBucket {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [strings] = arity(inputs)?;
+        strings.require_dtype(DType::String)?;
         Ok(vec![strings.with_dtype(DType::I64)])
     }
 

@@ -37,6 +37,7 @@ struct StaticReplace {
 impl Op for StaticReplace {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input] = arity(inputs)?;
+        input.require_dtype(DType::String)?;
         Ok(vec![input.with_dtype(DType::String)])
     }
 
@@ -50,6 +51,7 @@ struct StaticFullMatch(Regex);
 impl Op for StaticFullMatch {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input] = arity(inputs)?;
+        input.require_dtype(DType::String)?;
         Ok(vec![input.with_dtype(DType::Bool)])
     }
 
@@ -66,6 +68,7 @@ struct Replace {
 impl Op for Replace {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input, pattern, rewrite] = arity(inputs)?;
+        inputs.iter().try_for_each(|input| input.require_dtype(DType::String))?;
         pattern.require_rank(0)?;
         rewrite.require_rank(0)?;
         Ok(vec![input.with_dtype(DType::String)])
@@ -83,6 +86,7 @@ struct FullMatch(Last);
 impl Op for FullMatch {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input, pattern] = arity(inputs)?;
+        inputs.iter().try_for_each(|input| input.require_dtype(DType::String))?;
         pattern.require_rank(0)?;
         Ok(vec![input.with_dtype(DType::Bool)])
     }

@@ -25,6 +25,7 @@ enum Rule {
 impl Op for Split {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input, delimiter] = arity(inputs)?;
+        inputs.iter().try_for_each(|input| input.require_dtype(DType::String))?;
         input.require_rank(1)?;
         delimiter.require_rank(0)?;
         Ok(vec![
@@ -125,7 +126,7 @@ fn skip_space(text: &[u8]) -> &[u8] {
 }
 
 /// C's `isspace`, which counts the vertical tab, unlike Rust.
-fn is_space(byte: u8) -> bool {
+pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 

@@ -1,0 +1,61 @@
+//! `ParseTensor` and `SerializeTensor`: tensors as serialized `TensorProto`s.
+
+use prost::Message;
+use proto::tensorflow::TensorProto;
+use tensor::Layout;
+
+use crate::prelude::*;
+
+/// The most bytes that a parsed tensor may take: a few bytes may stand for any number of elements.
+const LIMIT_BYTES: usize = 256 << 20;
+
+pub(super) const PARSE: OpDef =
+    OpDef::pure("ParseTensor", |attrs| Ok(Box::new(Parse(attrs.dtype("out_type")?))));
+pub(super) const SERIALIZE: OpDef = OpDef::pure("SerializeTensor", |_| Ok(Box::new(Serialize)));
+
+struct Parse(DType);
+
+impl Op for Parse {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [serialized] = arity(inputs)?;
+        serialized.require_dtype(DType::String)?;
+        serialized.require_rank(0)?;
+        Ok(vec![Spec::unknown(self.0)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let serialized = ctx.input(0);
+        if serialized.shape().rank() != 0 {
+            let shape = serialized.shape();
+            return invalid!("Expected `serialized` to be a scalar, got shape: {shape}");
+        }
+        let Ok(proto) = TensorProto::decode(serialized.strings().get(0)) else {
+            return invalid!("Could not parse `serialized` as TensorProto");
+        };
+        let tensor = Tensor::from_proto(&proto, LIMIT_BYTES)?;
+        if tensor.dtype() != self.0 {
+            return invalid!(
+                "Type mismatch between parsed tensor ({}) and dtype ({})",
+                tensor.dtype(),
+                self.0
+            );
+        }
+        ctx.set_output(0, tensor)
+    }
+}
+
+struct Serialize;
+
+impl Op for Serialize {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::String)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let tensor = ctx.input(0).to_tensor()?;
+        let bytes = tensor.to_proto(Layout::Content)?.encode_to_vec();
+        let strings = std::iter::once(bytes).collect();
+        ctx.set_output(0, Tensor::from_strings(Shape::scalar(), strings)?)
+    }
+}

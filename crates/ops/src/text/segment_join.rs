@@ -1,0 +1,86 @@
+//! `UnsortedSegmentJoin`: the strings of each segment joined in order.
+//!
+//! Follows `unsorted_segment_join_op.cc` of TensorFlow.
+
+use crate::prelude::*;
+
+/// The most segments: a number in a request must not decide over memory.
+const N_SEGMENTS_MAX: usize = 1 << 27;
+
+pub(super) const DEF: OpDef = OpDef::pure("UnsortedSegmentJoin", |attrs| {
+    let separator =
+        if attrs.has("separator") { attrs.bytes("separator")?.to_vec() } else { Vec::new() };
+    Ok(Box::new(SegmentJoin { separator }))
+});
+
+struct SegmentJoin {
+    separator: Vec<u8>,
+}
+
+impl Op for SegmentJoin {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [input, ids, n_segments] = arity(inputs)?;
+        input.require_dtype(DType::String)?;
+        n_segments.require_rank(0)?;
+        let (Some(dims), Some(id_dims)) = (input.dims(), ids.dims()) else {
+            return Ok(vec![Spec::unknown(DType::String)]);
+        };
+        if dims.len() < id_dims.len() || dims.iter().zip(id_dims).any(|(a, b)| a.differs(b)) {
+            return invalid!("segment_ids' shape {ids} must be a prefix of inputs' {input}");
+        }
+        let first = n_segments.sizes().map_or(Dim::Unknown, |sizes| sizes[0].clone());
+        let rest = dims[id_dims.len()..].iter().cloned();
+        Ok(vec![Spec::new(DType::String, std::iter::once(first).chain(rest))])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (input, ids) = (ctx.input(0), ctx.input(1));
+        let n_segments = ctx.input(2).to_i64().and_then(|n| n.first().copied());
+        let n_segments = n_segments.and_then(|n| usize::try_from(n).ok());
+        let Some(n_segments) = n_segments.filter(|n| *n <= N_SEGMENTS_MAX) else {
+            return invalid!("Number of segments cannot be negative, nor above {N_SEGMENTS_MAX}");
+        };
+        let Some(rest) = input.shape().strip_prefix(ids.shape().dims()) else {
+            return invalid!(
+                "Segment_id tensor shape must be a prefix of the input's: {} and {}",
+                ids.shape(),
+                input.shape()
+            );
+        };
+        let shape = Shape::checked(
+            std::iter::once(n_segments as i64).chain(rest.iter().map(|dim| *dim as i64)),
+        )?;
+        if shape.n_elements() > N_SEGMENTS_MAX {
+            return Err(Error::ResourceExhausted(format!("shape {shape} is too large")));
+        }
+        let ids = ids.to_i64().unwrap_or_default();
+        let out = self.join(input.strings(), &ids, &shape)?;
+        ctx.set_output(0, Tensor::from_strings(shape, out)?)
+    }
+}
+
+impl SegmentJoin {
+    fn join(&self, strings: &Strings, ids: &[i64], shape: &Shape) -> Result<Strings> {
+        let n_segments = shape[0];
+        let width: usize = shape[1..].iter().product();
+        let mut parts: Vec<Vec<u8>> = vec![Vec::new(); shape.n_elements()];
+        for (i, id) in ids.iter().enumerate() {
+            let segment = usize::try_from(*id).ok().filter(|segment| *segment < n_segments);
+            let Some(segment) = segment else {
+                return invalid!(
+                    "segment_ids must be less than the number of segments {n_segments}, got {id}"
+                );
+            };
+            for j in 0..width {
+                let string = strings.get(i * width + j);
+                let part = &mut parts[segment * width + j];
+                // Nothing is joined to nothing, even if there was an empty string before.
+                if !part.is_empty() {
+                    part.extend_from_slice(&self.separator);
+                }
+                part.extend_from_slice(string);
+            }
+        }
+        Ok(parts.iter().collect())
+    }
+}

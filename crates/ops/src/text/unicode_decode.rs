@@ -1,0 +1,77 @@
+//! `UnicodeDecode` and `UnicodeDecodeWithOffsets`: the characters of each string, as ragged rows.
+//!
+//! Follows `unicode_ops.cc` of TensorFlow.
+
+use super::encoding::{Encoding, Errors};
+use crate::prelude::*;
+
+pub(super) const DECODE: OpDef = OpDef::pure("UnicodeDecode", |attrs| build(attrs, 2));
+pub(super) const DECODE_WITH_OFFSETS: OpDef =
+    OpDef::pure("UnicodeDecodeWithOffsets", |attrs| build(attrs, 3));
+
+fn build(attrs: &Attrs<'_>, n_outputs: usize) -> Result<Box<dyn Op>> {
+    Ok(Box::new(Decode {
+        encoding: Encoding::read_input(attrs)?,
+        errors: Errors::read(attrs)?,
+        splits: attrs.dtype_or("Tsplits", DType::I64)?,
+        n_outputs,
+    }))
+}
+
+struct Decode {
+    encoding: Encoding,
+    errors: Errors,
+    splits: DType,
+    n_outputs: usize,
+}
+
+impl Op for Decode {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [input] = arity(inputs)?;
+        input.require_dtype(DType::String)?;
+        let mut specs = vec![
+            Spec::new(self.splits, [input.n_elements().plus(&Dim::Known(1))]),
+            Spec::new(DType::I32, [Dim::Unknown]),
+        ];
+        if self.n_outputs == 3 {
+            specs.push(Spec::new(DType::I64, [Dim::Unknown]));
+        }
+        Ok(specs)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let strings = ctx.input(0).strings();
+        let mut splits = vec![0i64];
+        let mut characters: Vec<i32> = Vec::new();
+        let mut starts: Vec<i64> = Vec::new();
+        for string in strings.iter() {
+            let mut failure = None;
+            self.encoding.decode(string, |c, at| {
+                match self.errors.apply(c, "Invalid formatting on input string") {
+                    Ok(Some(c)) => {
+                        characters.push(c as i32);
+                        starts.push(at as i64);
+                    }
+                    Ok(None) => {}
+                    Err(error) => failure = Some(error),
+                }
+            });
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            splits.push(characters.len() as i64);
+        }
+        let splits = match self.splits {
+            DType::I32 => {
+                Tensor::vector(&splits.iter().map(|split| *split as i32).collect::<Vec<_>>())?
+            }
+            _ => Tensor::vector(&splits)?,
+        };
+        ctx.set_output(0, splits)?;
+        ctx.set_output(1, Tensor::vector(&characters)?)?;
+        if self.n_outputs == 3 {
+            ctx.set_output(2, Tensor::vector(&starts)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! `UnicodeEncode` and `UnicodeTranscode`: characters as strings, and strings in another encoding.
+//!
+//! Follows `unicode_ops.cc` of TensorFlow.
+
+use super::encoding::{Encoding, Errors};
+use crate::prelude::*;
+
+pub(super) const ENCODE: OpDef = OpDef::pure("UnicodeEncode", |attrs| {
+    Ok(Box::new(Encode { encoding: Encoding::read_output(attrs)?, errors: Errors::read(attrs)? }))
+});
+pub(super) const TRANSCODE: OpDef = OpDef::pure("UnicodeTranscode", |attrs| {
+    Ok(Box::new(Transcode {
+        from: Encoding::read_input(attrs)?,
+        to: Encoding::read_output(attrs)?,
+        errors: Errors::read(attrs)?,
+    }))
+});
+
+struct Encode {
+    encoding: Encoding,
+    errors: Errors,
+}
+
+impl Op for Encode {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [characters, splits] = arity(inputs)?;
+        characters.require_dtype(DType::I32)?;
+        characters.require_rank(1)?;
+        splits.require_rank(1)?;
+        let n_rows = splits.dims().map_or(Dim::Unknown, |dims| dims[0].minus(&Dim::Known(1)));
+        Ok(vec![Spec::new(DType::String, [n_rows])])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let characters: &[i32] = ctx.input(0).as_slice();
+        let Some(splits) = ctx.input(1).to_i64().filter(|splits| !splits.is_empty()) else {
+            return invalid!("Input_splits should contain elements, but has none");
+        };
+        if splits[0] != 0 {
+            return invalid!("First value in input_splits must be zero, got {}", splits[0]);
+        }
+        let mut out = Strings::with_capacity(splits.len() - 1, characters.len());
+        let mut buffer = Vec::new();
+        for row in splits.windows(2) {
+            let range = usize::try_from(row[0]).ok().zip(usize::try_from(row[1]).ok());
+            let Some(row) = range.and_then(|(start, end)| characters.get(start..end)) else {
+                return invalid!(
+                    "Values in input_splits must be equal or in ascending order, and not above {}",
+                    characters.len()
+                );
+            };
+            buffer.clear();
+            for code in row {
+                let c = u32::try_from(*code).ok().and_then(char::from_u32);
+                let what = "Code point is out of range for Unicode, or a noncharacter.";
+                if let Some(c) = self.errors.apply(c, what)? {
+                    self.encoding.encode(c, &mut buffer);
+                }
+            }
+            out.push(&buffer);
+        }
+        if splits.last() != Some(&(characters.len() as i64)) {
+            return invalid!("the last value in input_splits must be the number of characters");
+        }
+        ctx.set_output(0, Tensor::from_strings(Shape::of(&[out.len()]), out)?)
+    }
+}
+
+struct Transcode {
+    from: Encoding,
+    to: Encoding,
+    errors: Errors,
+}
+
+impl Op for Transcode {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [input] = arity(inputs)?;
+        input.require_dtype(DType::String)?;
+        Ok(vec![input.with_dtype(DType::String)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let input = ctx.input(0);
+        let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes());
+        let mut buffer = Vec::new();
+        for string in input.strings().iter() {
+            buffer.clear();
+            let mut failure = None;
+            self.from.decode(string, |c, _| {
+                match self.errors.apply(c, "Invalid formatting on input string") {
+                    Ok(Some(c)) => self.to.encode(c, &mut buffer),
+                    Ok(None) => {}
+                    Err(error) => failure = Some(error),
+                }
+            });
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            out.push(&buffer);
+        }
+        ctx.set_output(0, Tensor::from_strings(input.shape().clone(), out)?)
+    }
+}
