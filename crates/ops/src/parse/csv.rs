@@ -204,11 +204,14 @@ impl<'a> Column<'a> {
     }
 }
 
+/// Reads a field.
+type Parse<T> = fn(&[u8]) -> Option<T>;
+
 fn push<T: Element>(
     values: &mut Vec<T>,
     field: Option<&Vec<u8>>,
     (column, row): (usize, usize),
-    (parse, default): (fn(&[u8]) -> Option<T>, View<'_>),
+    (parse, default): (Parse<T>, View<'_>),
 ) -> Result<()> {
     let Some(field) = field else {
         values.push(default.as_slice::<T>()[0]);

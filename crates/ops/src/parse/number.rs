@@ -1,5 +1,7 @@
 //! Numbers out of text, as `numbers.cc` of TensorFlow reads them.
 
+use std::ops::Neg;
+
 /// A float: blanks around it do not count, `inf`, `infinity` and `nan` in any case do, and so do
 /// hexadecimal integers.
 pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
@@ -16,10 +18,7 @@ pub(super) fn parse_int<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(strip(text)).ok()?.parse().ok()
 }
 
-fn parse<T: std::ops::Neg<Output = T>>(text: &[u8], number: impl Fn(&str) -> Option<T>) -> Option<T>
-where
-    T: From<f32>,
-{
+fn parse<T: Neg<Output = T>>(text: &[u8], number: impl Fn(&str) -> Option<T>) -> Option<T> {
     let text = std::str::from_utf8(strip(text)).ok()?;
     let (is_negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),

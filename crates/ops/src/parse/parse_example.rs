@@ -141,7 +141,8 @@ impl Dense {
         let same = shape.to_i64().into_iter().eq(self.dims_with(0));
         if default.n_elements() > 0 && !same {
             return invalid!(
-                "def_value[{d}].shape() == {shape} is not compatible with dense_shapes_[{d}] == {}",
+                "def_value[{d}].shape() == {shape} is not compatible with dense_shapes_[{d}] \
+                 == {}",
                 self.text
             );
         }
@@ -225,7 +226,8 @@ impl ParseExample {
         }
         if names.shape() != serialized.shape() {
             return invalid!(
-                "Expected names have the same shape as serialized: name.shape={}, serialized.shape={}",
+                "Expected names have the same shape as serialized: name.shape={}, \
+                 serialized.shape={}",
                 names.shape(),
                 serialized.shape()
             );

@@ -204,8 +204,10 @@ impl Place<'_> {
 
     fn missing(self, field: &Field<'_>) -> Error {
         let (key, dtype) = (String::from_utf8_lossy(field.key), field.dtype);
-        let text =
-            format!("Feature: {key} (data type: {dtype}) is required but could not be found.");
+        let text = format!(
+            "Feature: {key} (data type: {dtype}) is required but could not be \
+             found."
+        );
         Error::InvalidArgument(match self {
             Self::Batch { name, .. } => format!("Name: {}, {text}", show(name)),
             Self::Alone => text,

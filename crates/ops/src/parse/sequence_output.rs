@@ -88,7 +88,7 @@ impl Writer<'_> {
         for (d, (rows, (_, shape))) in rows.by_ref().take(n_dense).zip(&part.dense).enumerate() {
             if is_list {
                 let lengths = self.has_lengths.then_some(*next + n_dense + d);
-                self.write_dense_list(ctx, rows, shape, (*next + d, lengths))?;
+                self.write_dense_list(ctx, &rows, shape, (*next + d, lengths))?;
             } else {
                 let shape = self.batched(shape.to_i64())?;
                 rows.values.write(ctx, *next + d, shape)?;
@@ -136,7 +136,7 @@ impl Writer<'_> {
     fn write_dense_list(
         &self,
         ctx: &mut Ctx<'_>,
-        rows: Rows,
+        rows: &Rows,
         shape: &Shape,
         (output, lengths): (usize, Option<usize>),
     ) -> Result<()> {
