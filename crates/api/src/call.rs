@@ -44,6 +44,15 @@ impl Call {
     }
 }
 
+/// Whether the method name of a signature must fit the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MethodNames {
+    /// It must.
+    Checked,
+    /// It need not: TensorFlow 2 writes `predict` everywhere.
+    Unchecked,
+}
+
 /// The `ModelSpec` of an answer.
 pub(crate) fn answered(model: &str, version: i64, signature: &str) -> ModelSpec {
     ModelSpec {

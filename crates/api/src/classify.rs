@@ -1,16 +1,13 @@
 //! `Classify`: labels with scores for each example. The rules and texts are those of TensorFlow
 //! Serving's `classifier.cc`.
 
-use proto::serving::{
-    Class, ClassificationRequest, ClassificationResponse, ClassificationResult, Classifications,
-};
+use proto::serving::{Class, ClassificationResponse, ClassificationResult, Classifications, Input};
 use session::Signature;
 use tensor::{DType, Tensor};
 
 use crate::Models;
-use crate::call::{Call, answered};
+use crate::call::{Call, MethodNames, answered};
 use crate::examples;
-use crate::grpc::GrpcOptions;
 use crate::status::Status;
 
 pub(crate) const METHOD: &str = "tensorflow/serving/classify";
@@ -21,13 +18,13 @@ const SCORES: &str = "scores";
 pub(crate) async fn classify(
     models: &Models,
     call: &Call,
-    request: ClassificationRequest,
-    options: &GrpcOptions,
+    input: Option<Input>,
+    names: MethodNames,
 ) -> Result<ClassificationResponse, Status> {
     let servable = call.servable(models)?;
     let signature = examples::signature(&servable, call.signature_name())?;
-    check(signature, options.checks_method_names)?;
-    let input = examples::serialized(request.input)?;
+    check(signature, names)?;
+    let input = examples::serialized(input)?;
     let n_examples = input.n_elements();
     let all = (0..signature.outputs.len()).collect();
     let outputs = servable.run(signature, vec![input], all, call.deadline).await?;
@@ -37,8 +34,8 @@ pub(crate) async fn classify(
 }
 
 /// Fails if a signature is not one input `inputs` → `classes`, `scores` or both.
-pub(crate) fn check(signature: &Signature, checks_method_names: bool) -> Result<(), Status> {
-    if checks_method_names && signature.method != METHOD {
+pub(crate) fn check(signature: &Signature, names: MethodNames) -> Result<(), Status> {
+    if names == MethodNames::Checked && signature.method != METHOD {
         return Err(Status::invalid(format!(
             "Expected classification signature method_name to be {METHOD}. Was: {}",
             signature.method

@@ -12,12 +12,13 @@ use proto::serving::{
     MultiInferenceResponse, PredictRequest, PredictResponse, RegressionRequest, RegressionResponse,
     ReloadConfigRequest, ReloadConfigResponse,
 };
-use tensor::Layout;
+use proto::tensorflow::TensorProto;
+use tensor::{Layout, Tensor};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Streaming};
 
 use crate::Models;
-use crate::call::{Call, answered};
+use crate::call::{Call, MethodNames, answered};
 use crate::predict::{self, Answer, predict};
 use crate::status::Status;
 use crate::{classify, metadata, model_status, multi_inference, regress};
@@ -26,7 +27,7 @@ use crate::{classify, metadata, model_status, multi_inference, regress};
 #[derive(Debug, Clone, Copy)]
 pub struct GrpcOptions {
     /// Whether a signature's method name must fit the call.
-    pub checks_method_names: bool,
+    pub method_names: MethodNames,
     /// How output tensors are written.
     pub layout: Layout,
     /// The most bytes of a message, and that an input tensor may unfold to.
@@ -70,10 +71,12 @@ impl Grpc {
         let PredictRequest { model_spec, inputs, output_filter, .. } = request;
         let call = Call::from_spec(model_spec, deadline)?;
         let answer = predict(&self.models, &call, |signature| {
-            if self.options.checks_method_names {
-                predict::check_method(signature)?;
-            }
-            predict::inputs(signature, inputs, &output_filter, self.options.message_bytes_max)
+            self.options.method_names.check_predict(signature)?;
+            predict::inputs(signature, inputs, &output_filter, |alias, proto: TensorProto| {
+                let failed = |error| format!("tensor parsing error: {alias}: {error}");
+                let tensor = Tensor::from_proto(&proto, self.options.message_bytes_max);
+                tensor.map_err(|error| Status::invalid(failed(error)))
+            })
         });
         encode(&call, answer.await?, self.options.layout)
     }
@@ -111,8 +114,9 @@ impl PredictionService for Grpc {
         let deadline = deadline(&request);
         let request = request.into_inner();
         let answer = async {
-            let call = Call::from_spec(request.model_spec.clone(), deadline)?;
-            classify::classify(&self.models, &call, request, &self.options).await
+            let call = Call::from_spec(request.model_spec, deadline)?;
+            let names = self.options.method_names;
+            classify::classify(&self.models, &call, request.input, names).await
         };
         reply(answer.await)
     }
@@ -121,8 +125,9 @@ impl PredictionService for Grpc {
         let deadline = deadline(&request);
         let request = request.into_inner();
         let answer = async {
-            let call = Call::from_spec(request.model_spec.clone(), deadline)?;
-            regress::regress(&self.models, &call, request, &self.options).await
+            let call = Call::from_spec(request.model_spec, deadline)?;
+            let names = self.options.method_names;
+            regress::regress(&self.models, &call, request.input, names).await
         };
         reply(answer.await)
     }
@@ -133,8 +138,8 @@ impl PredictionService for Grpc {
     ) -> Reply<MultiInferenceResponse> {
         let deadline = deadline(&request);
         let request = request.into_inner();
-        let answer =
-            multi_inference::multi_inference(&self.models, request, deadline, &self.options);
+        let names = self.options.method_names;
+        let answer = multi_inference::multi_inference(&self.models, request, deadline, names);
         reply(answer.await)
     }
 

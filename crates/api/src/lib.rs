@@ -11,11 +11,16 @@ mod model_status;
 mod multi_inference;
 mod predict;
 mod regress;
+mod rest;
 mod status;
 
-pub use call::Call;
+pub use call::{Call, MethodNames};
 pub use grpc::{Grpc, GrpcOptions};
 pub use predict::{Answer, Inputs, predict};
+pub use rest::{
+    ConnectionOptions, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json,
+    serve as serve_rest,
+};
 pub use status::Status;
 
 /// The models that are served.

@@ -13,9 +13,8 @@ use session::{Servable, Signature};
 use tensor::Tensor;
 
 use crate::Models;
-use crate::call::{Call, answered};
+use crate::call::{Call, MethodNames, answered};
 use crate::examples;
-use crate::grpc::GrpcOptions;
 use crate::status::Status;
 use crate::{classify, regress};
 
@@ -24,12 +23,12 @@ pub(crate) async fn multi_inference(
     models: &Models,
     request: MultiInferenceRequest,
     deadline: Option<Instant>,
-    options: &GrpcOptions,
+    names: MethodNames,
 ) -> Result<MultiInferenceResponse, Status> {
     let first = request.tasks.first().and_then(|task| task.model_spec.clone());
     let call = Call::from_spec(Some(first.unwrap_or_default()), deadline)?;
     let servable = call.servable(models)?;
-    let chosen = check(&call.target.model, &request.tasks, &servable, options)?;
+    let chosen = check(&call.target.model, &request.tasks, &servable, names)?;
     let input = examples::serialized(request.input)?;
     let mut results = Vec::with_capacity(chosen.len());
     for signature in chosen {
@@ -45,7 +44,7 @@ fn check<'a>(
     model: &str,
     tasks: &[InferenceTask],
     servable: &'a Handle<Servable>,
-    options: &GrpcOptions,
+    names: MethodNames,
 ) -> Result<Vec<&'a Signature>, Status> {
     let mut seen = BTreeSet::new();
     let mut chosen = Vec::with_capacity(tasks.len());
@@ -68,8 +67,8 @@ fn check<'a>(
             || Status::invalid(format!("Requested signature not found in model graph: {name}"));
         let signature = servable.signature(&name).ok_or_else(missing)??;
         match task.method_name.as_str() {
-            classify::METHOD => classify::check(signature, options.checks_method_names)?,
-            regress::METHOD => regress::check(signature, options.checks_method_names)?,
+            classify::METHOD => classify::check(signature, names)?,
+            regress::METHOD => regress::check(signature, names)?,
             other => {
                 let text = format!("Unsupported signature method_name: {other}");
                 return Err(Status::new(Code::Unimplemented, text));

@@ -2,15 +2,18 @@
 //! `predict_util.cc`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
-use lifecycle::Code;
-use proto::tensorflow::TensorProto;
-use session::Signature;
+use lifecycle::{Code, Handle};
+use session::{Servable, Signature};
 use tensor::Tensor;
 
 use crate::Models;
-use crate::call::Call;
+use crate::call::{Call, MethodNames};
 use crate::status::Status;
+use crate::{classify, regress};
+
+const PREDICT: &str = "tensorflow/serving/predict";
 
 /// The most output filters that a request may have.
 const FILTERS_MAX: usize = 10_000;
@@ -48,43 +51,53 @@ pub async fn predict(
         let text = format!("Serving signature key \"{name}\" not found.");
         Status::new(Code::FailedPrecondition, text)
     })??;
-    let Inputs { tensors, outputs } = decode(signature)?;
+    let inputs = decode(signature)?;
+    run(&servable, signature, inputs, call.deadline).await
+}
+
+/// Runs a signature on inputs that were decoded.
+pub(crate) async fn run(
+    servable: &Handle<Servable>,
+    signature: &Signature,
+    Inputs { tensors, outputs }: Inputs,
+    deadline: Option<Instant>,
+) -> Result<Answer, Status> {
     let aliases: Vec<&String> = signature.outputs.keys().collect();
     let wanted: Vec<String> = outputs.iter().map(|number| aliases[*number].clone()).collect();
-    let values = servable.run(signature, tensors, outputs, call.deadline).await?;
+    let values = servable.run(signature, tensors, outputs, deadline).await?;
     let outputs = wanted.into_iter().zip(values).collect();
     Ok(Answer { version: servable.version(), signature: signature.name.clone(), outputs })
 }
 
-/// Refuses a signature whose method is none of the three that can be predicted.
-pub(crate) fn check_method(signature: &Signature) -> Result<(), Status> {
-    const METHODS: [&str; 3] =
-        ["tensorflow/serving/predict", "tensorflow/serving/classify", "tensorflow/serving/regress"];
-    if METHODS.contains(&signature.method.as_str()) {
-        return Ok(());
+impl MethodNames {
+    /// Refuses a signature whose method is none of the three that can be predicted.
+    pub(crate) fn check_predict(self, signature: &Signature) -> Result<(), Status> {
+        const METHODS: [&str; 3] = [PREDICT, classify::METHOD, regress::METHOD];
+        if self == Self::Unchecked || METHODS.contains(&signature.method.as_str()) {
+            return Ok(());
+        }
+        let text = format!(
+            "Expected prediction signature method_name to be one of {{{}}}. Was: {}",
+            METHODS.join(", "),
+            signature.method
+        );
+        Err(Status::new(Code::Internal, text))
     }
-    let text = format!(
-        "Expected prediction signature method_name to be one of {{{}}}. Was: {}",
-        METHODS.join(", "),
-        signature.method
-    );
-    Err(Status::new(Code::Internal, text))
 }
 
-/// The inputs of a `PredictRequest`, in the signature's order.
-pub(crate) fn inputs(
+/// The inputs of a request, in the signature's order. `read` makes a tensor of what the request gives
+/// for an alias.
+pub(crate) fn inputs<T>(
     signature: &Signature,
-    mut given: BTreeMap<String, TensorProto>,
+    mut given: BTreeMap<String, T>,
     filter: &[String],
-    limit_bytes: usize,
+    read: impl Fn(&str, T) -> Result<Tensor, Status>,
 ) -> Result<Inputs, Status> {
     check_count(signature, &given)?;
     let mut tensors = Vec::with_capacity(signature.inputs.len());
     for (alias, endpoint) in &signature.inputs {
-        if let Some(proto) = given.remove(alias) {
-            let tensor = Tensor::from_proto(&proto, limit_bytes);
-            let failed = |error| Status::invalid(format!("tensor parsing error: {alias}: {error}"));
-            tensors.push(tensor.map_err(failed)?);
+        if let Some(value) = given.remove(alias) {
+            tensors.push(read(alias, value)?);
         } else if let Some(default) = signature.defaults.get(alias) {
             tensors.push(default.clone());
         } else {
@@ -108,7 +121,7 @@ pub(crate) fn inputs(
 }
 
 /// Fails if there are too many inputs, or too few and nothing could stand in for them.
-fn check_count(signature: &Signature, given: &BTreeMap<String, TensorProto>) -> Result<(), Status> {
+fn check_count<T>(signature: &Signature, given: &BTreeMap<String, T>) -> Result<(), Status> {
     let (n_given, n_wanted) = (given.len(), signature.inputs.len());
     let too_few = n_given < n_wanted && signature.defaults.is_empty();
     if n_given <= n_wanted && !too_few {

@@ -1,14 +1,13 @@
 //! `Regress`: a number for each example. The rules and texts are those of TensorFlow Serving's
 //! `regressor.cc`.
 
-use proto::serving::{Regression, RegressionRequest, RegressionResponse, RegressionResult};
+use proto::serving::{Input, Regression, RegressionResponse, RegressionResult};
 use session::Signature;
 use tensor::{DType, Tensor};
 
 use crate::Models;
-use crate::call::{Call, answered};
+use crate::call::{Call, MethodNames, answered};
 use crate::examples;
-use crate::grpc::GrpcOptions;
 use crate::status::Status;
 
 pub(crate) const METHOD: &str = "tensorflow/serving/regress";
@@ -17,13 +16,13 @@ pub(crate) const METHOD: &str = "tensorflow/serving/regress";
 pub(crate) async fn regress(
     models: &Models,
     call: &Call,
-    request: RegressionRequest,
-    options: &GrpcOptions,
+    input: Option<Input>,
+    names: MethodNames,
 ) -> Result<RegressionResponse, Status> {
     let servable = call.servable(models)?;
     let signature = examples::signature(&servable, call.signature_name())?;
-    check(signature, options.checks_method_names)?;
-    let input = examples::serialized(request.input)?;
+    check(signature, names)?;
+    let input = examples::serialized(input)?;
     let n_examples = input.n_elements();
     let outputs = servable.run(signature, vec![input], vec![0], call.deadline).await?;
     let result = result(&outputs[0], n_examples)?;
@@ -32,8 +31,8 @@ pub(crate) async fn regress(
 }
 
 /// Fails if a signature is not one input `inputs` → one output `outputs`.
-pub(crate) fn check(signature: &Signature, checks_method_names: bool) -> Result<(), Status> {
-    if checks_method_names && signature.method != METHOD {
+pub(crate) fn check(signature: &Signature, names: MethodNames) -> Result<(), Status> {
+    if names == MethodNames::Checked && signature.method != METHOD {
         return Err(Status::invalid(format!(
             "Expected regression signature method_name to be {METHOD}. Was: {}",
             signature.method

@@ -1,5 +1,7 @@
 //! `tensord serve`: serves models over gRPC and REST until it is told to stop.
 
+mod rest;
+
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -44,6 +46,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     load(config, &lifecycle).await?;
     let tasks = TaskTracker::new();
     serve_grpc(config, flags, &lifecycle, &tasks, &token).await?;
+    rest::start(config, flags, &lifecycle, &tasks, &token)?;
     banner::print(config, lifecycle.models());
     signals::stop().await?;
     info!("stopping: requests in flight are given {:?}", config.shutdown_grace);
@@ -123,7 +126,7 @@ fn grpc_router(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> tonic::transpo
     let layout =
         if flags.enable_serialization_as_tensor_content { Layout::Content } else { Layout::Values };
     let options = GrpcOptions {
-        checks_method_names: flags.enable_signature_method_name_check,
+        method_names: rest::method_names(flags),
         layout,
         message_bytes_max: MESSAGE_BYTES_MAX,
         stream_requests_max: 16,

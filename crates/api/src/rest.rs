@@ -1,0 +1,78 @@
+//! The REST face: routes, bodies, error pages, and the JSON of tensors. The rules are those of
+//! TensorFlow Serving's `http_server.cc` and `http_rest_api_handler.cc`.
+
+mod body;
+pub mod json;
+mod pages;
+mod reply;
+mod routes;
+mod serve;
+mod target;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use reply::Reply;
+pub use serve::{ConnectionOptions, serve};
+
+use crate::Models;
+use crate::call::MethodNames;
+
+/// The settings of the REST face.
+#[derive(Debug, Clone, Copy)]
+pub struct RestOptions {
+    /// How long a request may run; for ever without one.
+    pub timeout: Option<Duration>,
+    /// How long a body may make no progress.
+    pub body_timeout: Duration,
+    /// The most bytes of a request's body.
+    pub body_bytes_max: usize,
+    /// The most bytes that a compressed body may unfold to.
+    pub inflated_bytes_max: usize,
+    /// Whether a signature's method name must fit the call.
+    pub method_names: MethodNames,
+    /// Whether answers carry CORS headers.
+    pub has_cors: bool,
+    /// What `GET /v1/models` shows.
+    pub models_page: ModelsPage,
+}
+
+/// What `GET /v1/models` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelsPage {
+    /// All models, as `GET /v1/models:list` does.
+    List,
+    /// TensorFlow Serving's complaint that no model is named.
+    NamelessModel,
+}
+
+/// Makes a page, such as that of the metrics, when it is asked for.
+pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// The metrics page, and where it is shown besides `/metrics`.
+#[derive(Clone)]
+pub struct Metrics {
+    /// Makes the page.
+    pub page: Page,
+    /// The path that the monitoring config names, if it enables one.
+    pub path: Option<String>,
+}
+
+/// The REST face of some models. Cheap to clone.
+#[derive(Clone)]
+pub struct Rest {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    models: Models,
+    options: RestOptions,
+    metrics: Option<Metrics>,
+}
+
+impl Rest {
+    /// The face of these models. Without `metrics` there is no page of them.
+    pub fn new(models: Models, options: RestOptions, metrics: Option<Metrics>) -> Self {
+        Self { shared: Arc::new(Shared { models, options, metrics }) }
+    }
+}

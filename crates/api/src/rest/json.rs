@@ -1,0 +1,33 @@
+//! Tensors and examples in JSON, read and written as TensorFlow Serving does (`json_tensor.cc`).
+//!
+//! Requests are read straight into typed elements, without a tree of values in between and without
+//! recursion: first in one pass that gives up at anything out of the ordinary, then, if need be, in
+//! two that find out what it is.
+#![allow(clippy::wildcard_enum_match_arm, reason = "there are thirty dtypes, and kinds of values")]
+
+mod base64;
+mod cursor;
+mod elements;
+pub(crate) mod examples;
+mod fast;
+mod float;
+mod number;
+mod predict;
+mod pretty;
+mod quote;
+mod scan;
+mod syntax;
+#[cfg(test)]
+mod tests;
+pub(crate) mod write;
+
+pub use predict::{Format, Request};
+
+use tensor::Tensor;
+
+use crate::status::Status;
+
+/// Writes the outputs of a `Predict`, in the format of its inputs.
+pub fn write_outputs(outputs: &[(String, Tensor)], format: Format) -> Result<Vec<u8>, Status> {
+    write::outputs(outputs, format)
+}

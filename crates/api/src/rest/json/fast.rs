@@ -1,0 +1,259 @@
+//! Reads a `Predict` request in one pass, straight into typed elements. It knows no errors: at
+//! anything out of the ordinary it gives up, and the careful reading (`predict.rs`), which takes two
+//! passes, finds out what it is and says so in TensorFlow Serving's words.
+
+use session::Signature;
+use smallvec::SmallVec;
+use tensor::{DType, Tensor};
+
+use super::cursor::{Cursor, Kind};
+use super::elements::{Elements, Sink, is_base64_object, with_sink};
+use super::predict::{Format, Named, RANK_MAX};
+use super::scan::{self, INPUTS, INSTANCES, SIGNATURE};
+
+/// The inputs of a request, if there is nothing remarkable about it. `find` gives the signature of a
+/// name that may be empty.
+pub(crate) fn read<'s>(
+    text: &[u8],
+    find: impl Fn(&str) -> Option<&'s Signature>,
+) -> Option<(&'s Signature, Format, Named)> {
+    let mut cursor = Cursor::new(text);
+    cursor.skip_blanks();
+    if !cursor.take(b'{') {
+        return None;
+    }
+    let mut name = None;
+    let mut found = None;
+    loop {
+        let key = scan::key(&mut cursor).ok()?;
+        let format = [Format::Row, Format::Columnar].into_iter().find(|f| key.is(f.key()));
+        if let Some(format) = format {
+            // The signature must be known by now, or be the default one.
+            let signature = find(name.as_deref().unwrap_or_default())?;
+            let tensors = tensors(&mut cursor, signature, format)?;
+            if found.replace((signature, format, tensors)).is_some() {
+                return None;
+            }
+        } else if key.is(SIGNATURE) {
+            let is_late = found.is_some() || name.is_some();
+            if is_late || cursor.kind() != Kind::String {
+                return None;
+            }
+            name = Some(cursor.string().ok()?.to_text());
+        } else {
+            scan::skip(&mut cursor, None).ok()?;
+        }
+        if scan::end_of_member(&mut cursor).ok()? {
+            return found;
+        }
+    }
+}
+
+impl Format {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Row => INSTANCES,
+            Self::Columnar => INPUTS,
+        }
+    }
+}
+
+fn tensors(cursor: &mut Cursor<'_>, signature: &Signature, format: Format) -> Option<Named> {
+    let inputs = Inputs::new(signature, cursor.text.len() - cursor.at)?;
+    match (format, cursor.kind()) {
+        (Format::Row, Kind::Array) => inputs.row(cursor),
+        (Format::Row, _) => None,
+        (Format::Columnar, _) => inputs.columnar(cursor),
+    }
+}
+
+/// The inputs of a signature while they are read.
+struct Inputs<'s> {
+    signature: &'s Signature,
+    tensors: SmallVec<[(Elements, Nest); 4]>,
+}
+
+impl<'s> Inputs<'s> {
+    /// Inputs without elements. An element takes at least two bytes, so that `n_bytes` bounds what
+    /// is set aside for them.
+    fn new(signature: &'s Signature, n_bytes: usize) -> Option<Self> {
+        let expected = |endpoint: &session::Endpoint| {
+            let dims = endpoint.spec.dims().unwrap_or_default();
+            let known = dims.iter().filter_map(tensor::Dim::size);
+            known.fold(1usize, usize::saturating_mul).min(n_bytes / 2)
+        };
+        let tensors = signature.inputs.values().map(|endpoint| {
+            (Elements::new(endpoint.spec.dtype, expected(endpoint)), Nest::default())
+        });
+        let tensors: SmallVec<_> = tensors.collect();
+        (!tensors.is_empty()).then_some(Self { signature, tensors })
+    }
+
+    /// The only input, if the value here is its value and no object of inputs.
+    fn is_plain(&self, value: Cursor<'_>) -> bool {
+        let is_string = || {
+            let mut dtypes = self.signature.inputs.values().map(|endpoint| endpoint.spec.dtype);
+            dtypes.next() == Some(DType::String)
+        };
+        let is_value = value.kind() != Kind::Object || (is_string() && is_base64_object(value));
+        self.tensors.len() == 1 && is_value
+    }
+
+    /// A list of instances. Plain values that are alike make up a list like any other.
+    fn row(mut self, cursor: &mut Cursor<'_>) -> Option<Named> {
+        let mut first = *cursor;
+        first.at += 1;
+        if first.skip_blanks() == b']' {
+            return None;
+        }
+        if self.is_plain(first) {
+            self.fill(0, cursor)?;
+            return self.finish(None);
+        }
+        cursor.at += 1;
+        let mut n_instances = 0;
+        loop {
+            cursor.skip_blanks();
+            self.object(cursor)?;
+            n_instances += 1;
+            if scan::end_of_element(cursor).ok()? {
+                return self.finish(Some(n_instances));
+            }
+        }
+    }
+
+    fn columnar(mut self, cursor: &mut Cursor<'_>) -> Option<Named> {
+        if self.is_plain(*cursor) {
+            self.fill(0, cursor)?;
+        } else {
+            self.object(cursor)?;
+        }
+        self.finish(None)
+    }
+
+    /// An object with each input once and nothing else.
+    fn object(&mut self, cursor: &mut Cursor<'_>) -> Option<()> {
+        if !cursor.take(b'{') {
+            return None;
+        }
+        let mut seen: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.tensors.len());
+        loop {
+            let key = scan::key(cursor).ok()?;
+            let number = self.signature.inputs.keys().position(|name| key.is(name))?;
+            if std::mem::replace(&mut seen[number], true) {
+                return None;
+            }
+            self.fill(number, cursor)?;
+            if scan::end_of_member(cursor).ok()? {
+                return seen.iter().all(|seen| *seen).then_some(());
+            }
+        }
+    }
+
+    fn fill(&mut self, number: usize, cursor: &mut Cursor<'_>) -> Option<()> {
+        let (elements, nest) = &mut self.tensors[number];
+        with_sink!(elements, sink => fill(sink, nest, cursor))
+    }
+
+    fn finish(self, n_instances: Option<usize>) -> Option<Named> {
+        let mut named = Named::new();
+        for (name, (elements, nest)) in self.signature.inputs.keys().zip(self.tensors) {
+            let dims: SmallVec<[usize; 8]> = n_instances.into_iter().chain(nest.dims).collect();
+            let tensor: Tensor = elements.into_tensor(name, &dims).ok()?;
+            named.insert(name.clone(), tensor);
+        }
+        Some(named)
+    }
+}
+
+/// The shape of nested lists, as far as it has been seen.
+#[derive(Default)]
+struct Nest {
+    /// How many lists are around each element, once an element or an empty list was seen.
+    rank: Option<usize>,
+    /// The size of the lists of each level, outermost first, once `rank` is known and one has ended.
+    dims: SmallVec<[usize; 8]>,
+    /// From this level on, inwards, the sizes are known.
+    known_from: usize,
+}
+
+impl Nest {
+    /// Elements are inside this many lists.
+    #[inline]
+    fn settle_rank(&mut self, rank: usize) -> Option<()> {
+        match self.rank {
+            Some(known) => (known == rank).then_some(()),
+            None => {
+                self.rank = Some(rank);
+                self.dims.resize(rank, 0);
+                self.known_from = rank;
+                Some(())
+            }
+        }
+    }
+
+    /// A list of this level ended. Of the first ones, the innermost ends first.
+    #[inline]
+    fn settle_size(&mut self, level: usize, size: usize) -> Option<()> {
+        if level < self.known_from {
+            self.known_from = level;
+            self.dims[level] = size;
+        }
+        (self.dims[level] == size).then_some(())
+    }
+}
+
+/// Reads a value or nested lists of values. All lists of one level must be of one size.
+fn fill<S: Sink>(sink: &mut S, nest: &mut Nest, cursor: &mut Cursor<'_>) -> Option<()> {
+    let mut counts: SmallVec<[usize; 8]> = SmallVec::new();
+    loop {
+        if cursor.skip_blanks() == b'[' {
+            cursor.at += 1;
+            counts.push(0);
+            if counts.len() > nest.rank.unwrap_or(RANK_MAX) {
+                return None;
+            }
+            if cursor.skip_blanks() != b']' {
+                continue;
+            }
+            nest.settle_rank(counts.len())?;
+        } else {
+            nest.settle_rank(counts.len())?;
+            sink.read(cursor).ok()?;
+            let Some(count) = counts.last_mut() else { return Some(()) };
+            *count += 1 + elements(sink, cursor)?;
+        }
+        loop {
+            cursor.at += 1; // A list ends here.
+            let size = counts.pop().expect("as many lists begin as end");
+            nest.settle_size(counts.len(), size)?;
+            let Some(outer) = counts.last_mut() else { return Some(()) };
+            *outer += 1;
+            match cursor.skip_blanks() {
+                b',' => {
+                    cursor.at += 1;
+                    break;
+                }
+                b']' => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// Reads the elements behind the first one of a list, up to its bracket. Gives their number.
+#[inline]
+fn elements<S: Sink>(sink: &mut S, cursor: &mut Cursor<'_>) -> Option<usize> {
+    let before = sink.len();
+    loop {
+        match cursor.skip_blanks() {
+            b',' => {
+                cursor.at += 1;
+                cursor.skip_blanks();
+                sink.read(cursor).ok()?;
+            }
+            b']' => return Some(sink.len() - before),
+            _ => return None,
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! How floats are written: with six digits if those lead back to the same float, else with as many
+//! as any float needs; never without a point or an exponent (`WriteDecimal` in `json_tensor.cc`).
+
+/// Powers of ten that a double holds exactly.
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
+/// Digits that are tried first, and that any `f32` and any `f64` needs.
+const FEW: usize = 6;
+const ALL_F32: usize = 9;
+const ALL_F64: usize = 17;
+
+/// Appends a float.
+pub(crate) fn write_f32(value: f32, out: &mut Vec<u8>) {
+    if write_special(f64::from(value), out) {
+        return;
+    }
+    if let Some(decimal) = quick(value) {
+        return decimal.write(value.is_sign_negative(), out);
+    }
+    let wide = f64::from(value.abs());
+    let few = Decimal::exact(wide, FEW);
+    let is_enough = few.to_text().parse() == Ok(value.abs());
+    let decimal = if is_enough { few } else { Decimal::exact(wide, ALL_F32) };
+    decimal.write(value.is_sign_negative(), out);
+}
+
+/// Appends a double.
+pub(crate) fn write_f64(value: f64, out: &mut Vec<u8>) {
+    if write_special(value, out) {
+        return;
+    }
+    let few = Decimal::exact(value.abs(), FEW);
+    let is_enough = few.to_text().parse() == Ok(value.abs());
+    let decimal = if is_enough { few } else { Decimal::exact(value.abs(), ALL_F64) };
+    decimal.write(value.is_sign_negative(), out);
+}
+
+/// Appends zeros and what has no digits. Whether it was one of those.
+fn write_special(value: f64, out: &mut Vec<u8>) -> bool {
+    let text: &[u8] = if value == 0.0 {
+        if value.is_sign_negative() { b"-0.0" } else { b"0.0" }
+    } else if value.is_nan() {
+        b"NaN"
+    } else if value.is_infinite() {
+        if value < 0.0 { b"-Infinity" } else { b"Infinity" }
+    } else {
+        return false;
+    };
+    out.extend_from_slice(text);
+    true
+}
+
+/// `0.d₁d₂d₃… × 10^point`, with trailing zeros possible.
+struct Decimal {
+    digits: u64,
+    n_digits: usize,
+    point: i32,
+}
+
+impl Decimal {
+    /// The decimal of so many digits that is nearest to a positive double.
+    fn exact(value: f64, n_digits: usize) -> Self {
+        let text = format!("{value:.*e}", n_digits - 1);
+        let (mantissa, exponent) = text.split_once('e').expect("the form has an exponent");
+        let digits = mantissa.bytes().filter(u8::is_ascii_digit);
+        let digits = digits.fold(0, |all, digit| all * 10 + u64::from(digit - b'0'));
+        let exponent: i32 = exponent.parse().expect("the exponent is a number");
+        Self { digits, n_digits, point: exponent + 1 }
+    }
+
+    fn to_text(&self) -> String {
+        format!("0.{:0width$}e{}", self.digits, self.point, width = self.n_digits)
+    }
+
+    /// Appends the number as C's `%g` does, and `.0` if it would look like an integer.
+    fn write(&self, is_negative: bool, out: &mut Vec<u8>) {
+        if is_negative {
+            out.push(b'-');
+        }
+        let mut buffer = [b'0'; 20];
+        let mut rest = self.digits;
+        for place in (0..self.n_digits).rev() {
+            buffer[place] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+            rest /= 10;
+        }
+        let mut digits = &buffer[..self.n_digits];
+        while let [shorter @ .., b'0'] = digits {
+            digits = shorter;
+        }
+        let exponent = self.point - 1;
+        let n_max = i32::try_from(self.n_digits).unwrap_or(i32::MAX);
+        if exponent < -4 || exponent >= n_max {
+            return write_scientific(digits, exponent, out);
+        }
+        let Ok(n_whole) = usize::try_from(self.point) else {
+            out.extend_from_slice(b"0.");
+            out.resize(out.len() + self.point.unsigned_abs() as usize, b'0');
+            return out.extend_from_slice(digits);
+        };
+        if n_whole >= digits.len() {
+            out.extend_from_slice(digits);
+            out.resize(out.len() + n_whole - digits.len(), b'0');
+            return out.extend_from_slice(b".0");
+        }
+        if n_whole == 0 {
+            out.push(b'0');
+        }
+        out.extend_from_slice(&digits[..n_whole]);
+        out.push(b'.');
+        out.extend_from_slice(&digits[n_whole..]);
+    }
+}
+
+fn write_scientific(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
+    out.push(digits[0]);
+    if digits.len() > 1 {
+        out.push(b'.');
+        out.extend_from_slice(&digits[1..]);
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    out.extend_from_slice(format!("e{sign}{:02}", exponent.unsigned_abs()).as_bytes());
+}
+
+/// The decimal of a float by arithmetic on doubles; `None` where rounding could decide otherwise.
+fn quick(value: f32) -> Option<Decimal> {
+    /// How far from a tie a scaled double must be: its error is far smaller.
+    const DOUBT: f64 = 1e-3;
+    let wide = f64::from(value.abs());
+    if !(1e-8..1e15).contains(&wide) || value.to_bits().trailing_zeros() >= 23 {
+        return None; // A power of two has a nearer neighbour below than above.
+    }
+    let point = point_of(wide);
+    let few = scaled(wide, point, FEW, DOUBT)?;
+    let back = unscaled(few, point, FEW);
+    // The distance to the next float is 2^-23 of the power of two at or below it.
+    let half_step = f64::from_bits((wide.to_bits() >> 52) << 52) / 16_777_216.0;
+    let distance = (back - wide).abs();
+    if (distance - half_step).abs() < half_step * DOUBT {
+        return None;
+    }
+    if distance < half_step {
+        return normal(few, point, FEW);
+    }
+    normal(scaled(wide, point, ALL_F32, DOUBT)?, point, ALL_F32)
+}
+
+/// How many digits of a double stand before the point; 0 or less for those below one.
+fn point_of(value: f64) -> i32 {
+    let mut point = 0;
+    if value >= 1.0 {
+        while value >= power(point) {
+            point += 1;
+        }
+    } else {
+        while value < 1.0 / power(1 - point) {
+            point -= 1;
+        }
+    }
+    point
+}
+
+fn power(exponent: i32) -> f64 {
+    POWERS[usize::try_from(exponent).map_or(0, |place| place.min(22))]
+}
+
+/// So many digits of a double as an integer; `None` close to a tie.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 10^9")]
+fn scaled(value: f64, point: i32, n_digits: usize, doubt: f64) -> Option<u64> {
+    let shift = i32::try_from(n_digits).unwrap_or(0) - point;
+    let scaled = if shift >= 0 { value * power(shift) } else { value / power(-shift) };
+    let floor = scaled.floor();
+    let is_clear = ((scaled - floor) - 0.5).abs() > doubt;
+    is_clear.then(|| scaled.round() as u64)
+}
+
+fn unscaled(digits: u64, point: i32, n_digits: usize) -> f64 {
+    let shift = i32::try_from(n_digits).unwrap_or(0) - point;
+    let value = digits as f64;
+    if shift >= 0 { value / power(shift) } else { value * power(-shift) }
+}
+
+/// Rounding up may have made one digit more.
+fn normal(digits: u64, point: i32, n_digits: usize) -> Option<Decimal> {
+    let limit = 10u64.pow(u32::try_from(n_digits).unwrap_or(0));
+    if digits >= limit {
+        return Some(Decimal { digits: digits / 10, n_digits, point: point + 1 });
+    }
+    (digits >= limit / 10).then_some(Decimal { digits, n_digits, point })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(value: f32, expected: &str) {
+        let mut out = Vec::new();
+        write_f32(value, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected, "{value:e}");
+    }
+
+    #[track_caller]
+    fn check_f64(value: f64, expected: &str) {
+        let mut out = Vec::new();
+        write_f64(value, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected, "{value:e}");
+    }
+
+    #[test]
+    fn floats_have_six_digits_or_nine() {
+        check(3.0, "3.0");
+        check(-2.5, "-2.5");
+        check(0.2, "0.2");
+        check(9_000_000.0, "9e+06");
+        check(123_456.0, "123456.0");
+        check(123_456_792.0, "123456792.0");
+        check(1_234_567_890.0, "1.23456794e+09");
+        check(0.000_03, "3e-05");
+        check(0.000_1, "0.0001");
+        check(1.0 / 3.0, "0.333333343");
+        check(f32::MAX, "3.40282347e+38");
+        check(f32::MIN_POSITIVE, "1.17549435e-38");
+        check(1e-45, "1.4013e-45");
+        check(999_999.5, "999999.5");
+        check(0.999_999_94, "0.99999994");
+        check(1_000_000.0, "1e+06");
+    }
+
+    #[test]
+    fn doubles_have_six_digits_or_seventeen() {
+        check_f64(0.1, "0.1");
+        check_f64(1.0 / 3.0, "0.33333333333333331");
+        check_f64(1e300, "1e+300");
+        check_f64(123_456_789.0, "123456789.0");
+        check_f64(-0.0, "-0.0");
+    }
+
+    #[test]
+    fn what_has_no_digits_is_a_word() {
+        check(f32::NAN, "NaN");
+        check(f32::INFINITY, "Infinity");
+        check(f32::NEG_INFINITY, "-Infinity");
+        check(-0.0, "-0.0");
+        check(0.0, "0.0");
+    }
+
+    #[test]
+    fn arithmetic_and_exact_digits_agree() {
+        let mut bits: u32 = 12345;
+        for _ in 0..200_000 {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let value = f32::from_bits(bits & 0x7FFF_FFFF);
+            let Some(decimal) = (value.is_finite() && value > 0.0).then(|| quick(value)).flatten()
+            else {
+                continue;
+            };
+            let few = Decimal::exact(f64::from(value), FEW);
+            let is_enough = few.to_text().parse() == Ok(value);
+            let exact = if is_enough { few } else { Decimal::exact(f64::from(value), ALL_F32) };
+            let expected = (exact.digits, exact.n_digits, exact.point);
+            assert_eq!((decimal.digits, decimal.n_digits, decimal.point), expected, "{value:e}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Answers as JSON, in the layout of TensorFlow Serving's `json_tensor.cc`, byte for byte.
+
+use proto::serving::{ClassificationResult, RegressionResult};
+use tensor::{DType, Tensor};
+
+use super::base64;
+use super::float::{write_f32, write_f64};
+use super::predict::Format;
+use super::pretty::{Lists, Pretty};
+use crate::status::Status;
+
+/// String outputs whose names end so are written as base64.
+const BYTES_SUFFIX: &str = "_bytes";
+
+const RESULTS: &[u8] = b"results";
+
+/// The most lists that are written for a tensor without elements: its shape may be of any size.
+const EMPTY_LISTS_MAX: usize = 1 << 20;
+
+/// The outputs of a `Predict`, in the format of its inputs.
+pub(crate) fn outputs(outputs: &[(String, Tensor)], format: Format) -> Result<Vec<u8>, Status> {
+    if outputs.is_empty() {
+        return Err(Status::invalid("Cannot convert empty tensor map to JSON"));
+    }
+    match format {
+        Format::Row => rows(outputs),
+        Format::Columnar => columns(outputs),
+    }
+}
+
+/// The outputs as a list of instances.
+fn rows(outputs: &[(String, Tensor)]) -> Result<Vec<u8>, Status> {
+    let n_instances = batch_size(outputs)?;
+    let mut out = Pretty::with_capacity(Lists::ManyLines, n_bytes(outputs));
+    out.start_object();
+    out.string(b"predictions");
+    out.start_list();
+    for instance in 0..n_instances {
+        if outputs.len() > 1 {
+            out.start_object();
+        }
+        out.set_lists(Lists::OneLine);
+        for (name, tensor) in outputs {
+            if outputs.len() > 1 {
+                out.string(name.as_bytes());
+            }
+            let mut at = tensor.n_elements() / n_instances * instance;
+            Values::new(name, tensor)?.write(&mut out, &tensor.shape()[1..], &mut at);
+        }
+        out.set_lists(Lists::ManyLines);
+        if outputs.len() > 1 {
+            out.end_object();
+        }
+    }
+    out.end_list();
+    out.end_object();
+    Ok(out.into_bytes())
+}
+
+/// The size that all outputs have in their first dimension.
+fn batch_size(outputs: &[(String, Tensor)]) -> Result<usize, Status> {
+    let mut batch_size = None;
+    for (name, tensor) in outputs {
+        let Some(size) = tensor.shape().first().copied() else {
+            let text = format!("Tensor name: {name} has no shape information ");
+            return Err(Status::invalid(text));
+        };
+        let expected = *batch_size.get_or_insert(size);
+        if size != expected {
+            return Err(Status::invalid(format!(
+                "Tensor name: {name} has inconsistent batch size: {size} expecting: {expected}"
+            )));
+        }
+    }
+    Ok(batch_size.unwrap_or(0))
+}
+
+/// Each output as a whole.
+fn columns(outputs: &[(String, Tensor)]) -> Result<Vec<u8>, Status> {
+    let mut out = Pretty::with_capacity(Lists::ManyLines, n_bytes(outputs));
+    out.start_object();
+    out.string(b"outputs");
+    if outputs.len() > 1 {
+        out.start_object();
+    }
+    for (name, tensor) in outputs {
+        if outputs.len() > 1 {
+            out.string(name.as_bytes());
+        }
+        Values::new(name, tensor)?.write(&mut out, tensor.shape(), &mut 0);
+    }
+    if outputs.len() > 1 {
+        out.end_object();
+    }
+    out.end_object();
+    Ok(out.into_bytes())
+}
+
+/// A guess at how long the answer will be, to spare growing it.
+fn n_bytes(outputs: &[(String, Tensor)]) -> usize {
+    let tensors = outputs.iter().map(|(name, tensor)| name.len() + tensor.n_elements() * 13);
+    64 + tensors.sum::<usize>()
+}
+
+/// The elements of a tensor that can be written.
+enum Values<'t> {
+    F32(&'t [f32]),
+    F64(&'t [f64]),
+    I32(&'t [i32]),
+    I16(&'t [i16]),
+    I8(&'t [i8]),
+    U8(&'t [u8]),
+    I64(&'t [i64]),
+    U32(&'t [u32]),
+    U64(&'t [u64]),
+    Bool(&'t [u8]),
+    Strings(&'t tensor::Strings),
+    Base64(&'t tensor::Strings),
+    Empty,
+}
+
+impl<'t> Values<'t> {
+    fn new(name: &str, tensor: &'t Tensor) -> Result<Self, Status> {
+        if tensor.n_elements() == 0 {
+            let n_lists = tensor.shape().iter().filter(|size| **size > 0).product::<usize>();
+            if n_lists > EMPTY_LISTS_MAX {
+                let text = format!("Tensor name: {name} is {n_lists} empty lists");
+                return Err(Status::invalid(text));
+            }
+            return Ok(Self::Empty);
+        }
+        Ok(match tensor.dtype() {
+            DType::F32 => Self::F32(tensor.as_slice()),
+            DType::F64 => Self::F64(tensor.as_slice()),
+            DType::I32 => Self::I32(tensor.as_slice()),
+            DType::I16 => Self::I16(tensor.as_slice()),
+            DType::I8 => Self::I8(tensor.as_slice()),
+            DType::U8 => Self::U8(tensor.as_slice()),
+            DType::I64 => Self::I64(tensor.as_slice()),
+            DType::U32 => Self::U32(tensor.as_slice()),
+            DType::U64 => Self::U64(tensor.as_slice()),
+            DType::Bool => Self::Bool(tensor.as_slice()),
+            DType::String if name.ends_with(BYTES_SUFFIX) => Self::Base64(tensor.strings()),
+            DType::String => Self::Strings(tensor.strings()),
+            other => {
+                let text = format!("Failed to write JSON value for tensor type: {other}");
+                return Err(Status::invalid(text));
+            }
+        })
+    }
+
+    /// Writes the elements from `at` on as nested lists of the given dimensions. Recursion is no
+    /// deeper than a tensor has dimensions.
+    fn write(&self, out: &mut Pretty, dims: &[usize], at: &mut usize) {
+        match dims {
+            [] => self.write_run(out, at, 1),
+            [n_elements] => {
+                out.start_list();
+                self.write_run(out, at, *n_elements);
+                out.end_list();
+            }
+            [n_lists, inner @ ..] => {
+                out.start_list();
+                (0..*n_lists).for_each(|_| self.write(out, inner, at));
+                out.end_list();
+            }
+        }
+    }
+
+    /// Writes so many elements one after another.
+    fn write_run(&self, out: &mut Pretty, at: &mut usize, n_elements: usize) {
+        let run = *at..*at + n_elements;
+        *at = run.end;
+        match self {
+            Self::F32(all) => all[run].iter().for_each(|x| out.value(|out| write_f32(*x, out))),
+            Self::F64(all) => all[run].iter().for_each(|x| out.value(|out| write_f64(*x, out))),
+            Self::I32(all) => write_integers(out, &all[run]),
+            Self::I16(all) => write_integers(out, &all[run]),
+            Self::I8(all) => write_integers(out, &all[run]),
+            Self::U8(all) => write_integers(out, &all[run]),
+            Self::I64(all) => write_integers(out, &all[run]),
+            Self::U32(all) => write_integers(out, &all[run]),
+            Self::U64(all) => write_integers(out, &all[run]),
+            Self::Bool(all) => all[run].iter().for_each(|x| {
+                out.raw(if *x == 0 { b"false" } else { b"true" });
+            }),
+            Self::Strings(all) => run.for_each(|index| out.string(all.get(index))),
+            Self::Base64(all) => run.for_each(|index| {
+                out.start_object();
+                out.string(b"b64");
+                out.value(|out| {
+                    out.push(b'"');
+                    base64::encode(all.get(index), out);
+                    out.push(b'"');
+                });
+                out.end_object();
+            }),
+            Self::Empty => {}
+        }
+    }
+}
+
+fn write_integers<T: Copy + std::fmt::Display>(out: &mut Pretty, values: &[T]) {
+    for value in values {
+        out.value(|out| {
+            use std::io::Write as _;
+            write!(out, "{value}").expect("writing to memory does not fail");
+        });
+    }
+}
+
+/// The labels and scores of each example.
+pub(crate) fn classifications(result: &ClassificationResult) -> Result<Vec<u8>, Status> {
+    if result.classifications.is_empty() {
+        return Err(Status::invalid("Cannot convert empty ClassificationResults to JSON"));
+    }
+    let mut out = Pretty::new(Lists::ManyLines);
+    out.start_object();
+    out.string(RESULTS);
+    out.start_list();
+    for classifications in &result.classifications {
+        out.set_lists(Lists::OneLine);
+        out.start_list();
+        for class in &classifications.classes {
+            out.start_list();
+            out.string(class.label.as_bytes());
+            out.value(|out| write_f32(class.score, out));
+            out.end_list();
+        }
+        out.end_list();
+        out.set_lists(Lists::ManyLines);
+    }
+    out.end_list();
+    out.end_object();
+    Ok(out.into_bytes())
+}
+
+/// The value of each example.
+pub(crate) fn regressions(result: &RegressionResult) -> Result<Vec<u8>, Status> {
+    if result.regressions.is_empty() {
+        return Err(Status::invalid("Cannot convert empty RegressionResults to JSON"));
+    }
+    let mut out = Pretty::new(Lists::OneLine);
+    out.start_object();
+    out.string(RESULTS);
+    out.start_list();
+    for regression in &result.regressions {
+        out.value(|out| write_f32(regression.value, out));
+    }
+    out.end_list();
+    out.end_object();
+    Ok(out.into_bytes())
+}
+
+/// Why there is no answer.
+pub(crate) fn error(message: &str) -> Vec<u8> {
+    let mut out = Pretty::new(Lists::ManyLines);
+    out.start_object();
+    out.string(b"error");
+    out.string(message.as_bytes());
+    out.end_object();
+    out.into_bytes()
+}

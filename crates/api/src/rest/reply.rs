@@ -1,0 +1,74 @@
+//! What goes back over HTTP.
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+
+use super::json::write;
+use crate::status::Status;
+
+/// An answer that is whole in memory.
+pub type Reply = Response<Full<Bytes>>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const HTML: HeaderValue = HeaderValue::from_static("text/html");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
+
+/// JSON.
+pub(crate) fn json(body: Vec<u8>) -> Reply {
+    page(StatusCode::OK, Some(JSON), body)
+}
+
+/// Plain text.
+pub(crate) fn text(code: StatusCode, body: String) -> Reply {
+    page(code, Some(TEXT), body.into_bytes())
+}
+
+/// Nothing but a code.
+pub(crate) fn empty(code: StatusCode) -> Reply {
+    page(code, None, Vec::new())
+}
+
+/// An error, with its message as JSON.
+pub(crate) fn error(status: &Status) -> Reply {
+    let code = StatusCode::from_u16(status.to_http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    error_with(code, status)
+}
+
+/// An error under a code of HTTP's own.
+pub(crate) fn error_with(code: StatusCode, status: &Status) -> Reply {
+    page(code, Some(JSON), write::error(&status.message))
+}
+
+/// The page that libevent shows where there is nothing.
+pub(crate) fn html_error(code: StatusCode) -> Reply {
+    let reason = code.canonical_reason().unwrap_or_default();
+    let body = format!(
+        "<HTML><HEAD>\n<TITLE>{} {reason}</TITLE>\n</HEAD><BODY>\n<H1>{reason}</H1>\n\
+         </BODY></HTML>\n",
+        code.as_u16()
+    );
+    page(code, Some(HTML), body.into_bytes())
+}
+
+/// Adds the headers that allow pages of other sites to ask.
+pub(crate) fn add_cors(reply: &mut Reply) {
+    const HEADERS: [(HeaderName, &str); 3] = [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "POST, GET"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type"),
+    ];
+    for (name, value) in HEADERS {
+        reply.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+}
+
+fn page(code: StatusCode, content_type: Option<HeaderValue>, body: Vec<u8>) -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from(body)));
+    *reply.status_mut() = code;
+    if let Some(content_type) = content_type {
+        reply.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    }
+    reply
+}

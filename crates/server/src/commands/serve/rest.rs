@@ -1,0 +1,100 @@
+//! The REST face's port and settings.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use api::{ConnectionOptions, MethodNames, ModelsPage, Rest, RestOptions};
+use lifecycle::Lifecycle;
+use session::Servable;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info};
+
+use crate::config::Config;
+use crate::flags::Flags;
+
+/// The most bytes of a request.
+const BODY_BYTES_MAX: usize = 1 << 30;
+
+/// The most bytes that a compressed request may unfold to, as in TensorFlow Serving.
+const INFLATED_BYTES_MAX: usize = 100 << 20;
+
+/// How long a client may take for the head of a request, and between two parts of its body.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many connections may wait to be taken.
+const BACKLOG: u32 = 1024;
+
+/// Serves the REST face of models, if it has a port.
+pub(super) fn start(
+    config: &Config,
+    flags: &Flags,
+    lifecycle: &Lifecycle<Servable>,
+    tasks: &TaskTracker,
+    token: &CancellationToken,
+) -> Result<()> {
+    let Some(port) = config.rest_port else { return Ok(()) };
+    let listener = match listen_anywhere(port) {
+        Ok(listener) => listener,
+        // TensorFlow Serving goes on without REST.
+        Err(error) if config.must_load_all => {
+            error!("Failed to start HTTP Server at localhost:{port}: {error}");
+            return Ok(());
+        }
+        Err(error) => {
+            return Err(error).with_context(|| {
+                format!(
+                    "cannot listen on REST port {port}: choose another with --rest_api_port, or 0 \
+                     for none"
+                )
+            });
+        }
+    };
+    let timeout = u64::try_from(flags.rest_api_timeout_in_ms).ok().filter(|ms| *ms > 0);
+    let options = RestOptions {
+        timeout: timeout.map(Duration::from_millis),
+        body_timeout: PATIENCE,
+        body_bytes_max: BODY_BYTES_MAX,
+        inflated_bytes_max: INFLATED_BYTES_MAX,
+        method_names: method_names(flags),
+        has_cors: flags.rest_api_enable_cors_support,
+        models_page: if config.must_load_all {
+            ModelsPage::NamelessModel
+        } else {
+            ModelsPage::List
+        },
+    };
+    let connections = ConnectionOptions {
+        header_timeout: PATIENCE,
+        connections_max: 10_000,
+        accept_pause: Duration::from_millis(100),
+    };
+    let rest = Rest::new(lifecycle.models().clone(), options, None);
+    tasks.spawn(api::serve_rest(listener, rest, connections, token.clone()));
+    info!("Exporting HTTP/REST API at:localhost:{port} ...");
+    Ok(())
+}
+
+/// Listens on every address of the machine: over IPv6 with IPv4 within it, else over IPv4 alone.
+fn listen_anywhere(port: u16) -> std::io::Result<TcpListener> {
+    let listen = |address: SocketAddr| {
+        let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    // The error of the second attempt is the one that people can do something about.
+    listen((Ipv6Addr::UNSPECIFIED, port).into())
+        .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
+}
+
+/// Whether method names are checked.
+pub(super) fn method_names(flags: &Flags) -> MethodNames {
+    if flags.enable_signature_method_name_check {
+        MethodNames::Checked
+    } else {
+        MethodNames::Unchecked
+    }
+}
