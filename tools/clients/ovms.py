@@ -1,6 +1,6 @@
-"""Asks a running server with `ovmsclient`, over gRPC and over HTTP.
+"""Asks a running server with `ovmsclient`, over gRPC and, if its address is given, over HTTP.
 
-    tools/clients/ovms.py localhost:8500 localhost:8501 models
+    tools/clients/ovms.py localhost:8500 models [--rest localhost:8501]
 
 The client knows only `serving_default`, and takes version 0 for its own default: the version is
 always named here. Answers are compared with what TensorFlow computes from the same SavedModel.
@@ -95,13 +95,14 @@ def main():
     """Reads the command line and asks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("grpc_address", metavar="GRPC_HOST:PORT")
-    parser.add_argument("rest_address", metavar="REST_HOST:PORT")
     parser.add_argument("models_dir", type=Path)
+    parser.add_argument("--rest", metavar="REST_HOST:PORT")
     args = parser.parse_args()
     checks = Checks()
     models = [m for m in arrays.models(args.models_dir) if not is_counter(m)]
     check_client(checks, "grpc", make_grpc_client(args.grpc_address), models)
-    check_client(checks, "http", make_http_client(args.rest_address), models)
+    if args.rest:
+        check_client(checks, "http", make_http_client(args.rest), models)
     checks.finish()
 
 

@@ -34,7 +34,8 @@ class Client:
     """One kept-alive connection."""
 
     def __init__(self, address):
-        self.connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
+        self.connection = http.client.HTTPConnection(
+            address.removeprefix("http://").rstrip("/"), timeout=TIMEOUT)
 
     def ask(self, method, path, body=None, headers=None):
         """The status, the headers and the body of an answer."""
