@@ -38,8 +38,9 @@ pub(crate) fn restore(model: &SavedModel, uses: &Uses, resources: &Resources) ->
         check(variable, &value)?;
         weights.n_variables += 1;
         weights.bytes += value.n_bytes();
+        let make = || Variable::new(&key.1, variable.dtype).with_dims(variable.dims.clone());
         let made = resources
-            .get_or_create(&key.0, &key.1, || Variable::new(&key.1, variable.dtype))
+            .get_or_create(&key.0, &key.1, make)
             .and_then(|variable| variable.assign(value));
         made.map_err(|error| op_error(&error, error.to_string()))?;
     }

@@ -132,6 +132,16 @@ impl<'a> Ctx<'a> {
         Ok((a.view(first.0, first.1)?, b.view(second.0, second.1)?))
     }
 
+    /// Output number `index`, which was made before, to be changed. Fails if it is no plain tensor
+    /// of its own memory.
+    pub(crate) fn output_again(&mut self, index: usize) -> Result<ViewMut<'_>> {
+        let view = match &mut self.outputs[index] {
+            Output::Planned(view) => Some(view.reborrow()),
+            Output::Open(open) => open.as_mut().and_then(Tensor::view_mut),
+        };
+        view.ok_or_else(|| Error::Internal("an output cannot be changed".to_owned()))
+    }
+
     /// Makes `tensor` output number `index`.
     pub fn set_output(&mut self, index: usize, tensor: Tensor) -> Result<()> {
         match &mut self.outputs[index] {

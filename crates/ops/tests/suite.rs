@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use ops::{Attrs, Cancel, Ctx, Env, Error, NoFiles, NoFunctions, Output, Resources};
+use ops::{Attrs, Cancel, Ctx, Env, Error, Files, NoFunctions, Op, Output, Resources};
 use pool::Pool;
-use tensor::{Shape, Spec, Tensor, View, ViewMut};
+use tensor::{DType, Dim, Shape, Spec, Symbol, Tensor, View, ViewMut};
 use testkit::opcases::{self, Case, Node};
 
 #[test]
@@ -39,13 +39,24 @@ enum Memory {
     InPlace,
 }
 
+/// The files of the repository: cases name them from its root.
+struct RootFiles;
+
+impl Files for RootFiles {
+    fn read(&self, name: &[u8]) -> Result<Vec<u8>, Error> {
+        let name = String::from_utf8_lossy(name).into_owned();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        std::fs::read(root.join(&name)).map_err(|_| Error::NotFound(format!("no file {name}")))
+    }
+}
+
 fn check(case: &Case, memory: Memory) -> Result<(), String> {
     let pool = Pool::new(2);
     let resources = Resources::default();
     let env = Env {
         pool: &pool,
         functions: &NoFunctions,
-        files: &NoFiles,
+        files: &RootFiles,
         resources: &resources,
         cancel: &Cancel::default(),
     };
@@ -115,6 +126,7 @@ fn run(
     for (spec, tensor) in specs.iter().zip(&made) {
         agrees(spec, tensor)?;
     }
+    check_without_values(op.as_ref(), &inputs, &made, env)?;
     Ok(made)
 }
 
@@ -128,6 +140,46 @@ fn take_over<'a>(input: &mut View<'a>, nothing: &'a Shape, outputs: &mut [Option
     view.bytes().copy_from_slice(input.bytes());
     *input = View::plain(input.dtype(), nothing, &[]);
     true
+}
+
+/// What is inferred when only the shapes of the inputs are known, and when their dimensions are
+/// symbols, must hold as well.
+fn check_without_values(
+    op: &dyn Op,
+    inputs: &[Tensor],
+    made: &[Tensor],
+    env: &Env<'_>,
+) -> Result<(), Error> {
+    let is_handle = |t: &Tensor| !t.dtype().is_plain() && t.dtype() != DType::String;
+    let mut sizes = Vec::new();
+    let mut symbol = |size: &usize| {
+        sizes.push(i64::try_from(*size).expect("a small size"));
+        Dim::symbol(Symbol(u32::try_from(sizes.len() - 1).expect("few dimensions")))
+    };
+    let mut symbolic = |t: &Tensor| match is_handle(t) {
+        true => Spec::constant(t.clone()),
+        false => Spec::new(t.dtype(), t.shape().iter().map(&mut symbol)),
+    };
+    let symbols: Vec<Spec> = inputs.iter().map(&mut symbolic).collect();
+    let plain = |t: &Tensor| match is_handle(t) {
+        true => Spec::constant(t.clone()),
+        false => Spec::concrete(t.dtype(), t.shape()),
+    };
+    let shapes: Vec<Spec> = inputs.iter().map(plain).collect();
+    for (what, specs) in [("symbols", symbols), ("shapes", shapes)] {
+        let failed =
+            |error: Error| Error::Internal(format!("of {what} nothing is inferred: {error}"));
+        for (spec, tensor) in op.infer_with(&specs, env.functions).map_err(failed)?.iter().zip(made)
+        {
+            let mut spec = spec.clone();
+            for dim in spec.dims.iter_mut().flatten() {
+                let at = |s: Symbol| sizes.get(s.0 as usize).copied();
+                *dim = dim.evaluate(at).map_or(Dim::Unknown, Dim::Known);
+            }
+            agrees(&spec, tensor).map_err(|error| Error::Internal(format!("of {what} {error}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// What was inferred must hold for what was made.

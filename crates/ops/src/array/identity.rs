@@ -1,9 +1,14 @@
-//! `Identity` and what is the same when nothing is trained.
+//! `Identity` and what is the same when nothing is trained or debugged.
 
 use crate::prelude::*;
 
 pub(super) const IDENTITY: OpDef = OpDef::pure("Identity", |_| Ok(Box::new(Identity)));
 pub(super) const STOP_GRADIENT: OpDef = OpDef::pure("StopGradient", |_| Ok(Box::new(Identity)));
+pub(super) const PREVENT_GRADIENT: OpDef =
+    OpDef::pure("PreventGradient", |_| Ok(Box::new(Identity)));
+pub(super) const SNAPSHOT: OpDef = OpDef::pure("Snapshot", |_| Ok(Box::new(Identity)));
+pub(super) const IDENTITY_N: OpDef = OpDef::pure("IdentityN", |_| Ok(Box::new(IdentityN)));
+pub(super) const NO_OP: OpDef = OpDef::pure("NoOp", |_| Ok(Box::new(NoOp)));
 
 struct Identity;
 
@@ -20,5 +25,33 @@ impl Op for Identity {
 
     fn alias(&self) -> Option<usize> {
         Some(0)
+    }
+}
+
+struct IdentityN;
+
+impl Op for IdentityN {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        Ok(inputs.to_vec())
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        for i in 0..ctx.n_inputs() {
+            let input = ctx.input(i);
+            ctx.forward(i, input, input.shape().clone())?;
+        }
+        Ok(())
+    }
+}
+
+struct NoOp;
+
+impl Op for NoOp {
+    fn infer(&self, _: &[Spec]) -> Result<Vec<Spec>> {
+        Ok(Vec::new())
+    }
+
+    fn run(&self, _: &mut Ctx<'_>) -> Result<()> {
+        Ok(())
     }
 }

@@ -1,0 +1,69 @@
+//! `Fill` and `Empty`: a shape given as a value, filled.
+
+use crate::prelude::*;
+
+pub(super) const FILL: OpDef = OpDef::pure("Fill", |_| Ok(Box::new(Fill)));
+pub(super) const EMPTY: OpDef =
+    OpDef::pure("Empty", |attrs| Ok(Box::new(Empty { dtype: attrs.dtype("dtype")? })));
+
+struct Fill;
+
+impl Op for Fill {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [dims, value] = arity(inputs)?;
+        if value.rank().is_some_and(|rank| rank > 1) || value.n_elements().differs(&Dim::Known(1)) {
+            return not_scalar(value);
+        }
+        let output = shaped(value.dtype, dims)?;
+        let n = output.n_elements().size().filter(|n| *n <= 32);
+        let fill = sizes_of(value).zip(n).map(|(value, n)| vec![value[0].clone(); n]);
+        Ok(vec![with_sizes(output, fill)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (dims, value) = (ctx.input(0), ctx.input(1));
+        if value.shape().rank() > 1 || value.n_elements() != 1 {
+            return not_scalar(&value.shape());
+        }
+        let shape = Shape::checked(ints(&dims)?)?;
+        let walk = Walk::new(0, [(shape.n_elements(), 0)]);
+        rearrange(ctx, 0, &[value], &shape, &Gather { walk, pool: ctx.env().pool })
+    }
+}
+
+fn not_scalar<T>(got: &impl std::fmt::Display) -> Result<T> {
+    invalid!("value must be a scalar, got {got}")
+}
+
+/// A tensor without values; ours are zero.
+struct Empty {
+    dtype: DType,
+}
+
+impl Op for Empty {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [dims] = arity(inputs)?;
+        Ok(vec![shaped(self.dtype, dims)?])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let shape = Shape::checked(ints(&ctx.input(0))?)?;
+        if !self.dtype.is_plain() {
+            return ctx.set_output(0, Tensor::zeros(self.dtype, shape)?);
+        }
+        ctx.output(0, self.dtype, &shape)?.bytes().fill(0);
+        Ok(())
+    }
+}
+
+/// A tensor whose shape is the value of `dims`.
+fn shaped(dtype: DType, dims: &Spec) -> Result<Spec> {
+    dims.require_rank(1)?;
+    let Some(sizes) = sizes_of(dims) else {
+        return Ok(spec_of_rank(dtype, dims.dims().and_then(|dims| dims[0].size())));
+    };
+    if let Some(size) = sizes.iter().find(|size| size.known().is_some_and(|size| size < 0)) {
+        return invalid!("Dimension {size} must be >= 0");
+    }
+    Ok(Spec::new(dtype, sizes))
+}

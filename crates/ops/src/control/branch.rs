@@ -1,0 +1,96 @@
+//! `If`, `StatelessIf`, `Case`, `StatelessCase`: a call of one of several functions.
+
+use super::call::{owned, set_outputs};
+use super::join::{join, join_all};
+use crate::env::Functions;
+use crate::prelude::*;
+
+pub(super) const IF: OpDef = OpDef::of_kind("If", Kind::Writes, Branch::build_if);
+pub(super) const STATELESS_IF: OpDef = OpDef::pure("StatelessIf", Branch::build_if);
+pub(super) const CASE: OpDef = OpDef::of_kind("Case", Kind::Writes, Branch::build_case);
+pub(super) const STATELESS_CASE: OpDef = OpDef::pure("StatelessCase", Branch::build_case);
+
+struct Branch {
+    branches: Vec<String>,
+    by: By,
+    outputs: Vec<DType>,
+}
+
+/// How the first input picks a branch.
+#[derive(Clone, Copy)]
+enum By {
+    /// The first if it is true, else the second.
+    Truth,
+    /// The one of that number, and the last for any other.
+    Number,
+}
+
+impl Branch {
+    fn build_if(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
+        let branch = |name| attrs.function(name).map(str::to_owned);
+        let branches = vec![branch("then_branch")?, branch("else_branch")?];
+        Ok(Box::new(Self { branches, by: By::Truth, outputs: attrs.dtypes("Tout")? }))
+    }
+
+    fn build_case(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
+        let branches: Vec<String> =
+            attrs.functions("branches")?.into_iter().map(str::to_owned).collect();
+        if branches.is_empty() {
+            return invalid!("a case needs at least one branch");
+        }
+        Ok(Box::new(Self { branches, by: By::Number, outputs: attrs.dtypes("Tout")? }))
+    }
+
+    fn pick(&self, chooser: &View<'_>) -> Result<&str> {
+        let at = match self.by {
+            By::Truth => usize::from(!truth(chooser)?),
+            By::Number => {
+                let last = self.branches.len() - 1;
+                usize::try_from(int(chooser)?).map_or(last, |number| number.min(last))
+            }
+        };
+        Ok(&self.branches[at])
+    }
+}
+
+impl Op for Branch {
+    fn infer(&self, _: &[Spec]) -> Result<Vec<Spec>> {
+        Ok(self.outputs.iter().map(|dtype| Spec::unknown(*dtype)).collect())
+    }
+
+    fn infer_with(&self, inputs: &[Spec], functions: &dyn Functions) -> Result<Vec<Spec>> {
+        arity_at_least(inputs, 1)?;
+        if let Some(chooser) = inputs[0].as_constant() {
+            return functions.infer(self.pick(&chooser.view())?, &inputs[1..]);
+        }
+        let mut specs = functions.infer(&self.branches[0], &inputs[1..])?;
+        for branch in &self.branches[1..] {
+            join_all(&mut specs, &functions.infer(branch, &inputs[1..])?, join)?;
+        }
+        Ok(specs)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let branch = self.pick(&ctx.input(0))?;
+        let inputs = owned(&ctx.inputs()[1..])?;
+        let outputs = ctx.env().functions.call(branch, &inputs, ctx.env())?;
+        set_outputs(ctx, outputs)
+    }
+}
+
+/// Whether a tensor is true: a scalar that is not zero or not empty, or a tensor with elements.
+/// Follows `ToBool` in `functional_ops.cc` of TensorFlow.
+pub(super) fn truth(value: &View<'_>) -> Result<bool> {
+    if value.shape().rank() != 0 {
+        return Ok(value.n_elements() > 0);
+    }
+    Ok(match value.dtype() {
+        DType::F32 => value.as_slice::<f32>()[0] != 0.0,
+        DType::F64 => value.as_slice::<f64>()[0] != 0.0,
+        DType::String => !value.strings().get(0).is_empty(),
+        dtype if dtype.is_integer() || dtype == DType::Bool => {
+            value.bytes().iter().any(|byte| *byte != 0)
+        }
+        other => return invalid!("{other} cannot be converted to a bool"),
+    })
+}

@@ -1,0 +1,54 @@
+//! `PartitionedCall`, `StatefulPartitionedCall`, `BatchFunction`: a call of a function.
+
+use crate::env::Functions;
+use crate::prelude::*;
+
+pub(super) const CALL: OpDef = OpDef::pure("PartitionedCall", |attrs| Call::build(attrs, "Tout"));
+pub(super) const STATEFUL_CALL: OpDef =
+    OpDef::of_kind("StatefulPartitionedCall", Kind::Writes, |attrs| Call::build(attrs, "Tout"));
+pub(super) const BATCH_FUNCTION: OpDef =
+    OpDef::of_kind("BatchFunction", Kind::Writes, |attrs| Call::build(attrs, "Tout"));
+
+/// Calls one function with all inputs. A `BatchFunction` is such a call too: we batch requests, not
+/// calls inside of one.
+struct Call {
+    function: String,
+    outputs: Vec<DType>,
+}
+
+impl Call {
+    fn build(attrs: &Attrs<'_>, outputs: &str) -> Result<Box<dyn Op>> {
+        let function = attrs.function("f")?.to_owned();
+        Ok(Box::new(Self { function, outputs: attrs.dtypes(outputs)? }))
+    }
+}
+
+impl Op for Call {
+    fn infer(&self, _: &[Spec]) -> Result<Vec<Spec>> {
+        Ok(self.outputs.iter().map(|dtype| Spec::unknown(*dtype)).collect())
+    }
+
+    fn infer_with(&self, inputs: &[Spec], functions: &dyn Functions) -> Result<Vec<Spec>> {
+        functions.infer(&self.function, inputs)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let inputs = owned(ctx.inputs())?;
+        let outputs = ctx.env().functions.call(&self.function, &inputs, ctx.env())?;
+        set_outputs(ctx, outputs)
+    }
+}
+
+/// Inputs as tensors, to hand to a function.
+pub(super) fn owned(inputs: &[View<'_>]) -> Result<Vec<Tensor>> {
+    inputs.iter().map(|input| Ok(input.to_tensor()?)).collect()
+}
+
+/// Makes the results of a function the op's outputs.
+pub(super) fn set_outputs(ctx: &mut Ctx<'_>, outputs: Vec<Tensor>) -> Result<()> {
+    if outputs.len() != ctx.n_outputs() {
+        let (got, expected) = (outputs.len(), ctx.n_outputs());
+        return invalid!("a function gave {got} outputs where {expected} were expected");
+    }
+    outputs.into_iter().enumerate().try_for_each(|(i, output)| ctx.set_output(i, output))
+}

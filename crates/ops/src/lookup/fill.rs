@@ -1,0 +1,31 @@
+//! `InitializeTableV2`, `LookupTableImportV2`, `LookupTableInsertV2`: filling a table from tensors.
+
+use super::table::{Table, table};
+use crate::prelude::*;
+
+pub(super) const INITIALIZE: OpDef =
+    OpDef::of_kind("InitializeTable", Kind::Writes, |_| Ok(Box::new(Fill { how: Table::insert })));
+pub(super) const INITIALIZE_V2: OpDef = OpDef::of_kind("InitializeTableV2", Kind::Writes, |_| {
+    Ok(Box::new(Fill { how: Table::insert }))
+});
+pub(super) const IMPORT_V2: OpDef = OpDef::of_kind("LookupTableImportV2", Kind::Writes, |_| {
+    Ok(Box::new(Fill { how: Table::import }))
+});
+pub(super) const INSERT_V2: OpDef = OpDef::of_kind("LookupTableInsertV2", Kind::Writes, |_| {
+    Ok(Box::new(Fill { how: Table::insert }))
+});
+
+struct Fill {
+    how: fn(&Table, &View<'_>, &View<'_>) -> Result<()>,
+}
+
+impl Op for Fill {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, _, _] = arity(inputs)?;
+        Ok(Vec::new())
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        (self.how)(table(ctx)?, &ctx.input(1), &ctx.input(2))
+    }
+}

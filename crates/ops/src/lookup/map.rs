@@ -1,0 +1,231 @@
+//! `Map`: keys and their values, as a table holds them.
+
+use crate::hash::{self, Index};
+use crate::moves::rearranged;
+use crate::prelude::*;
+
+/// A value that is not there.
+const MISSING: usize = usize::MAX;
+
+/// Keys with a row of values each, in the order they were first added.
+#[derive(Debug, Clone)]
+pub(super) struct Map {
+    keys: Keys,
+    index: Index,
+    /// One row a key.
+    values: Tensor,
+}
+
+#[derive(Debug, Clone)]
+enum Keys {
+    /// `int32` or `int64`.
+    Ints(DType, Vec<i64>),
+    Strings(Strings),
+}
+
+/// What to do with a key that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// Replace its value.
+    Replace,
+    /// Refuse another value than the one it has.
+    Refuse,
+}
+
+impl Map {
+    /// An empty map. Fails for dtypes that no table has.
+    pub(super) fn new(key: DType, value: DType, value_shape: &Shape) -> Result<Self> {
+        let keys = match key {
+            DType::I32 | DType::I64 => Keys::Ints(key, Vec::new()),
+            DType::String => Keys::Strings(Strings::default()),
+            other => return invalid!("a table has no keys of {other}"),
+        };
+        let dims = std::iter::once(0).chain(value_shape.to_i64());
+        let values = Tensor::zeros(value, Shape::checked(dims)?)?;
+        Ok(Self { keys, index: Index::default(), values })
+    }
+
+    /// The number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The bytes held.
+    pub(super) fn n_bytes(&self) -> usize {
+        let keys = match &self.keys {
+            Keys::Ints(_, keys) => keys.len() * size_of::<i64>(),
+            Keys::Strings(keys) => keys.n_bytes(),
+        };
+        keys + self.index.n_bytes() + self.values.n_bytes()
+    }
+
+    /// The row of each key in the values, as a move that reads `[values, default]`.
+    pub(super) fn find(&self, keys: &View<'_>) -> Result<Rows> {
+        let rows = match &self.keys {
+            Keys::Strings(known) => {
+                let find =
+                    |key: &[u8]| self.index.find(hash::of_bytes(key), |at| known.get(at) == key);
+                keys.strings().iter().map(|key| find(key).unwrap_or(MISSING)).collect()
+            }
+            Keys::Ints(..) if keys.dtype() == DType::I64 => {
+                self.find_ints(keys.as_slice::<i64>().iter().copied())
+            }
+            Keys::Ints(..) => {
+                self.find_ints(keys.as_slice::<i32>().iter().map(|key| i64::from(*key)))
+            }
+        };
+        Ok(Rows { rows })
+    }
+
+    fn find_ints(&self, keys: impl Iterator<Item = i64>) -> Vec<usize> {
+        let Keys::Ints(_, known) = &self.keys else { return Vec::new() };
+        let find = |key: i64| self.index.find(hash::of_u64(key as u64), |at| known[at] == key);
+        keys.map(|key| find(key).unwrap_or(MISSING)).collect()
+    }
+
+    /// The values, one row a key.
+    pub(super) fn values(&self) -> &Tensor {
+        &self.values
+    }
+
+    /// The keys as a vector.
+    pub(super) fn keys(&self) -> Result<Tensor> {
+        let shape = Shape::of(&[self.len()]);
+        Ok(match &self.keys {
+            Keys::Strings(keys) => Tensor::from_strings(shape, keys.clone())?,
+            Keys::Ints(DType::I64, keys) => Tensor::from_slice(shape, keys)?,
+            Keys::Ints(_, keys) => {
+                let narrow: Vec<i32> = keys.iter().map(|key| *key as i32).collect();
+                Tensor::from_slice(shape, &narrow)?
+            }
+        })
+    }
+
+    /// The same map with more keys: `keys` and `values` have as many rows, of its dtypes.
+    pub(super) fn with(mut self, keys: &View<'_>, values: &View<'_>, again: Again) -> Result<Self> {
+        let old = self.len();
+        // The row of each key in the old values, then the new ones.
+        let mut rows: Vec<usize> = (0..old).collect();
+        for i in 0..keys.n_elements() {
+            let row = old + i;
+            let (at, is_new) = self.keys.add(&mut self.index, keys, i);
+            if is_new {
+                rows.push(row);
+            } else if again == Again::Replace {
+                rows[at] = row;
+            } else if !same_row(&self.values, values, old, (rows[at], row)) {
+                return different(keys, values, &self.values, (i, rows[at], old));
+            }
+        }
+        let mut dims = self.values.shape().to_i64();
+        dims[0] = rows.len() as i64;
+        let stacked = Rows { rows };
+        self.values = rearranged(&[self.values.view(), *values], &Shape::checked(dims)?, &stacked)?;
+        Ok(self)
+    }
+}
+
+impl Keys {
+    /// The number of key number `i` of `keys`, and whether it is new.
+    fn add(&mut self, index: &mut Index, keys: &View<'_>, i: usize) -> (usize, bool) {
+        match self {
+            Self::Strings(known) => {
+                let key = keys.strings().get(i);
+                let hash = hash::of_bytes(key);
+                if let Some(at) = index.find(hash, |at| known.get(at) == key) {
+                    return (at, false);
+                }
+                let at = index.add(hash, |at| hash::of_bytes(known.get(at)));
+                known.push(key);
+                (at, true)
+            }
+            Self::Ints(dtype, known) => {
+                let key = match dtype {
+                    DType::I64 => keys.as_slice::<i64>()[i],
+                    _ => i64::from(keys.as_slice::<i32>()[i]),
+                };
+                let hash = hash::of_u64(key as u64);
+                if let Some(at) = index.find(hash, |at| known[at] == key) {
+                    return (at, false);
+                }
+                let at = index.add(hash, |at| hash::of_u64(known[at] as u64));
+                known.push(key);
+                (at, true)
+            }
+        }
+    }
+}
+
+/// Rows picked from two tensors that are seen one behind another; a row that is missing is the
+/// whole of the second, or the row of it at the same place.
+pub(super) struct Rows {
+    rows: Vec<usize>,
+}
+
+impl Move for Rows {
+    fn apply<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        inputs: &[&[T]],
+        output: &mut [T],
+    ) -> Result<()> {
+        let (first, second) = (inputs[0], inputs[1]);
+        let width = output.len() / self.rows.len().max(1);
+        if width == 0 {
+            return Ok(());
+        }
+        let n_first = first.len() / width;
+        for (i, (row, to)) in self.rows.iter().zip(output.chunks_exact_mut(width)).enumerate() {
+            let from = match *row {
+                MISSING if second.len() == width => second,
+                MISSING => &second[i * width..(i + 1) * width],
+                row if row < n_first => &first[row * width..(row + 1) * width],
+                row => &second[(row - n_first) * width..(row - n_first + 1) * width],
+            };
+            to.copy_from_slice(from);
+        }
+        Ok(())
+    }
+}
+
+/// Whether two rows, counted through the old values and then the new ones, are equal.
+fn same_row(old: &Tensor, new: &View<'_>, n_old: usize, rows: (usize, usize)) -> bool {
+    let width = old.shape()[1..].iter().product::<usize>();
+    let place = |row: usize| {
+        if row < n_old { (old.view(), row * width) } else { (*new, (row - n_old) * width) }
+    };
+    let ((a, at), (b, bt)) = (place(rows.0), place(rows.1));
+    if a.dtype() == DType::String {
+        return (0..width).all(|i| a.strings().get(at + i) == b.strings().get(bt + i));
+    }
+    let size = a.dtype().size();
+    a.bytes()[at * size..][..width * size] == b.bytes()[bt * size..][..width * size]
+}
+
+fn different<T>(
+    keys: &View<'_>,
+    values: &View<'_>,
+    old: &Tensor,
+    (i, row, n_old): (usize, usize, usize),
+) -> Result<T> {
+    let key = element(keys, i);
+    let has = if row < n_old { element(&old.view(), row) } else { element(values, row - n_old) };
+    let new = element(values, i);
+    // The text is TensorFlow's (`lookup_table_op.h`).
+    Err(Error::FailedPrecondition(format!(
+        "HashTable has different value for same key. Key {key} has {has} and trying to add value \
+         {new}"
+    )))
+}
+
+/// An element for a message.
+fn element(view: &View<'_>, at: usize) -> String {
+    match view.dtype() {
+        DType::String => String::from_utf8_lossy(view.strings().get(at)).into_owned(),
+        DType::I64 => view.as_slice::<i64>()[at].to_string(),
+        DType::I32 => view.as_slice::<i32>()[at].to_string(),
+        DType::F32 => view.as_slice::<f32>()[at].to_string(),
+        DType::F64 => view.as_slice::<f64>()[at].to_string(),
+        DType::Bool => (view.as_slice::<u8>()[at] != 0).to_string(),
+        other => format!("a {other}"),
+    }
+}

@@ -1,0 +1,214 @@
+//! `Table`: the object behind a table's handle, and the ops that make handles.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tensor::Handle;
+
+use super::map::{Again, Map, Rows};
+use crate::prelude::*;
+
+pub(super) const HASH_TABLE: OpDef =
+    OpDef::of_kind("HashTable", Kind::Handle, |attrs| TableHandle::build(attrs, Form::Fixed));
+pub(super) const HASH_TABLE_V2: OpDef =
+    OpDef::of_kind("HashTableV2", Kind::Handle, |attrs| TableHandle::build(attrs, Form::Fixed));
+pub(super) const MUTABLE: OpDef = OpDef::of_kind("MutableHashTable", Kind::Handle, |attrs| {
+    TableHandle::build(attrs, Form::Mutable)
+});
+pub(super) const MUTABLE_V2: OpDef = OpDef::of_kind("MutableHashTableV2", Kind::Handle, |attrs| {
+    TableHandle::build(attrs, Form::Mutable)
+});
+pub(super) const MUTABLE_OF_TENSORS_V2: OpDef =
+    OpDef::of_kind("MutableHashTableOfTensorsV2", Kind::Handle, |attrs| {
+        TableHandle::build(attrs, Form::Mutable)
+    });
+
+/// Whether keys may be added to a table that has been filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Filled once.
+    Fixed,
+    /// Changed at any time.
+    Mutable,
+}
+
+/// A lookup table of a servable. Lookups see one state of it; a change makes another.
+#[derive(Debug)]
+pub struct Table {
+    key: DType,
+    value: DType,
+    value_shape: Shape,
+    form: Form,
+    /// `None` until a fixed table is filled.
+    map: Mutex<Option<Arc<Map>>>,
+}
+
+impl Table {
+    /// The bytes it holds.
+    pub fn n_bytes(&self) -> usize {
+        self.map.lock().as_ref().map_or(0, |map| map.n_bytes())
+    }
+
+    /// The dtypes of keys and values.
+    pub(super) fn dtypes(&self) -> (DType, DType) {
+        (self.key, self.value)
+    }
+
+    /// The shape of the value of one key.
+    pub(super) fn value_shape(&self) -> &Shape {
+        &self.value_shape
+    }
+
+    /// What it holds now. Fails if it was not filled.
+    pub(super) fn map(&self) -> Result<Arc<Map>> {
+        // The text is TensorFlow's (`initializable_lookup_table.cc`).
+        let empty = || Error::FailedPrecondition("Table not initialized.".to_owned());
+        self.map.lock().clone().ok_or_else(empty)
+    }
+
+    /// Adds keys with their values. A fixed table that was filled takes only
+    /// as many again, and stays as it is.
+    pub(super) fn insert(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
+        self.check(keys, values)?;
+        let mut guard = self.map.lock();
+        if self.form == Form::Mutable {
+            let old = guard.as_ref().map_or_else(|| self.empty(), |map| Ok(Map::clone(map)))?;
+            *guard = Some(Arc::new(old.with(keys, values, Again::Replace)?));
+            return Ok(());
+        }
+        match &*guard {
+            None => {
+                *guard = Some(Arc::new(self.empty()?.with(keys, values, Again::Refuse)?));
+                Ok(())
+            }
+            // As TensorFlow, only the number is compared.
+            Some(old) if old.len() == keys.n_elements() => Ok(()),
+            // The text is TensorFlow's (`initializable_lookup_table.cc`).
+            Some(_) => Err(Error::FailedPrecondition(
+                "Table was already initialized with different data.".to_owned(),
+            )),
+        }
+    }
+
+    /// Replaces everything that a mutable table holds; fills a fixed one.
+    pub(super) fn import(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
+        if self.form == Form::Fixed {
+            return self.insert(keys, values);
+        }
+        self.check(keys, values)?;
+        let map = self.empty()?.with(keys, values, Again::Replace)?;
+        *self.map.lock() = Some(Arc::new(map));
+        Ok(())
+    }
+
+    fn empty(&self) -> Result<Map> {
+        Map::new(self.key, self.value, &self.value_shape)
+    }
+
+    /// Fails unless there is a value of the right dtype and shape for each key.
+    fn check(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
+        // The texts are TensorFlow's (`lookup_interface.cc`).
+        if keys.dtype() != self.key {
+            return invalid!("Key must be type {} but got {}", self.key, keys.dtype());
+        }
+        if values.dtype() != self.value {
+            return invalid!("Value must be type {} but got {}", self.value, values.dtype());
+        }
+        let expected: Vec<usize> =
+            keys.shape().iter().chain(self.value_shape.iter()).copied().collect();
+        if values.shape()[..] != expected[..] {
+            let (expected, got) = (Shape::of(&expected), values.shape());
+            return invalid!("Expected shape {expected} for value, got {got}");
+        }
+        Ok(())
+    }
+}
+
+/// Finds a table by container and name. Without a name it is the node's own.
+struct TableHandle {
+    container: String,
+    name: String,
+    key: DType,
+    value: DType,
+    value_shape: Shape,
+    form: Form,
+    own: OnceLock<Arc<Table>>,
+}
+
+impl TableHandle {
+    fn build(attrs: &Attrs<'_>, form: Form) -> Result<Box<dyn Op>> {
+        let value_shape = match attrs.shape_or_unknown("value_shape")? {
+            None => Shape::scalar(),
+            Some(dims) => Shape::checked(dims.into_iter().map(|dim| dim.unwrap_or(-1)))?,
+        };
+        Ok(Box::new(Self {
+            container: attrs.str_or("container", "")?.to_owned(),
+            name: attrs.str_or("shared_name", "")?.to_owned(),
+            key: attrs.dtype("key_dtype")?,
+            value: attrs.dtype("value_dtype")?,
+            value_shape,
+            form,
+            own: OnceLock::new(),
+        }))
+    }
+
+    fn make(&self) -> Table {
+        let (key, value, form) = (self.key, self.value, self.form);
+        let value_shape = self.value_shape.clone();
+        let empty = Map::new(key, value, &value_shape).ok().map(Arc::new);
+        let map = Mutex::new(empty.filter(|_| form == Form::Mutable));
+        Table { key, value, value_shape, form, map }
+    }
+}
+
+impl Op for TableHandle {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::Resource)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let table = if self.name.is_empty() {
+            Arc::clone(self.own.get_or_init(|| Arc::new(self.make())))
+        } else {
+            let make = || self.make();
+            ctx.env().resources.get_or_create(&self.container, &self.name, make)?
+        };
+        if (table.key, table.value) != (self.key, self.value) {
+            let (name, key, value) = (&self.name, table.key, table.value);
+            return invalid!("table {name} leads from {key} to {value}, not as declared here");
+        }
+        ctx.set_output(0, Tensor::from_handle(DType::Resource, Handle::shared(table)))
+    }
+}
+
+/// The table that input 0 of a kernel points to.
+pub(super) fn table<'a>(ctx: &Ctx<'a>) -> Result<&'a Table> {
+    let view = ctx.input(0);
+    if view.dtype() != DType::Resource {
+        return invalid!("expected a table but got {}", view.dtype());
+    }
+    match view.handles() {
+        [handle] => handle.get().map_or_else(|| invalid!("the resource is no table"), Ok),
+        _ => invalid!("expected a scalar resource but got shape {}", view.shape()),
+    }
+}
+
+/// The table that a handle points to, if the handle is known.
+pub(super) fn known_table(handle: &Spec) -> Option<&Table> {
+    let known = handle.as_constant().filter(|tensor| tensor.dtype() == DType::Resource)?;
+    known.view().handles().first()?.get()
+}
+
+impl Rows {
+    /// Makes output 0 of the values of `map` and of the default for keys that are not there.
+    pub(super) fn write(
+        &self,
+        ctx: &mut Ctx<'_>,
+        map: &Map,
+        default: View<'_>,
+        shape: &Shape,
+    ) -> Result<()> {
+        rearrange(ctx, 0, &[map.values().view(), default], shape, self)
+    }
+}
