@@ -9,25 +9,25 @@ use crate::sample;
 
 /// Prints the addresses, the models and a curl line that works.
 pub(crate) fn print(config: &Config, models: &Models) {
-    println!();
+    say!();
     if let Some(port) = config.rest_port {
-        println!("  REST  http://localhost:{port}/v1/models");
+        say!("  REST  http://localhost:{port}/v1/models");
     }
     if let Some(port) = config.grpc_port {
-        println!("  gRPC  localhost:{port}");
+        say!("  gRPC  localhost:{port}");
     }
     let available = models.available();
-    println!("\n  {:<24} {:>8}  signatures", "model", "version");
+    say!("\n  {:<24} {:>8}  signatures", "model", "version");
     for handle in &available {
         let names: Vec<&str> = handle.signatures.keys().map(String::as_str).collect();
-        println!("  {:<24} {:>8}  {}", handle.id().model, handle.version(), names.join(", "));
+        say!("  {:<24} {:>8}  {}", handle.id().model, handle.version(), names.join(", "));
     }
     if let Some(port) = config.rest_port
         && let Some(line) = available.iter().find_map(|handle| curl(port, handle))
     {
-        println!("\n  try\n    {line}");
+        say!("\n  try\n    {line}");
     }
-    println!();
+    say!();
 }
 
 fn curl(port: u16, handle: &Handle<Servable>) -> Option<String> {

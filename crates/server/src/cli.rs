@@ -67,7 +67,7 @@ fn rest(args: &[String], command: &str) -> Vec<String> {
 
 fn serve(persona: Persona, args: Vec<String>) -> anyhow::Result<()> {
     if persona == Persona::TensorFlowModelServer && args.iter().any(|arg| arg == "--version") {
-        println!("TensorFlow ModelServer: {0}\nTensorFlow Library: {0}", env!("CARGO_PKG_VERSION"));
+        say!("TensorFlow ModelServer: {0}\nTensorFlow Library: {0}", env!("CARGO_PKG_VERSION"));
         return Ok(());
     }
     let known: BTreeSet<String> = Serve::command()

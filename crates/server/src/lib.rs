@@ -1,11 +1,18 @@
 //! The binary: flags → config → wiring; the subcommands. It knows everything and decides nothing.
 #![forbid(unsafe_code)]
 #![allow(
-    clippy::print_stdout,
     clippy::wildcard_enum_match_arm,
     clippy::disallowed_methods,
     reason = "this crate talks to the terminal and reads the environment; there are many dtypes"
 )]
+
+/// Prints a line to standard output. Whoever reads it may have had enough: that is no error.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        drop(writeln!(std::io::stdout(), $($arg)*));
+    }};
+}
 
 mod arguments;
 mod banner;

@@ -77,17 +77,17 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
         "planned_peak_bytes": workspace.len(),
     });
     if args.json {
-        println!("{report}");
+        say!("{report}");
         return Ok(());
     }
     let number = |key: &str| report[key].as_f64().unwrap_or(0.0);
-    println!("load        {:>12.2} ms", number("load_ms"));
-    println!("first run   {:>12.1} µs", number("first_us"));
-    println!("median      {:>12.1} µs of {} runs", number("median_us"), times.len());
-    println!("99 %        {:>12.1} µs", number("p99_us"));
-    println!("resident    {:>12.1} MiB", number("rss_bytes") / 1_048_576.0);
-    println!("weights     {:>12.1} MiB", number("weights_bytes") / 1_048_576.0);
-    println!("activations {:>12.1} MiB", number("planned_peak_bytes") / 1_048_576.0);
+    say!("load        {:>12.2} ms", number("load_ms"));
+    say!("first run   {:>12.1} µs", number("first_us"));
+    say!("median      {:>12.1} µs of {} runs", number("median_us"), times.len());
+    say!("99 %        {:>12.1} µs", number("p99_us"));
+    say!("resident    {:>12.1} MiB", number("rss_bytes") / 1_048_576.0);
+    say!("weights     {:>12.1} MiB", number("weights_bytes") / 1_048_576.0);
+    say!("activations {:>12.1} MiB", number("planned_peak_bytes") / 1_048_576.0);
     Ok(())
 }
 

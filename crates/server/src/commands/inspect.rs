@@ -30,7 +30,7 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
     let args = Inspect::parse_from(args);
     let report = Report::read(&args)?;
     if args.json {
-        println!("{:#}", report.to_json());
+        say!("{:#}", report.to_json());
     } else {
         report.print();
     }
@@ -132,31 +132,27 @@ impl Report {
 
     fn print(&self) {
         let tags: Vec<&str> = self.model.tags.iter().map(String::as_str).collect();
-        println!("tags        {}", tags.join(", "));
-        println!("written by  TensorFlow {}", self.model.tensorflow_version);
+        say!("tags        {}", tags.join(", "));
+        say!("written by  TensorFlow {}", self.model.tensorflow_version);
         for (name, signature) in &self.model.signatures {
-            println!("\nsignature {name}  ({})", signature.method);
+            say!("\nsignature {name}  ({})", signature.method);
             for (alias, endpoint) in &signature.inputs {
-                println!("  in   {alias:<20} {}", endpoint.spec);
+                say!("  in   {alias:<20} {}", endpoint.spec);
             }
             for (alias, endpoint) in &signature.outputs {
-                println!("  out  {alias:<20} {}", endpoint.spec);
+                say!("  out  {alias:<20} {}", endpoint.spec);
             }
             if let Some(missing) = self.unsupported.get(name) {
-                println!("  cannot run: {}", counted(missing));
+                say!("  cannot run: {}", counted(missing));
             }
         }
-        println!("\nops         {}", counted(&self.ops));
-        println!(
-            "\nweights     {} in {} variables",
-            bytes(self.weights_bytes()),
-            self.weights.len()
-        );
+        say!("\nops         {}", counted(&self.ops));
+        say!("\nweights     {} in {} variables", bytes(self.weights_bytes()), self.weights.len());
         for (name, kind, size) in self.weights.iter().take(10) {
-            println!("  {:>10}  {kind:<24} {name}", bytes(*size));
+            say!("  {:>10}  {kind:<24} {name}", bytes(*size));
         }
         if self.weights.len() > 10 {
-            println!("  and {} smaller ones (--json lists all)", self.weights.len() - 10);
+            say!("  and {} smaller ones (--json lists all)", self.weights.len() - 10);
         }
     }
 }

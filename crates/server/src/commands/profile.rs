@@ -65,7 +65,7 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
     }
     times.iter_mut().for_each(|time| *time /= args.runs.max(1));
     print(&args, &steps, &times);
-    println!(
+    say!(
         "planned memory {:.2} MiB, the least possible {:.2} MiB",
         mebibytes(plan.work_bytes()),
         mebibytes(plan.live_bytes())
@@ -86,24 +86,24 @@ fn print(args: &Profile, steps: &[StepSnapshot], times: &[Duration]) {
     }
     let mut by_op: Vec<_> = by_op.into_iter().collect();
     by_op.sort_by_key(|row| std::cmp::Reverse(row.1.1));
-    println!("{:<28} {:>6} {:>12} {:>7}", "op", "steps", "time", "share");
+    say!("{:<28} {:>6} {:>12} {:>7}", "op", "steps", "time", "share");
     for (op, (count, time)) in &by_op {
-        println!("{op:<28} {count:>6} {:>9.1} µs {:>6.1}%", micros(*time), share(*time));
+        say!("{op:<28} {count:>6} {:>9.1} µs {:>6.1}%", micros(*time), share(*time));
     }
-    println!("{:<28} {:>6} {:>9.1} µs\n", "all", steps.len(), micros(total));
+    say!("{:<28} {:>6} {:>9.1} µs\n", "all", steps.len(), micros(total));
     let mut order: Vec<usize> = (0..steps.len()).collect();
     order.sort_by_key(|step| std::cmp::Reverse(times[*step]));
-    println!("{:<28} {:>12} {:>7} {:>10}  node", "slowest steps", "time", "share", "memory");
+    say!("{:<28} {:>12} {:>7} {:>10}  node", "slowest steps", "time", "share", "memory");
     for step in order.into_iter().take(args.steps) {
         let StepSnapshot { node, op, work_bytes, .. } = &steps[step];
-        println!(
+        say!(
             "{op:<28} {:>9.1} µs {:>6.1}% {:>6.2} MiB  {node}",
             micros(times[step]),
             share(times[step]),
             mebibytes(*work_bytes),
         );
     }
-    println!();
+    say!();
 }
 
 /// The steps of one run in the format of Chrome's trace viewer.
