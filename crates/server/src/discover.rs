@@ -1,4 +1,4 @@
-//! What a folder on the command line is: a SavedModel, a model with versions, or a folder of models.
+//! What a folder on the command line is: a SavedModel, a model with versions, or many models.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

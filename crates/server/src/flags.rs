@@ -58,10 +58,26 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "K=V,…", default_value = "", help_heading = "gRPC")]
     pub(crate) grpc_channel_arguments: String,
     /// Serve grpc.health.v1.Health, which follows readiness
-    #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "gRPC")]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "gRPC"
+    )]
     pub(crate) enable_grpc_healthcheck_service: bool,
     /// Serve gRPC reflection
-    #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "gRPC")]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "gRPC"
+    )]
     pub(crate) enable_grpc_reflection: bool,
 
     /// Port of the REST API; 0 turns it off [default: 8501 under tensord, off under
@@ -78,7 +94,15 @@ pub(crate) struct Flags {
     )]
     pub(crate) rest_api_timeout_in_ms: i64,
     /// Answer with CORS headers
-    #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "REST")]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "REST"
+    )]
     pub(crate) rest_api_enable_cors_support: bool,
 
     /// Name of a model; may be repeated, each name goes with the base path beside it
@@ -109,7 +133,15 @@ pub(crate) struct Flags {
     )]
     pub(crate) file_system_poll_wait_seconds: i64,
     /// Let a new label point to a version that is not available yet
-    #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "Models")]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Models"
+    )]
     pub(crate) allow_version_labels_for_unavailable_models: bool,
     /// Tags of the meta graph to serve, with commas between them
     #[arg(long, value_name = "TAGS", default_value = "serve", help_heading = "Models")]
@@ -134,10 +166,26 @@ pub(crate) struct Flags {
     pub(crate) load_retry_interval_micros: i64,
 
     /// Refuse signatures whose method name does not fit the call
-    #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "Requests")]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Requests"
+    )]
     pub(crate) enable_signature_method_name_check: bool,
     /// Answer with tensor_content instead of typed fields
-    #[arg(long, default_value_t = false, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set, help_heading = "Requests")]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Requests"
+    )]
     pub(crate) enable_serialization_as_tensor_content: bool,
     /// File with a MonitoringConfig (text proto): serves Prometheus metrics on the REST port
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "Requests")]

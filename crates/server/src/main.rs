@@ -1,4 +1,5 @@
 //! `tensord`: serves TensorFlow SavedModels.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

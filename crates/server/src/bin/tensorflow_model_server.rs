@@ -1,4 +1,5 @@
 //! `tensorflow_model_server`: tensord under the name, and with the manners, of what it replaces.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 

@@ -118,7 +118,8 @@ impl Report {
             let most = unsupported.entry(op).or_insert(0);
             *most = (*most).max(*count);
         }
-        let weight = |(name, kind, bytes): &(String, String, u64)| json!({"name": name, "type": kind, "bytes": bytes});
+        let weight =
+            |row: &(String, String, u64)| json!({"name": row.0, "type": row.1, "bytes": row.2});
         json!({
             "tags": self.model.tags,
             "tensorflow_version": self.model.tensorflow_version,
