@@ -1,8 +1,10 @@
 //! Passes: each takes a graph and gives an equivalent one that runs faster or smaller.
 
 mod constants;
+mod fuse;
 mod unused;
 
+pub(crate) use constants::infer;
 use ops::Env;
 
 use crate::error::Result;
@@ -13,11 +15,10 @@ use crate::program::Bindings;
 type Pass = fn(Graph, &Bindings<'_>, &Env<'_>) -> Result<Graph>;
 
 /// All passes, in the order in which they run.
-const PASSES: &[Pass] = &[unused::remove, constants::fold, unused::remove];
+const PASSES: &[Pass] =
+    &[unused::remove, constants::fold, unused::remove, fuse::fuse, unused::remove];
 
 /// Runs all passes.
-pub(crate) use constants::infer;
-
 pub(crate) fn run(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
     PASSES.iter().try_fold(graph, |graph, pass| pass(graph, bindings, env))
 }
