@@ -395,7 +395,7 @@ def model_errors(client):
     """Mistakes with metadata and status, and methods that do not exist."""
     bad = StatusCode.INVALID_ARGUMENT
     half = spec_of("half_plus_two")
-    strange = client.channel.unary_unary("/tensorflow.serving.PredictionService/PredictStreamed")
+    strange = client.channel.unary_unary("/tensorflow.serving.PredictionService/Foresee")
     session = client.channel.unary_unary("/tensorflow.serving.SessionService/SessionRun")
     return [
         ("metadata of no field", bad, "must specify at least one metadata_field",

@@ -23,6 +23,9 @@ use scope::{Emitted, Scope, Value};
 /// The most nodes of a flat graph: hostile functions could multiply without end.
 const NODES_MAX: usize = 4 << 20;
 
+/// The most calls that are replaced by the bodies of their functions.
+const CALLS_MAX: usize = 100_000;
+
 /// The deepest calls of functions within functions.
 const DEPTH_MAX: usize = 200;
 
@@ -142,6 +145,8 @@ struct Tracer<'a> {
     called: BTreeSet<String>,
     /// The functions that are being put in place, outermost first.
     calls: Vec<&'a str>,
+    /// How many calls were replaced so far.
+    n_calls: usize,
 }
 
 impl<'a> Tracer<'a> {
@@ -153,6 +158,7 @@ impl<'a> Tracer<'a> {
             counts: BTreeMap::new(),
             called: BTreeSet::new(),
             calls: Vec::new(),
+            n_calls: 0,
         }
     }
 
@@ -282,6 +288,10 @@ impl<'a> Tracer<'a> {
             return Err(Error::Malformed(format!(
                 "function {name} takes {want} inputs, not {got}"
             )));
+        }
+        self.n_calls += 1;
+        if self.n_calls > CALLS_MAX {
+            return Err(Error::Malformed(format!("more than {CALLS_MAX} calls of functions")));
         }
         let mut scope = Scope::of_function(function, prefix, args, attrs.clone());
         let mut roots = Vec::new();

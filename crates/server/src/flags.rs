@@ -43,6 +43,7 @@ pub(crate) const REFUSED: &[&str] = &["ssl_config_file"];
 
 /// What `serve` was told.
 #[derive(Debug, Clone, Args)]
+#[command(rename_all = "snake_case")]
 pub(crate) struct Flags {
     /// SavedModels, models with versions, or folders of models to serve
     #[arg(value_name = "DIR")]

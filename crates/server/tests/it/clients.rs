@@ -1,22 +1,39 @@
 //! Real clients get TensorFlow's own answers from every demo model.
 
+use std::fs;
 use std::process::Command;
 
-use crate::support::{Server, python, root, tensord};
+use crate::support::{Server, model_server, python, root};
 
-/// Runs a client script against a server of the demo models; its checks must all pass.
+/// Runs a client script against a server of the demo models, started as TensorFlow Serving would
+/// be; its checks must all pass.
 fn check(script: &str, address: impl Fn(&Server) -> String) {
-    let models = root().join("models");
-    let server =
-        Server::start(tensord(), &[&models.to_string_lossy(), "--file_system_poll_wait_seconds=0"]);
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("models.config");
+    fs::write(&config, model_config()).unwrap();
+    let flag = format!("--model_config_file={}", config.display());
+    let server = Server::start(model_server(), &[&flag, "--file_system_poll_wait_seconds=0"]);
     let mut command: Command = python();
     command.current_dir(root()).arg(format!("tools/clients/{script}"));
-    command.arg(address(&server)).arg(&models);
+    command.arg(address(&server)).arg(root().join("models"));
     let run = command.output().expect("Python runs");
     let text = String::from_utf8_lossy(&run.stdout);
     let errors = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{script} failed:\n{text}\n{errors}");
     println!("{}", text.lines().last().unwrap_or_default());
+}
+
+/// A config of all demo models in all their versions.
+fn model_config() -> String {
+    let mut config = String::from("model_config_list {\n");
+    for entry in fs::read_dir(root().join("models")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        let path = path.display();
+        config += &format!("  config {{ name: '{name}' base_path: '{path}' ");
+        config += "model_platform: 'tensorflow' model_version_policy { all {} } }\n";
+    }
+    config + "}\n"
 }
 
 #[test]
