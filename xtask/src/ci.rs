@@ -17,10 +17,11 @@ const STEPS: &[Step] = &[
         cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     }),
     ("tidy", tidy::run),
-    ("venv", |_| venv::ensure().map(drop)),
-    ("tests", tests),
-    ("doc tests", |root| cargo(root, &["test", "--workspace", "--doc"])),
     ("docs", docs),
+    ("doc tests", |root| cargo(root, &["test", "--workspace", "--doc"])),
+    ("venv", |_| venv::ensure().map(drop)),
+    // Last, so that its summary is what a reader sees first.
+    ("tests", tests),
 ];
 
 /// Runs all steps in order, and stops at the first that fails.

@@ -30,8 +30,8 @@ const CALLS_MAX: usize = 100_000;
 const DEPTH_MAX: usize = 200;
 
 impl Source {
-    /// The flat graph of a request. Fails with all missing ops at once, those in the bodies of loops
-    /// and branches included.
+    /// The flat graph of a request. Fails with all missing ops at once, those in the bodies of
+    /// loops and branches included.
     pub fn trace(&self, request: &Request) -> Result<Graph> {
         let mut tracer = Tracer::new(self);
         tracer.trace_main(request)?;

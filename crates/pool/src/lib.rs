@@ -2,8 +2,8 @@
 //! computed.
 //!
 //! `Pool::run` splits one kernel call into numbered tasks that the caller and the workers draw from
-//! one counter. There is one job at a time: a second caller, another lane or a task that calls `run`
-//! itself, computes its tasks alone, which is also the fastest when all cores are busy.
+//! one counter. There is one job at a time: a second caller, another lane or a task that calls
+//! `run` itself, computes its tasks alone, which is also the fastest when all cores are busy.
 //!
 //! - `pool.rs`: the pool as callers see it.
 //! - `gate.rs`: how a job is opened, joined, closed and left.

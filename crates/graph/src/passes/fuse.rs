@@ -1,5 +1,6 @@
 //! Fuses what follows a matrix product or a convolution into it: scales and batch norm go into the
-//! weights, sums with a constant become a bias, and an activation runs on each tile while it is hot.
+//! weights, sums with a constant become a bias, and an activation runs on each tile while it is
+//! hot.
 //!
 //! A chain is followed only over values that nobody else reads, so nothing is computed twice.
 

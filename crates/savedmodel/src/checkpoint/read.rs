@@ -44,8 +44,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The shape of a tensor, or of a part of it. The data files are known to be long enough to hold
-    /// it, so that memory for it may be allocated.
+    /// The shape of a tensor, or of a part of it. The data files are known to be long enough to
+    /// hold it, so that memory for it may be allocated.
     ///
     /// # Errors
     /// If the tensor is missing, the part is not in it, or its bytes are not there.
