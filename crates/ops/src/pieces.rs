@@ -1,6 +1,5 @@
 //! Sharing the elements of an output among the compute threads.
 
-use parking_lot::Mutex;
 use pool::Pool;
 
 /// Calls `work` with each piece of `out` of at most `len` elements and the index of its first. The
@@ -18,8 +17,7 @@ pub(crate) fn in_pieces<T: Send>(
         }
         return;
     }
-    let pieces: Vec<Mutex<&mut [T]>> = out.chunks_mut(len).map(Mutex::new).collect();
-    pool.run(pieces.len(), &|i| work(i * len, &mut pieces[i].lock()));
+    pool.run_chunks(out, len, &|i, piece| work(i * len, piece));
 }
 
 #[cfg(test)]

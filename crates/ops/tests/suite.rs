@@ -1,5 +1,5 @@
-//! Every case of `testdata/ops` on the CPU kernels: with planned outputs, with open ones, and with
-//! outputs in the memory of an input where the op allows it.
+//! Every case of `testdata/ops` on the CPU kernels: with planned outputs, with open ones, with outputs
+//! in the memory of an input where the op allows it, and with packed inputs and scratch memory.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn every_case_gives_what_tensorflow_gives() {
         if only.as_ref().is_some_and(|only| !only.split(',').any(|name| name == op)) {
             continue;
         }
-        for memory in [Memory::Planned, Memory::Open, Memory::InPlace] {
+        for memory in [Memory::Planned, Memory::Open, Memory::InPlace, Memory::Packed] {
             count += 1;
             if let Err(why) = check(&case, memory) {
                 failures.push(format!("{} ({memory:?}): {why}", case.name));
@@ -37,6 +37,7 @@ enum Memory {
     Planned,
     Open,
     InPlace,
+    Packed,
 }
 
 /// The files of the repository: cases name them from its root.
@@ -97,7 +98,8 @@ fn run(
         |input: &String| values.get(&reference(input)).cloned().ok_or_else(|| missing(input));
     let inputs: Vec<Tensor> = node.inputs.iter().map(find).collect::<Result<_, _>>()?;
     let specs: Vec<Spec> = inputs.iter().cloned().map(Spec::constant).collect();
-    let specs = op.infer_with(&specs, env.functions)?;
+    let input_specs = specs;
+    let specs = op.infer_with(&input_specs, env.functions)?;
     let mut memory: Vec<Option<Tensor>> = specs
         .iter()
         .map(|spec| match spec.shape() {
@@ -116,7 +118,17 @@ fn run(
         .map(|tensor| tensor.as_mut().and_then(Tensor::view_mut))
         .map(|view: Option<ViewMut<'_>>| view.map_or(Output::Open(None), Output::Planned))
         .collect();
-    let mut ctx = Ctx::new(views, outputs, env);
+    let mut packed = Vec::new();
+    let mut scratch = Vec::new();
+    if kind == Memory::Packed {
+        let pack = |(i, input)| op.pack(i, input);
+        packed = inputs.iter().enumerate().map(pack).collect::<Result<_, _>>()?;
+        // Four bytes at a time, which aligns it for floats as a plan would.
+        scratch = vec![u32::MAX; op.scratch_bytes(&input_specs, &specs).div_ceil(4)];
+    }
+    let mut ctx = Ctx::new(views, outputs, env)
+        .with_packed(&packed)
+        .with_scratch(bytemuck::cast_slice_mut(&mut scratch));
     if in_place {
         ctx = ctx.with_in_place();
     }

@@ -2,23 +2,14 @@
 //!
 //! Follows `matmul_op_impl.h`.
 
-use half::{bf16, f16};
-use num_complex::Complex;
-
-use super::Scalar;
 use super::batch::Stack;
-use super::product::{Form, Matrix, product};
-use crate::error::unimplemented;
+use super::matmul_kernel::{Call, PackedRight};
+use super::product::Form;
+use crate::op::Packed;
 use crate::prelude::*;
+use crate::simd::Epilogue;
 
-pub(super) const MAT_MUL: OpDef = OpDef::pure("MatMul", |attrs| {
-    Ok(Box::new(MatMul {
-        a: Form::transposed(attrs.bool_or("transpose_a", false)?),
-        b: Form::transposed(attrs.bool_or("transpose_b", false)?),
-        stacks: Stacks::None,
-        dtype: None,
-    }))
-});
+pub(super) const MAT_MUL: OpDef = OpDef::pure("MatMul", |attrs| Ok(Box::new(MatMul::read(attrs)?)));
 
 pub(super) const BATCH_MAT_MUL: OpDef =
     OpDef::pure("BatchMatMul", |attrs| batch_mat_mul(attrs, Stacks::Equal, None));
@@ -39,7 +30,7 @@ fn batch_mat_mul(attrs: &Attrs<'_>, stacks: Stacks, dtype: Option<DType>) -> Res
     }))
 }
 
-struct MatMul {
+pub(super) struct MatMul {
     a: Form,
     b: Form,
     stacks: Stacks,
@@ -58,6 +49,51 @@ enum Stacks {
 impl Op for MatMul {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [a, b] = arity(inputs)?;
+        self.infer_output(a, b)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        self.run_with(ctx, Epilogue::default())
+    }
+
+    fn pack(&self, input: usize, weight: &Tensor) -> Result<Option<Packed>> {
+        let same = self.dtype.is_none_or(|dtype| dtype == weight.dtype());
+        let fits = weight.dtype() == DType::F32 && weight.shape().rank() >= 2;
+        if input != 1 || !fits || !same || weight.n_elements() == 0 {
+            return Ok(None);
+        }
+        PackedRight::pack(weight, split_sizes(weight.shape()).1, self.b).map(Some)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let [a, b, ..] = inputs else { return 0 };
+        if b.as_constant().is_some() || a.dtype != DType::F32 {
+            return 0;
+        }
+        let (Some(a), Some(b)) = (a.shape(), b.shape()) else { return 0 };
+        if self.checked(&a, &b).is_err() {
+            return 0;
+        }
+        let matrices = |shape: &Shape| split_sizes(shape).0.iter().product::<usize>();
+        let right = PackedRight::scratch_len(split_sizes(&b).1, self.b) * matrices(&b);
+        let left = if self.a == Form::Plain { 0 } else { a.n_elements() };
+        (left + right) * size_of::<f32>()
+    }
+}
+
+impl MatMul {
+    /// A product of two matrices, not of stacks.
+    pub(super) fn read(attrs: &Attrs<'_>) -> Result<Self> {
+        Ok(Self {
+            a: Form::transposed(attrs.bool_or("transpose_a", false)?),
+            b: Form::transposed(attrs.bool_or("transpose_b", false)?),
+            stacks: Stacks::None,
+            dtype: None,
+        })
+    }
+
+    /// The output's spec.
+    pub(super) fn infer_output(&self, a: &Spec, b: &Spec) -> Result<Vec<Spec>> {
         let dtype = self.dtype.unwrap_or(a.dtype);
         for input in [a, b] {
             match self.stacks {
@@ -86,18 +122,44 @@ impl Op for MatMul {
         Ok(vec![Spec::new(dtype, dims)])
     }
 
-    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (a, b) = (ctx.input(0), ctx.input(1));
+    /// The shape of the output of a call.
+    pub(super) fn shape_of(&self, ctx: &Ctx<'_>) -> Result<Shape> {
+        let packed = ctx.packed::<PackedRight>(1);
+        let b = packed.map_or_else(|| ctx.input(1).shape(), |packed| &packed.shape);
+        Ok(self.checked(ctx.input(0).shape(), b)?.1)
+    }
+
+    /// Runs the product and what comes after it.
+    pub(super) fn run_with(&self, ctx: &mut Ctx<'_>, epilogue: Epilogue<'_>) -> Result<()> {
+        let (a, b, packed) = (ctx.input(0), ctx.input(1), ctx.packed::<PackedRight>(1));
+        let b_shape = packed.map_or(b.shape(), |packed| &packed.shape);
+        let (stack, shape) = self.checked(a.shape(), b_shape)?;
+        let call = Call {
+            a,
+            b,
+            a_size: split_sizes(a.shape()).1,
+            b_size: split_sizes(b_shape).1,
+            forms: (self.a, self.b),
+            stack,
+            packed,
+            pool: ctx.env().pool,
+            epilogue,
+        };
+        let scratch = ctx.take_scratch();
+        let mut out = ctx.output(0, self.dtype.unwrap_or(a.dtype()), &shape)?;
+        call.run(scratch, &mut out)
+    }
+
+    /// How the matrices of both inputs meet, and the shape of the output.
+    fn checked(&self, a: &Shape, b: &Shape) -> Result<(Stack, Shape)> {
         let ranks_fit = |rank: usize| rank == 2 || rank > 2 && self.stacks != Stacks::None;
-        if !ranks_fit(a.shape().rank()) || !ranks_fit(b.shape().rank()) {
-            return invalid!("no matrices: {} and {}", a.shape(), b.shape());
+        if !ranks_fit(a.rank()) || !ranks_fit(b.rank()) {
+            return invalid!("no matrices: {a} and {b}");
         }
-        let (a_lead, a_size) = split_sizes(a.shape());
-        let (b_lead, b_size) = split_sizes(b.shape());
+        let ((a_lead, a_size), (b_lead, b_size)) = (split_sizes(a), split_sizes(b));
         let (rows, inner) = self.a.orient(a_size);
         let (inner_too, columns) = self.b.orient(b_size);
         if inner != inner_too {
-            let (a, b) = (a.shape(), b.shape());
             return invalid!("Matrix size-incompatible: In[0]: {a}, In[1]: {b}");
         }
         if self.stacks == Stacks::Equal && a_lead != b_lead {
@@ -106,9 +168,7 @@ impl Op for MatMul {
         let stack = Stack::new(a_lead, b_lead)?;
         let dims = stack.dims.iter().copied().chain([rows, columns]);
         let shape = Shape::checked(dims.map(|dim| dim as i64))?;
-        let call = Call { a, b, a_size, b_size, forms: (self.a, self.b), stack };
-        let mut out = ctx.output(0, self.dtype.unwrap_or(a.dtype()), &shape)?;
-        call.run(&mut out)
+        Ok((stack, shape))
     }
 }
 
@@ -121,84 +181,4 @@ fn split(dims: &[Dim]) -> (&[Dim], (&Dim, &Dim)) {
 fn split_sizes(shape: &Shape) -> (&[usize], (usize, usize)) {
     let (lead, matrix) = shape.dims().split_at(shape.rank() - 2);
     (lead, (matrix[0], matrix[1]))
-}
-
-/// Checked inputs of one call.
-struct Call<'a> {
-    a: View<'a>,
-    b: View<'a>,
-    a_size: (usize, usize),
-    b_size: (usize, usize),
-    forms: (Form, Form),
-    stack: Stack,
-}
-
-impl Call<'_> {
-    fn run(&self, out: &mut ViewMut<'_>) -> Result<()> {
-        let (a, b) = (self.a, self.b);
-        if a.dtype() != out.dtype() || b.dtype() != out.dtype() {
-            return self.widened(out);
-        }
-        match out.dtype() {
-            DType::F32 => self.multiply::<f32>(a.as_slice(), b.as_slice(), out.as_mut_slice()),
-            DType::F64 => self.multiply::<f64>(a.as_slice(), b.as_slice(), out.as_mut_slice()),
-            DType::Complex64 => {
-                self.multiply::<Complex<f32>>(a.as_slice(), b.as_slice(), out.as_mut_slice());
-            }
-            DType::Complex128 => {
-                self.multiply::<Complex<f64>>(a.as_slice(), b.as_slice(), out.as_mut_slice());
-            }
-            DType::F16 => {
-                let mut wide = vec![0.; out.shape().n_elements()];
-                self.multiply(&widen::<f16>(a), &widen::<f16>(b), &mut wide);
-                let narrow = out.as_mut_slice::<f16>().iter_mut();
-                narrow.zip(wide).for_each(|(out, x)| *out = f16::from_f32(x));
-            }
-            DType::BF16 => {
-                let mut wide = vec![0.; out.shape().n_elements()];
-                self.multiply(&widen::<bf16>(a), &widen::<bf16>(b), &mut wide);
-                let narrow = out.as_mut_slice::<bf16>().iter_mut();
-                narrow.zip(wide).for_each(|(out, x)| *out = bf16::from_f32(x));
-            }
-            dtype => for_integer!(dtype, T => {
-                self.multiply::<T>(a.as_slice(), b.as_slice(), out.as_mut_slice());
-            }),
-        }
-        Ok(())
-    }
-
-    /// Small integers whose product is `int32`.
-    fn widened(&self, out: &mut ViewMut<'_>) -> Result<()> {
-        if out.dtype() != DType::I32 {
-            let (a, b) = (self.a.dtype(), self.b.dtype());
-            return unimplemented!("no product of {a} and {b} as {}", out.dtype());
-        }
-        self.multiply::<i32>(&to_i32(self.a)?, &to_i32(self.b)?, out.as_mut_slice());
-        Ok(())
-    }
-
-    fn multiply<T: Scalar>(&self, a: &[T], b: &[T], out: &mut [T]) {
-        let (a_len, b_len) = (self.a_size.0 * self.a_size.1, self.b_size.0 * self.b_size.1);
-        let len = out.len().checked_div(self.stack.len()).unwrap_or(0);
-        for (i, out) in out.chunks_exact_mut(len.max(1)).enumerate() {
-            let (a_at, b_at) = self.stack.pair(i);
-            let a = &a[a_at * a_len..][..a_len];
-            let b = &b[b_at * b_len..][..b_len];
-            let a = Matrix::new(a, self.a_size, self.forms.0);
-            product(a, Matrix::new(b, self.b_size, self.forms.1), out);
-        }
-    }
-}
-
-/// The elements as `f32`.
-fn widen<T: Element + Into<f32>>(view: View<'_>) -> Vec<f32> {
-    view.as_slice::<T>().iter().map(|x| (*x).into()).collect()
-}
-
-fn to_i32(view: View<'_>) -> Result<Vec<i32>> {
-    match view.dtype() {
-        DType::I8 => Ok(view.as_slice::<i8>().iter().map(|x| i32::from(*x)).collect()),
-        DType::U8 => Ok(view.as_slice::<u8>().iter().map(|x| i32::from(*x)).collect()),
-        dtype => unimplemented!("no product of {dtype} as int32"),
-    }
 }

@@ -1,14 +1,22 @@
 //! Matrix products and decompositions.
 
 mod batch;
+mod fused_matmul;
 mod matmul;
+mod matmul_kernel;
 mod product;
 mod scalar;
 
+pub(crate) use product::{Form, Matrix};
 pub(crate) use scalar::Scalar;
 
 use crate::op::OpDef;
 
 /// The ops of this family.
-pub(crate) const OPS: &[OpDef] =
-    &[matmul::BATCH_MAT_MUL, matmul::BATCH_MAT_MUL_V2, matmul::BATCH_MAT_MUL_V3, matmul::MAT_MUL];
+pub(crate) const OPS: &[OpDef] = &[
+    fused_matmul::DEF,
+    matmul::BATCH_MAT_MUL,
+    matmul::BATCH_MAT_MUL_V2,
+    matmul::BATCH_MAT_MUL_V3,
+    matmul::MAT_MUL,
+];

@@ -11,6 +11,10 @@ pub(crate) trait Scalar: Element {
     #[must_use]
     fn plus_product(self, a: Self, b: Self) -> Self;
 
+    /// The sum.
+    #[must_use]
+    fn plus(self, other: Self) -> Self;
+
     /// The complex conjugate; the number itself if it is real.
     #[must_use]
     fn conjugate(self) -> Self;
@@ -22,6 +26,9 @@ macro_rules! integers {
             const ZERO: Self = 0;
             fn plus_product(self, a: Self, b: Self) -> Self {
                 self.wrapping_add(a.wrapping_mul(b))
+            }
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
             }
             fn conjugate(self) -> Self {
                 self
@@ -37,6 +44,9 @@ macro_rules! floats {
             fn plus_product(self, a: Self, b: Self) -> Self {
                 self + a * b
             }
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
             fn conjugate(self) -> Self {
                 self
             }
@@ -45,6 +55,9 @@ macro_rules! floats {
             const ZERO: Self = Complex::new(0., 0.);
             fn plus_product(self, a: Self, b: Self) -> Self {
                 self + a * b
+            }
+            fn plus(self, other: Self) -> Self {
+                self + other
             }
             fn conjugate(self) -> Self {
                 self.conj()

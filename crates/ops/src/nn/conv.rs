@@ -2,12 +2,17 @@
 //!
 //! Follows `conv_ops.cc` and `conv_ops_3d.cc`.
 
+use ::pool::Pool;
+
+use super::conv_f32::PackedFilter;
 use super::conv_kernel::Conv;
 use super::dtypes::through_f32;
 use super::transpose::swap_last;
 use super::window::{Layout, Slide, Window, slides};
 use crate::linalg::Scalar;
+use crate::op::Packed;
 use crate::prelude::*;
+use crate::simd::{self, Epilogue, PanelsView};
 
 pub(super) const CONV_2D: OpDef = OpDef::pure("Conv2D", |attrs| build(attrs, 2));
 pub(super) const CONV_3D: OpDef = OpDef::pure("Conv3D", |attrs| build(attrs, 3));
@@ -29,25 +34,28 @@ impl Op for ConvOp {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (image, filter) = (ctx.input(0), ctx.input(1));
-        let conv = self.checked(image.shape(), filter.shape())?;
-        let shape = self.output_shape(&conv)?;
-        let mut out = ctx.output(0, image.dtype(), &shape)?;
-        match image.dtype() {
-            DType::F32 => {
-                self.arranged::<f32>(&conv, image.as_slice(), filter.as_slice(), out.as_mut_slice())
-            }
-            DType::F64 => {
-                self.arranged::<f64>(&conv, image.as_slice(), filter.as_slice(), out.as_mut_slice())
-            }
-            DType::I32 => {
-                self.arranged::<i32>(&conv, image.as_slice(), filter.as_slice(), out.as_mut_slice())
-            }
-            _ => through_f32(&[image, filter], &mut out, |inputs, out| {
-                self.arranged(&conv, &inputs[0], &inputs[1], out);
-            })?,
+        self.run_with(ctx, Epilogue::default())
+    }
+
+    fn pack(&self, input: usize, weight: &Tensor) -> Result<Option<Packed>> {
+        let fits = weight.dtype() == DType::F32 && weight.shape().rank() == self.layout.rank();
+        if input != 1 || !fits || weight.n_elements() == 0 {
+            return Ok(None);
         }
-        Ok(())
+        PackedFilter::pack(weight).map(Some)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let [image, filter, ..] = inputs else { return 0 };
+        let (Some(image_shape), Some(filter_shape)) = (image.shape(), filter.shape()) else {
+            return 0;
+        };
+        match self.checked(&image_shape, &filter_shape) {
+            Ok(conv) if image.dtype == DType::F32 => {
+                self.scratch_len(&conv, filter.as_constant().is_some()) * size_of::<f32>()
+            }
+            _ => 0,
+        }
     }
 }
 
@@ -93,7 +101,94 @@ impl ConvOp {
         Ok(Shape::checked(dims.into_iter().map(|dim| dim as i64))?)
     }
 
-    /// Runs the kernel with channels last, whatever the layout.
+    /// The shape of the output of a call.
+    pub(super) fn shape_of(&self, ctx: &Ctx<'_>) -> Result<Shape> {
+        let packed = ctx.packed::<PackedFilter>(1);
+        let filter = packed.map_or_else(|| ctx.input(1).shape(), |packed| &packed.shape);
+        self.output_shape(&self.checked(ctx.input(0).shape(), filter)?)
+    }
+
+    /// Runs the convolution and what comes after it.
+    pub(super) fn run_with(&self, ctx: &mut Ctx<'_>, epilogue: Epilogue<'_>) -> Result<()> {
+        let (image, filter) = (ctx.input(0), ctx.input(1));
+        let (packed, pool) = (ctx.packed::<PackedFilter>(1), ctx.env().pool);
+        let filter_shape = packed.map_or(filter.shape(), |packed| &packed.shape);
+        let conv = self.checked(image.shape(), filter_shape)?;
+        let shape = self.output_shape(&conv)?;
+        let scratch = ctx.take_scratch();
+        let mut out = ctx.output(0, image.dtype(), &shape)?;
+        match image.dtype() {
+            DType::F32 => {
+                let mut own = Vec::new();
+                let n = self.scratch_len(&conv, packed.is_some());
+                let (panels, rest) = simd::floats(scratch, n, &mut own)
+                    .split_at_mut(if packed.is_some() { 0 } else { conv.scratch_len() });
+                let filter = match packed {
+                    Some(packed) => packed.view(),
+                    None => conv.pack(filter.as_slice(), panels),
+                };
+                let call = F32 { conv: &conv, pool, filter, epilogue };
+                self.run_f32(&call, image.as_slice(), rest, out.as_mut_slice())
+            }
+            DType::F64 => {
+                self.arranged::<f64>(
+                    &conv,
+                    image.as_slice(),
+                    filter.as_slice(),
+                    out.as_mut_slice(),
+                );
+                Ok(())
+            }
+            DType::I32 => {
+                self.arranged::<i32>(
+                    &conv,
+                    image.as_slice(),
+                    filter.as_slice(),
+                    out.as_mut_slice(),
+                );
+                Ok(())
+            }
+            _ => through_f32(&[image, filter], &mut out, |inputs, out| {
+                self.arranged(&conv, &inputs[0], &inputs[1], out);
+            }),
+        }
+    }
+
+    /// The floats of scratch memory that `run` wants for `f32`.
+    fn scratch_len(&self, conv: &Conv, packed: bool) -> usize {
+        let filter = if packed { 0 } else { conv.scratch_len() };
+        let window = &conv.window;
+        let turned = window.n_inputs() * conv.in_channels + window.n_outputs() * conv.out_channels;
+        filter + if self.layout.channels_first { turned * conv.batch } else { 0 }
+    }
+
+    /// Runs `f32` with channels last, whatever the layout.
+    fn run_f32(
+        &self,
+        call: &F32<'_>,
+        image: &[f32],
+        scratch: &mut [f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        let F32 { conv, pool, filter, epilogue } = *call;
+        if !self.layout.channels_first {
+            return conv.run_f32(pool, image, (filter, epilogue), out);
+        }
+        let (last, out_last) = scratch.split_at_mut(image.len());
+        let out_last = &mut out_last[..out.len()];
+        swap_last(image, last, conv.in_channels, conv.window.n_inputs());
+        let residual = epilogue.residual.map(|residual| {
+            let mut last = vec![0.; residual.len()];
+            swap_last(residual, &mut last, conv.out_channels, conv.window.n_outputs());
+            last
+        });
+        let epilogue = Epilogue { residual: residual.as_deref(), ..epilogue };
+        conv.run_f32(pool, last, (filter, epilogue), out_last)?;
+        swap_last(out_last, out, conv.window.n_outputs(), conv.out_channels);
+        Ok(())
+    }
+
+    /// Runs the kernel of any element with channels last, whatever the layout.
     fn arranged<T: Scalar>(&self, conv: &Conv, image: &[T], filter: &[T], out: &mut [T]) {
         if !self.layout.channels_first {
             return conv.run(image, filter, out);
@@ -104,6 +199,14 @@ impl ConvOp {
         conv.run(&last, filter, &mut out_last);
         swap_last(&out_last, out, conv.window.n_outputs(), conv.out_channels);
     }
+}
+
+/// One call for `f32`.
+struct F32<'a> {
+    conv: &'a Conv,
+    pool: &'a Pool,
+    filter: PanelsView<'a>,
+    epilogue: Epilogue<'a>,
 }
 
 /// The number of groups that the channels are in.

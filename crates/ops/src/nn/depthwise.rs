@@ -2,25 +2,41 @@
 //!
 //! Follows `depthwise_conv_op.cc`.
 
+use super::depthwise_kernel::DepthwiseConv;
 use super::dtypes::through_f32;
 use super::transpose::swap_last;
 use super::window::{Layout, Slide, Window, slides};
 use crate::linalg::Scalar;
 use crate::prelude::*;
+use crate::simd::{Activation, Epilogue};
 
-pub(super) const DEF: OpDef = OpDef::pure("DepthwiseConv2dNative", |attrs| {
-    let layout = Layout::read(attrs, 2)?;
-    Ok(Box::new(Depthwise { layout, slides: slides(attrs, layout)? }))
-});
+pub(super) const DEF: OpDef =
+    OpDef::pure("DepthwiseConv2dNative", |attrs| Ok(Box::new(Depthwise::read(attrs)?)));
 
-struct Depthwise {
-    layout: Layout,
+pub(super) struct Depthwise {
+    pub(super) layout: Layout,
     slides: Vec<Slide>,
 }
 
 impl Op for Depthwise {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [image, filter] = arity(inputs)?;
+        self.infer_output(image, filter)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        self.run_with(ctx, Epilogue::default())
+    }
+}
+
+impl Depthwise {
+    pub(super) fn read(attrs: &Attrs<'_>) -> Result<Self> {
+        let layout = Layout::read(attrs, 2)?;
+        Ok(Self { layout, slides: slides(attrs, layout)? })
+    }
+
+    /// The output's spec.
+    pub(super) fn infer_output(&self, image: &Spec, filter: &Spec) -> Result<Vec<Spec>> {
         image.require_rank(4)?;
         filter.require_rank(4)?;
         let layout = self.layout;
@@ -40,30 +56,55 @@ impl Op for Depthwise {
         Ok(vec![Spec::new(image.dtype, dims)])
     }
 
-    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (image, filter) = (ctx.input(0), ctx.input(1));
-        let conv = self.checked(image.shape(), filter.shape())?;
-        let layout = self.layout;
+    /// The shape of the output of a call.
+    pub(super) fn shape_of(&self, ctx: &Ctx<'_>) -> Result<Shape> {
+        self.output_shape(&self.checked(ctx.input(0).shape(), ctx.input(1).shape())?)
+    }
+
+    fn output_shape(&self, conv: &DepthwiseConv) -> Result<Shape> {
         let axes = &conv.window.output[1..];
-        let dims = layout.arrange(conv.batch, axes, conv.channels * conv.multiplier);
-        let shape = Shape::checked(dims.into_iter().map(|dim| dim as i64))?;
+        let dims = self.layout.arrange(conv.batch, axes, conv.channels * conv.multiplier);
+        Ok(Shape::checked(dims.into_iter().map(|dim| dim as i64))?)
+    }
+
+    /// Runs the convolution and what comes after it, which is for `f32` alone.
+    pub(super) fn run_with(&self, ctx: &mut Ctx<'_>, epilogue: Epilogue<'_>) -> Result<()> {
+        let (image, filter, pool) = (ctx.input(0), ctx.input(1), ctx.env().pool);
+        let conv = self.checked(image.shape(), filter.shape())?;
+        let shape = self.output_shape(&conv)?;
         let mut out = ctx.output(0, image.dtype(), &shape)?;
         match image.dtype() {
             DType::F32 => {
-                self.arranged::<f32>(&conv, image.as_slice(), filter.as_slice(), out.as_mut_slice())
+                let Epilogue { bias, residual, activation } = epilogue;
+                let first = if residual.is_some() { Activation::None } else { activation };
+                let kernel = |image: &[f32], filter: &[f32], out: &mut [f32]| {
+                    conv.run_f32(pool, (image, filter), (bias, first), out);
+                };
+                let (image, filter) = (image.as_slice(), filter.as_slice());
+                self.arranged(&conv, (image, filter), out.as_mut_slice(), kernel);
+                if let Some(residual) = residual {
+                    let out = out.as_mut_slice::<f32>();
+                    out.iter_mut().zip(residual).for_each(|(out, x)| *out += x);
+                    activation.apply(out);
+                }
             }
             DType::F64 => {
-                self.arranged::<f64>(&conv, image.as_slice(), filter.as_slice(), out.as_mut_slice())
+                let (image, filter) = (image.as_slice(), filter.as_slice());
+                let kernel = |image: &[f64], filter: &[f64], out: &mut [f64]| {
+                    conv.run(image, filter, out);
+                };
+                self.arranged(&conv, (image, filter), out.as_mut_slice(), kernel);
             }
             _ => through_f32(&[image, filter], &mut out, |inputs, out| {
-                self.arranged(&conv, &inputs[0], &inputs[1], out);
+                let kernel = |image: &[f32], filter: &[f32], out: &mut [f32]| {
+                    conv.run_f32(pool, (image, filter), (None, Activation::None), out);
+                };
+                self.arranged(&conv, (&inputs[0], &inputs[1]), out, kernel);
             })?,
         }
         Ok(())
     }
-}
 
-impl Depthwise {
     fn checked(&self, image: &Shape, filter: &Shape) -> Result<DepthwiseConv> {
         if image.rank() != 4 || filter.rank() != 4 {
             return invalid!("image and filter must have rank 4: {image}, {filter}");
@@ -77,55 +118,21 @@ impl Depthwise {
         Ok(DepthwiseConv { batch: image[0], window, channels, multiplier: filter[3] })
     }
 
-    fn arranged<T: Scalar>(&self, conv: &DepthwiseConv, image: &[T], filter: &[T], out: &mut [T]) {
+    /// Runs a kernel with channels last, whatever the layout.
+    fn arranged<T: Scalar>(
+        &self,
+        conv: &DepthwiseConv,
+        (image, filter): (&[T], &[T]),
+        out: &mut [T],
+        kernel: impl Fn(&[T], &[T], &mut [T]),
+    ) {
         if !self.layout.channels_first {
-            return conv.run(image, filter, out);
+            return kernel(image, filter, out);
         }
         let mut last = vec![T::ZERO; image.len()];
         swap_last(image, &mut last, conv.channels, conv.window.n_inputs());
         let mut out_last = vec![T::ZERO; out.len()];
-        conv.run(&last, filter, &mut out_last);
+        kernel(&last, filter, &mut out_last);
         swap_last(&out_last, out, conv.window.n_outputs(), conv.channels * conv.multiplier);
-    }
-}
-
-/// A depthwise convolution with all sizes known.
-#[derive(Debug, Clone, Copy)]
-struct DepthwiseConv {
-    batch: usize,
-    window: Window,
-    channels: usize,
-    multiplier: usize,
-}
-
-impl DepthwiseConv {
-    /// Writes the convolution of `image` with `filter` (`[taps, channels, multiplier]`).
-    fn run<T: Scalar>(&self, image: &[T], filter: &[T], out: &mut [T]) {
-        let window = &self.window;
-        out.fill(T::ZERO);
-        let mut pixels = out.chunks_exact_mut((self.channels * self.multiplier).max(1));
-        for image in image.chunks_exact((window.n_inputs() * self.channels).max(1)) {
-            for place in 0..window.n_outputs() {
-                let Some(out) = pixels.next() else { return };
-                self.pixel(image, filter, place, out);
-            }
-        }
-    }
-
-    fn pixel<T: Scalar>(&self, image: &[T], filter: &[T], place: usize, out: &mut [T]) {
-        let window = &self.window;
-        let (y, x) = (place / window.output[2], place % window.output[2]);
-        for (tap, filter) in filter.chunks_exact(out.len()).enumerate() {
-            let (tap_y, tap_x) = (tap / window.size[2], tap % window.size[2]);
-            let (Some(y), Some(x)) = (window.at(1, y, tap_y), window.at(2, x, tap_x)) else {
-                continue;
-            };
-            let pixel = &image[(y * window.input[2] + x) * self.channels..][..self.channels];
-            let outs = out.chunks_exact_mut(self.multiplier);
-            let filters = filter.chunks_exact(self.multiplier);
-            for ((out, filter), x) in outs.zip(filters).zip(pixel) {
-                out.iter_mut().zip(filter).for_each(|(out, f)| *out = out.plus_product(*x, *f));
-            }
-        }
     }
 }

@@ -17,9 +17,15 @@ pub(crate) fn through_f32(
     };
     let mut result = vec![0.; out.shape().n_elements()];
     kernel(&wide, &mut result);
+    narrow(&result, out)
+}
+
+/// Writes floats to `out`, rounded if it holds narrower ones.
+pub(crate) fn narrow(wide: &[f32], out: &mut ViewMut<'_>) -> Result<()> {
     match out.dtype() {
-        DType::F16 => round(&result, out.as_mut_slice(), f16::from_f32),
-        DType::BF16 => round(&result, out.as_mut_slice(), bf16::from_f32),
+        DType::F32 => out.as_mut_slice().copy_from_slice(wide),
+        DType::F16 => round(wide, out.as_mut_slice(), f16::from_f32),
+        DType::BF16 => round(wide, out.as_mut_slice(), bf16::from_f32),
         dtype => return unimplemented!("dtype {dtype} is not supported here"),
     }
     Ok(())

@@ -1,8 +1,101 @@
-//! Code for the widest vectors that the machine has, picked when it runs.
+//! Kernels that use the vector instructions of the machine they run on.
 //!
-//! The only folder of this crate with `unsafe` in it.
-#![allow(unsafe_code, reason = "instructions that are checked for when the program runs")]
+//! Each kernel is written once, generic over a `Vector`; a file per instruction set (`avx2.rs`,
+//! `scalar.rs`) implements it and lists the compiled kernels in a `Kernels` table. `kernels()` is the
+//! table for this machine. A new instruction set is a new file and a line in `kernels()`.
+//!
+//! This is the only place of the crate with `unsafe` in it: callers see slices, and every check that
+//! makes the pointers sound is an `assert!` in the function that makes them.
+#![allow(
+    unsafe_code,
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::inline_always,
+    clippy::needless_range_loop,
+    reason = "vector intrinsics are unsafe, must be inlined where their features are enabled, and keep
+    arrays in registers only if loops over them count"
+)]
 
+mod activation;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod depthwise;
+mod gemm;
+mod math;
+mod panels;
+mod scalar;
+mod stack;
+mod tile;
+mod vector;
 mod widest;
 
+use std::sync::OnceLock;
+
+pub(crate) use activation::Activation;
+pub(crate) use depthwise::{Along, Lines, depthwise_row};
+pub(crate) use gemm::{Epilogue, Left, Product, Rows, multiply};
+pub(crate) use panels::{Panels, PanelsView};
+pub(crate) use stack::{Stacked, multiply_stack};
 pub(crate) use widest::{Loop, widest};
+
+use depthwise::Row;
+use tile::Block;
+
+/// The kernels of one instruction set.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The floats in a vector.
+    pub(crate) lanes: usize,
+    /// Computes a block of a matrix product.
+    ///
+    /// # Safety
+    /// The machine has the instruction set, and the block's pointers are as `Block` says.
+    block: unsafe fn(&Block),
+    /// Computes a row of a depthwise convolution.
+    ///
+    /// # Safety
+    /// The machine has the instruction set, and the row's pointers are as `Row` says.
+    depthwise: unsafe fn(&Row),
+    /// Applies an activation to each element.
+    ///
+    /// # Safety
+    /// The machine has the instruction set.
+    activate: unsafe fn(Activation, &mut [f32]),
+}
+
+/// The kernels for this machine.
+pub(crate) fn kernels() -> &'static Kernels {
+    static BEST: OnceLock<&'static Kernels> = OnceLock::new();
+    BEST.get_or_init(|| all().next().unwrap_or(&scalar::KERNELS))
+}
+
+/// The name of the instruction set that kernels use on this machine.
+pub fn instruction_set() -> &'static str {
+    kernels().name
+}
+
+/// The floats in a vector of this machine.
+pub(crate) fn lanes() -> usize {
+    kernels().lanes
+}
+
+/// The kernels that this machine can run, best first.
+pub(crate) fn all() -> impl Iterator<Item = &'static Kernels> {
+    #[cfg(target_arch = "x86_64")]
+    let best = avx2::available().then_some(&avx2::KERNELS);
+    #[cfg(not(target_arch = "x86_64"))]
+    let best = None;
+    best.into_iter().chain([&scalar::KERNELS])
+}
+
+/// `n` floats of scratch memory: from `bytes` if it has them, else from `own`.
+pub(crate) fn floats<'a>(bytes: &'a mut [u8], n: usize, own: &'a mut Vec<f32>) -> &'a mut [f32] {
+    match bytemuck::try_cast_slice_mut::<u8, f32>(bytes) {
+        Ok(floats) if floats.len() >= n => &mut floats[..n],
+        _ => {
+            own.resize(n, 0.);
+            own
+        }
+    }
+}

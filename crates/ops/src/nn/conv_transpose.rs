@@ -1,0 +1,152 @@
+//! `Conv2DBackpropInput` and `Conv3DBackpropInputV2`: convolution turned round, from a small image
+//! to a large one.
+//!
+//! Follows `conv_grad_input_ops.cc` and `conv_grad_ops_3d.cc`.
+
+use super::conv_transpose_kernel::{PackedTurned, Turned};
+use super::dtypes::through_f32;
+use super::transpose::swap_last;
+use super::window::{Layout, Slide, Window, slides};
+use crate::linalg::Scalar;
+use crate::op::Packed;
+use crate::prelude::*;
+
+pub(super) const CONV_2D: OpDef = OpDef::pure("Conv2DBackpropInput", |attrs| build(attrs, 2));
+pub(super) const CONV_3D: OpDef = OpDef::pure("Conv3DBackpropInputV2", |attrs| build(attrs, 3));
+
+fn build(attrs: &Attrs<'_>, n_axes: usize) -> Result<Box<dyn Op>> {
+    let layout = Layout::read(attrs, n_axes)?;
+    Ok(Box::new(ConvTranspose { layout, slides: slides(attrs, layout)? }))
+}
+
+struct ConvTranspose {
+    layout: Layout,
+    slides: Vec<Slide>,
+}
+
+impl Op for ConvTranspose {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [sizes, filter, small] = arity(inputs)?;
+        let layout = self.layout;
+        sizes.require_rank(1)?;
+        filter.require_rank(layout.rank())?;
+        small.require_rank(layout.rank())?;
+        let unknown = vec![Dim::Unknown; layout.rank()];
+        let mut dims = match sizes.sizes() {
+            Some(sizes) if sizes.len() == layout.rank() => sizes,
+            Some(sizes) if sizes.len() == layout.n_axes => {
+                let small = small.dims().unwrap_or(&unknown);
+                let filter = filter.dims().unwrap_or(&unknown);
+                layout.arrange(small[0].clone(), &sizes, filter[layout.n_axes].clone())
+            }
+            Some(sizes) => return invalid!("{} sizes for an image of {layout:?}", sizes.len()),
+            None => unknown.clone(),
+        };
+        // The batch is known from the other input even where the sizes are not.
+        if dims[0].known().is_none()
+            && let Some(small) = small.dims()
+        {
+            dims[0] = small[0].clone();
+        }
+        Ok(vec![Spec::new(small.dtype, dims)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (sizes, filter, small) = (ctx.input(0), ctx.input(1), ctx.input(2));
+        let (packed, pool) = (ctx.packed::<PackedTurned>(1), ctx.env().pool);
+        let filter_shape = packed.map_or(filter.shape(), |packed| &packed.shape);
+        let Some(sizes) = sizes.to_i64() else {
+            return invalid!("input_sizes must be integers");
+        };
+        let (shape, conv) = self.checked(&sizes, filter_shape, small.shape())?;
+        let mut out = ctx.output(0, small.dtype(), &shape)?;
+        match small.dtype() {
+            DType::F32 => {
+                let mut own = Vec::new();
+                let panels = match packed {
+                    Some(packed) => packed.view(),
+                    None => conv.pack(filter.as_slice(), &mut own),
+                };
+                let kernel = |small: &[f32], out: &mut [f32]| conv.run_f32(pool, small, panels, out);
+                self.arranged(&conv, small.as_slice(), out.as_mut_slice(), kernel);
+            }
+            DType::F64 => {
+                let kernel = |small: &[f64], out: &mut [f64]| {
+                    conv.run(small, filter.as_slice(), out);
+                };
+                self.arranged(&conv, small.as_slice(), out.as_mut_slice(), kernel);
+            }
+            DType::I32 => {
+                let kernel = |small: &[i32], out: &mut [i32]| {
+                    conv.run(small, filter.as_slice(), out);
+                };
+                self.arranged(&conv, small.as_slice(), out.as_mut_slice(), kernel);
+            }
+            _ => through_f32(&[small, filter], &mut out, |inputs, out| {
+                let kernel = |small: &[f32], out: &mut [f32]| conv.run(small, &inputs[1], out);
+                self.arranged(&conv, &inputs[0], out, kernel);
+            })?,
+        }
+        Ok(())
+    }
+
+    fn pack(&self, input: usize, weight: &Tensor) -> Result<Option<Packed>> {
+        let fits = weight.dtype() == DType::F32 && weight.shape().rank() == self.layout.rank();
+        if input != 1 || !fits || weight.n_elements() == 0 {
+            return Ok(None);
+        }
+        PackedTurned::pack(weight).map(Some)
+    }
+}
+
+impl ConvTranspose {
+    /// The shape of the large image, and what is to be computed.
+    fn checked(&self, sizes: &[i64], filter: &Shape, small: &Shape) -> Result<(Shape, Turned)> {
+        let layout = self.layout;
+        if filter.rank() != layout.rank() || small.rank() != layout.rank() {
+            return invalid!("filter {filter} and image {small} must have rank {}", layout.rank());
+        }
+        let dims = if sizes.len() == layout.n_axes {
+            layout.arrange(small[0] as i64, sizes, filter[layout.n_axes] as i64)
+        } else {
+            sizes.to_vec()
+        };
+        if dims.len() != layout.rank() {
+            return invalid!("{} sizes for an image of rank {}", sizes.len(), layout.rank());
+        }
+        let shape = Shape::checked(dims)?;
+        let window =
+            Window::new(layout, &self.slides, |i| shape[layout.axis(i)], |i| filter[i])?;
+        let (large_channels, small_channels) =
+            (filter[layout.n_axes], filter[layout.n_axes + 1]);
+        let same = layout.three(true, |i| {
+            small[layout.axis(i)] == window.output[i + 3 - layout.n_axes]
+        });
+        let fits = shape[0] == small[0]
+            && shape[layout.channel()] == large_channels
+            && small[layout.channel()] == small_channels
+            && same == [true; 3];
+        if !fits {
+            return invalid!("sizes {shape}, filter {filter} and image {small} do not fit");
+        }
+        Ok((shape, Turned { window, large_channels, small_channels }))
+    }
+
+    /// Runs a kernel with channels last, whatever the layout.
+    fn arranged<T: Scalar>(
+        &self,
+        conv: &Turned,
+        small: &[T],
+        out: &mut [T],
+        kernel: impl Fn(&[T], &mut [T]),
+    ) {
+        if !self.layout.channels_first {
+            return kernel(small, out);
+        }
+        let mut last = vec![T::ZERO; small.len()];
+        swap_last(small, &mut last, conv.small_channels, conv.window.n_outputs());
+        let mut out_last = vec![T::ZERO; out.len()];
+        kernel(&last, &mut out_last);
+        swap_last(&out_last, out, conv.window.n_inputs(), conv.large_channels);
+    }
+}

@@ -1,0 +1,69 @@
+//! `_FusedConv2D` and `_FusedDepthwiseConv2dNative`: a convolution and what comes after it.
+//!
+//! Graph passes make them.
+
+use super::conv::ConvOp;
+use super::depthwise::Depthwise;
+use super::fused::Steps;
+use super::window::{Layout, slides};
+use crate::op::Packed;
+use crate::prelude::*;
+
+pub(super) const CONV_2D: OpDef = OpDef::pure("_FusedConv2D", |attrs| {
+    let layout = Layout::read(attrs, 2)?;
+    let conv = ConvOp { layout, slides: slides(attrs, layout)? };
+    Ok(Box::new(FusedConv { conv, steps: Steps::read(attrs)? }))
+});
+
+pub(super) const DEPTHWISE: OpDef = OpDef::pure("_FusedDepthwiseConv2dNative", |attrs| {
+    let conv = Depthwise::read(attrs)?;
+    Ok(Box::new(FusedDepthwise { conv, steps: Steps::read(attrs)? }))
+});
+
+struct FusedConv {
+    conv: ConvOp,
+    steps: Steps,
+}
+
+impl Op for FusedConv {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        arity_at_least(inputs, 2)?;
+        let outputs = self.conv.infer_output(&inputs[0], &inputs[1])?;
+        self.steps.check(inputs, &outputs[0], self.conv.layout.channel())?;
+        Ok(outputs)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let shape = self.conv.shape_of(ctx)?;
+        let epilogue = self.steps.epilogue(ctx, &shape, self.conv.layout.channel())?;
+        self.conv.run_with(ctx, epilogue)
+    }
+
+    fn pack(&self, input: usize, weight: &Tensor) -> Result<Option<Packed>> {
+        self.conv.pack(input, weight)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        self.conv.scratch_bytes(inputs, outputs)
+    }
+}
+
+struct FusedDepthwise {
+    conv: Depthwise,
+    steps: Steps,
+}
+
+impl Op for FusedDepthwise {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        arity_at_least(inputs, 2)?;
+        let outputs = self.conv.infer_output(&inputs[0], &inputs[1])?;
+        self.steps.check(inputs, &outputs[0], self.conv.layout.channel())?;
+        Ok(outputs)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let shape = self.conv.shape_of(ctx)?;
+        let epilogue = self.steps.epilogue(ctx, &shape, self.conv.layout.channel())?;
+        self.conv.run_with(ctx, epilogue)
+    }
+}

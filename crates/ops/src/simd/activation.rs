@@ -1,0 +1,167 @@
+//! `Activation`: the function of each element at the end of a layer.
+
+use super::math::{erf, exp, sigmoid, tanh};
+use super::vector::Vector;
+
+/// A function of each element.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) enum Activation {
+    /// The element itself.
+    #[default]
+    None,
+    /// At least 0.
+    Relu,
+    /// From 0 to 6.
+    Relu6,
+    /// `e^x - 1` below 0.
+    Elu,
+    /// This times the element below 0.
+    LeakyRelu(f32),
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x` times its sigmoid.
+    Swish,
+    /// `x` times the share of a normal distribution below it.
+    GeluExact,
+    /// The same with a hyperbolic tangent.
+    GeluApproximate,
+}
+
+impl Activation {
+    /// The limits, if the activation does nothing but clamp.
+    pub(crate) fn clamp(self) -> Option<(f32, f32)> {
+        match self {
+            Self::Relu => Some((0., f32::INFINITY)),
+            Self::Relu6 => Some((0., 6.)),
+            _ => None,
+        }
+    }
+
+    /// Applies it to each element.
+    pub(crate) fn apply(self, data: &mut [f32]) {
+        // SAFETY: `kernels` gives a table that this machine can run.
+        unsafe { (super::kernels().activate)(self, data) }
+    }
+}
+
+/// Applies an activation to each element.
+#[inline(always)]
+pub(super) unsafe fn activate<V: Vector>(activation: Activation, data: &mut [f32]) {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        match activation {
+            Activation::None => {}
+            Activation::Relu => each::<V>(data, |x| x.at_least(V::splat(0.))),
+            Activation::Relu6 => {
+                each::<V>(data, |x| x.at_least(V::splat(0.)).at_most(V::splat(6.)));
+            }
+            Activation::Elu => {
+                each::<V>(data, |x| exp(x).minus(V::splat(1.)).where_negative(x, x));
+            }
+            Activation::LeakyRelu(alpha) => {
+                each::<V>(data, |x| x.times(V::splat(alpha)).where_negative(x, x));
+            }
+            Activation::Sigmoid => each::<V>(data, |x| sigmoid(x)),
+            Activation::Tanh => each::<V>(data, |x| tanh(x)),
+            Activation::Swish => each::<V>(data, |x| x.times(sigmoid(x))),
+            Activation::GeluExact => each::<V>(data, |x| {
+                let half = x.times(V::splat(0.5));
+                let share = erf(x.times(V::splat(std::f32::consts::FRAC_1_SQRT_2)));
+                half.times_plus(share, half)
+            }),
+            Activation::GeluApproximate => each::<V>(data, |x| {
+                let half = x.times(V::splat(0.5));
+                let cube = x.times(x).times(x);
+                // The square root of 2/π.
+                let inner = cube.times_plus(V::splat(0.044_715), x).times(V::splat(0.797_884_6));
+                half.times_plus(tanh(inner), half)
+            }),
+        }
+    }
+}
+
+/// Calls `f` on all elements. The last few go through a buffer, so that each element is computed
+/// the same way wherever it stands.
+#[inline(always)]
+unsafe fn each<V: Vector>(data: &mut [f32], f: impl Fn(V) -> V) {
+    let mut chunks = data.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        // SAFETY: the chunk has `LANES` floats; the caller vouches for the instruction set.
+        unsafe { f(V::load(chunk.as_ptr())).store(chunk.as_mut_ptr()) }
+    }
+    let rest = chunks.into_remainder();
+    if !rest.is_empty() {
+        let mut buffer = [0f32; 64];
+        assert!(V::LANES <= buffer.len());
+        buffer[..rest.len()].copy_from_slice(rest);
+        // SAFETY: the buffer has `LANES` floats; the caller vouches for the instruction set.
+        unsafe { f(V::load(buffer.as_ptr())).store(buffer.as_mut_ptr()) }
+        rest.copy_from_slice(&buffer[..rest.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::all;
+    use super::*;
+
+    #[track_caller]
+    fn check(activation: Activation, exact: fn(f64) -> f64) {
+        let inputs: Vec<f32> = (-3000..3000).map(|i| i as f32 / 100.).collect();
+        for kernels in all() {
+            let mut got = inputs.clone();
+            // SAFETY: `all` lists what this machine can run.
+            unsafe { (kernels.activate)(activation, &mut got) };
+            for (x, got) in inputs.iter().zip(got) {
+                let want = exact(f64::from(*x));
+                let close = (f64::from(got) - want).abs() <= 1e-6 * want.abs().max(1.);
+                assert!(close, "{} {activation:?}({x}) = {got}, not {want}", kernels.name);
+            }
+        }
+    }
+
+    /// The error function from its series; far out, where that cancels, from its limit.
+    fn erf(x: f64) -> f64 {
+        if x.abs() > 3.5 {
+            let tail = (-x * x).exp() / (x.abs() * std::f64::consts::PI.sqrt());
+            return x.signum() * (1. - tail);
+        }
+        let (mut term, mut sum) = (x, x);
+        for n in 1..200 {
+            let n = f64::from(n);
+            term *= -x * x / n;
+            sum += term / (2. * n + 1.);
+        }
+        sum * 2. / std::f64::consts::PI.sqrt()
+    }
+
+    #[test]
+    fn activations_are_exact_to_a_few_units() {
+        check(Activation::None, |x| x);
+        check(Activation::Relu, |x| x.max(0.));
+        check(Activation::Relu6, |x| x.clamp(0., 6.));
+        check(Activation::Elu, |x| if x < 0. { x.exp_m1() } else { x });
+        check(Activation::LeakyRelu(0.25), |x| if x < 0. { 0.25 * x } else { x });
+        check(Activation::Sigmoid, |x| 1. / (1. + (-x).exp()));
+        check(Activation::Tanh, f64::tanh);
+        check(Activation::Swish, |x| x / (1. + (-x).exp()));
+        check(Activation::GeluExact, |x| 0.5 * x * (1. + erf(x / 2f64.sqrt())));
+        check(Activation::GeluApproximate, |x| {
+            let inner = (2. / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+            0.5 * x * (1. + inner.tanh())
+        });
+    }
+
+    #[test]
+    fn extremes_are_kept() {
+        for kernels in all() {
+            let mut data = [f32::NEG_INFINITY, f32::INFINITY, f32::NAN, -200., 200.];
+            // SAFETY: `all` lists what this machine can run.
+            unsafe { (kernels.activate)(Activation::Sigmoid, &mut data) };
+            assert_eq!((data[0], data[1], data[3], data[4]), (0., 1., 0., 1.));
+            assert!(data[2].is_nan());
+        }
+    }
+}

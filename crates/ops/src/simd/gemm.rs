@@ -1,0 +1,261 @@
+//! The product of a left matrix, as it is or gathered from an image, with packed panels.
+//!
+//! Blocks of rows stay in the second cache while the panels pass through the first one; the inner
+//! dimension is cut so that both fit. How the work is cut changes no digit (see `tile.rs`).
+
+use std::ops::Range;
+
+use pool::Pool;
+
+use super::panels::{PanelsView, width};
+use super::tile::Block;
+use super::{Activation, Kernels, kernels};
+
+/// The rows that a task takes at once; a multiple of the rows of a tile.
+const BLOCK_ROWS: usize = 48;
+
+/// The steps of the inner dimension that are taken at once.
+const BLOCK_DEPTH: usize = 256;
+
+/// The floating-point operations below which threads are not worth waking.
+const PARALLEL_FLOPS: usize = 1 << 20;
+
+/// A product to be computed.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    /// The rows of the left matrix and of the result.
+    pub(crate) rows: usize,
+    /// The left matrix.
+    pub(crate) left: Left<'a>,
+    /// The right matrix.
+    pub(crate) right: PanelsView<'a>,
+    /// What comes after.
+    pub(crate) epilogue: Epilogue<'a>,
+    /// How far apart the rows of the result are.
+    pub(crate) stride: usize,
+}
+
+/// The left matrix of a product.
+#[derive(Clone, Copy)]
+pub(crate) enum Left<'a> {
+    /// Rows in memory, this far apart.
+    Matrix(&'a [f32], usize),
+    /// Rows that are put together when they are needed.
+    Gathered(&'a dyn Rows),
+}
+
+/// Rows that are put together when they are needed.
+pub(crate) trait Rows: Sync {
+    /// Writes a piece of each of some rows, one after the other.
+    fn gather(&self, rows: Range<usize>, piece: Range<usize>, to: &mut [f32]);
+}
+
+/// What is done to the elements of a product.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Epilogue<'a> {
+    /// Added to each row.
+    pub(crate) bias: Option<&'a [f32]>,
+    /// Added to the elements; has the layout of the result.
+    pub(crate) residual: Option<&'a [f32]>,
+    /// The function of each element at last.
+    pub(crate) activation: Activation,
+}
+
+/// Writes the product to `out`.
+///
+/// # Panics
+/// If a slice is too short for the sizes.
+pub(crate) fn multiply(pool: &Pool, product: &Product<'_>, out: &mut [f32]) {
+    multiply_with(kernels(), pool, product, out);
+}
+
+/// The same with kernels that this machine can run.
+fn multiply_with(kernels: &Kernels, pool: &Pool, product: &Product<'_>, out: &mut [f32]) {
+    let Product { rows, right, stride, .. } = *product;
+    if rows == 0 || right.columns == 0 {
+        return;
+    }
+    let last = (rows - 1) * stride;
+    assert!(right.columns <= stride || rows == 1);
+    assert!(out.len() >= last + right.columns);
+    // SAFETY: the assertions above are about `out`, which is borrowed until the call returns.
+    unsafe { multiply_at(kernels, pool, product, Out(out.as_mut_ptr())) };
+}
+
+/// The same to memory that starts at `out`.
+///
+/// # Safety
+/// `out` is good for the rows of the product, and nobody else touches them.
+pub(super) unsafe fn multiply_at(
+    kernels: &Kernels,
+    pool: &Pool,
+    product: &Product<'_>,
+    out: Out,
+) {
+    let Product { rows, right, stride, epilogue, .. } = *product;
+    if rows == 0 || right.columns == 0 {
+        return;
+    }
+    let last = (rows - 1) * stride;
+    assert!(epilogue.residual.is_none_or(|residual| residual.len() >= last + right.columns));
+    assert!(epilogue.bias.is_none_or(|bias| bias.len() >= right.columns));
+    assert!(right.data.len() >= PanelsView::len(right.rows, right.columns));
+    if let Left::Matrix(data, stride) = product.left {
+        assert!(data.len() >= (rows - 1) * stride + right.rows);
+    }
+    let work = Work { kernels, product, out, cut: Cut::new(pool, product) };
+    pool.run(work.cut.n_tasks(), &|task| work.run(task));
+}
+
+/// How a product is cut into tasks: blocks of rows, and groups of panels.
+struct Cut {
+    block_rows: usize,
+    row_blocks: usize,
+    group_panels: usize,
+    panel_groups: usize,
+}
+
+impl Cut {
+    fn new(pool: &Pool, product: &Product<'_>) -> Self {
+        let Product { rows, right, .. } = product;
+        let panels = right.columns.div_ceil(width());
+        let flops = rows.saturating_mul(right.rows).saturating_mul(2 * right.columns);
+        let threads = if flops < PARALLEL_FLOPS { 1 } else { pool.n_threads() };
+        let row_blocks = rows.div_ceil(BLOCK_ROWS);
+        // Enough tasks that no thread waits long for the last one.
+        let wanted = if threads == 1 { 1 } else { (4 * threads).div_ceil(row_blocks) };
+        let group_panels =
+            panels.div_ceil(wanted.min(panels)).next_multiple_of(if *rows == 1 { 4 } else { 1 });
+        let block_rows = rows.div_ceil(row_blocks);
+        Self { block_rows, row_blocks, group_panels, panel_groups: panels.div_ceil(group_panels) }
+    }
+
+    fn n_tasks(&self) -> usize {
+        self.row_blocks * self.panel_groups
+    }
+}
+
+/// One call: what the tasks share.
+struct Work<'a> {
+    kernels: &'a Kernels,
+    product: &'a Product<'a>,
+    out: Out,
+    cut: Cut,
+}
+
+/// The result, whose disjoint parts the tasks write.
+#[derive(Clone, Copy)]
+pub(super) struct Out(pub(super) *mut f32);
+
+impl Out {
+    /// The same, this much further.
+    ///
+    /// # Safety
+    /// As for `pointer::add`.
+    pub(super) unsafe fn offset(&self, by: usize) -> Self {
+        // SAFETY: the caller vouches for it.
+        Self(unsafe { self.0.add(by) })
+    }
+}
+
+// SAFETY: tasks write disjoint blocks of it.
+unsafe impl Sync for Out {}
+
+impl Work<'_> {
+    fn run(&self, task: usize) {
+        let Product { rows, left, right, .. } = *self.product;
+        let (row_block, group) = (task / self.cut.panel_groups, task % self.cut.panel_groups);
+        let first = row_block * self.cut.block_rows;
+        let rows = first..rows.min(first + self.cut.block_rows);
+        let n_panels = right.columns.div_ceil(width());
+        let panel = group * self.cut.group_panels;
+        let panels = panel..n_panels.min(panel + self.cut.group_panels);
+        if rows.is_empty() || panels.is_empty() {
+            return;
+        }
+        match left {
+            Left::Matrix(data, stride) => {
+                for piece in pieces(right.rows) {
+                    let at = rows.start * stride + piece.start;
+                    self.piece((&data[at..], stride), &rows, &panels, &piece);
+                }
+            }
+            Left::Gathered(source) => {
+                let mut buffer = [0f32; BLOCK_ROWS * BLOCK_DEPTH];
+                for piece in pieces(right.rows) {
+                    let data = &mut buffer[..rows.len() * piece.len()];
+                    source.gather(rows.clone(), piece.clone(), data);
+                    self.piece((data, piece.len()), &rows, &panels, &piece);
+                }
+            }
+        }
+        self.activate(&rows, &panels);
+    }
+
+    /// Computes one piece of the inner dimension, `left` being the rows' part of it.
+    fn piece(
+        &self,
+        (left, stride): (&[f32], usize),
+        rows: &Range<usize>,
+        panels: &Range<usize>,
+        piece: &Range<usize>,
+    ) {
+        let Product { right, epilogue, stride: out_stride, .. } = *self.product;
+        let column = panels.start * width();
+        let columns = right.columns.min(panels.end * width()) - column;
+        let panel_stride = right.rows * width();
+        assert!(left.len() >= (rows.len() - 1) * stride + piece.len());
+        let at = rows.start * out_stride + column;
+        // SAFETY: `multiply_with` has checked that rows and columns lie in the bias, the residual,
+        // the panels and the result; those of this task are ranges of them, and the assertion above
+        // is about `left`. Tasks have different rows or panels, so nobody else writes these.
+        unsafe {
+            let block = Block {
+                left: left.as_ptr(),
+                stride,
+                rows: rows.len(),
+                right: right.data.as_ptr().add(panels.start * panel_stride + piece.start * width()),
+                panel_stride,
+                panels: panels.len(),
+                columns,
+                depth: piece.len(),
+                out: self.out.0.add(at),
+                out_stride,
+                bias: epilogue.bias.map_or(std::ptr::null(), |bias| bias.as_ptr().add(column)),
+                residual: epilogue.residual.map_or(std::ptr::null(), |r| r.as_ptr().add(at)),
+                clamp: epilogue.activation.clamp(),
+                first: piece.start == 0,
+                last: piece.end == right.rows,
+            };
+            (self.kernels.block)(&block);
+        }
+    }
+
+    /// Applies an activation that the kernel did not.
+    fn activate(&self, rows: &Range<usize>, panels: &Range<usize>) {
+        let Product { right, epilogue, stride, .. } = *self.product;
+        if epilogue.activation == Activation::None || epilogue.activation.clamp().is_some() {
+            return;
+        }
+        let column = panels.start * width();
+        let columns = right.columns.min(panels.end * width()) - column;
+        for row in rows.clone() {
+            // SAFETY: the same block of the result as in `piece`, which is this task's alone.
+            let part = unsafe {
+                std::slice::from_raw_parts_mut(self.out.0.add(row * stride + column), columns)
+            };
+            // SAFETY: the machine can run these kernels.
+            unsafe { (self.kernels.activate)(epilogue.activation, part) };
+        }
+    }
+}
+
+/// The inner dimension in pieces of like size; one empty piece if there is none.
+fn pieces(depth: usize) -> impl Iterator<Item = Range<usize>> {
+    let size = depth.div_ceil(depth.div_ceil(BLOCK_DEPTH).max(1)).max(1);
+    let n = depth.div_ceil(size).max(1);
+    (0..n).map(move |i| (i * size).min(depth)..((i + 1) * size).min(depth))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! The micro-kernel of the matrix product, and the loops next to it.
+//!
+//! Every element of the product is one accumulator that starts from the bias (or 0) and takes one
+//! fused multiply-add for each step of the inner dimension, in order. Cutting that dimension into
+//! pieces stores the accumulator and takes it up again, which changes nothing. So an element does not
+//! depend on how many rows there are, on how they are cut, or on who computes it.
+
+use super::vector::Vector;
+
+/// A block of a product: some rows times some panels, over a piece of the inner dimension.
+///
+/// # Safety
+/// `left` is good for `rows` rows of `depth` floats, `stride` apart. `right` is good for `panels`
+/// panels of `depth` rows, `panel_stride` apart. `out`, and `residual` unless null, are good for
+/// `rows` rows of `columns` floats, `out_stride` apart; `bias`, unless null, for `columns` floats.
+/// `columns` lies in the last of the panels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    pub(super) left: *const f32,
+    pub(super) stride: usize,
+    pub(super) rows: usize,
+    pub(super) right: *const f32,
+    pub(super) panel_stride: usize,
+    pub(super) panels: usize,
+    pub(super) columns: usize,
+    pub(super) depth: usize,
+    pub(super) out: *mut f32,
+    pub(super) out_stride: usize,
+    /// Added to each row; null for none. Used in the first piece.
+    pub(super) bias: *const f32,
+    /// Added to the product; null for none. Used in the last piece.
+    pub(super) residual: *const f32,
+    /// What limits the result in the last piece.
+    pub(super) clamp: Option<(f32, f32)>,
+    /// Whether this is the first piece of the inner dimension.
+    pub(super) first: bool,
+    /// Whether this is the last one.
+    pub(super) last: bool,
+}
+
+/// The most rows that a tile has.
+const ROWS: usize = 6;
+
+/// The widest panel, in floats, that any instruction set has.
+const MAX_WIDTH: usize = 64;
+
+/// Computes a block.
+#[inline(always)]
+pub(super) unsafe fn block<V: Vector>(block: &Block) {
+    let n_groups = block.rows.div_ceil(ROWS);
+    if n_groups == 0 {
+        return;
+    }
+    // Groups of like size: eight rows are two tiles of four, not one of six and one of two.
+    let (least, longer) = (block.rows / n_groups, block.rows % n_groups);
+    let at_once = match (n_groups, block.rows) {
+        (1, 1) => 4,
+        (1, 2 | 3) => 2,
+        _ => 1,
+    };
+    let mut panel = 0;
+    while panel < block.panels {
+        let n = if panel + at_once < block.panels { at_once } else { 1 };
+        let mut row = 0;
+        for group in 0..n_groups {
+            let rows = least + usize::from(group < longer);
+            // SAFETY: the caller vouches for the block, and the tile lies in it.
+            unsafe { group_of_rows::<V>(block, (row, rows), (panel, n)) };
+            row += rows;
+        }
+        panel += n;
+    }
+}
+
+/// Computes the tiles of one group of rows and a few panels.
+#[inline(always)]
+unsafe fn group_of_rows<V: Vector>(block: &Block, rows: (usize, usize), panels: (usize, usize)) {
+    // SAFETY: the caller vouches for the tile.
+    unsafe {
+        match (rows.1, panels.1) {
+            (1, 4) => tile::<V, 1, 4>(block, rows.0, panels.0),
+            (2, 2) => tile::<V, 2, 2>(block, rows.0, panels.0),
+            (3, 2) => tile::<V, 3, 2>(block, rows.0, panels.0),
+            (1, _) => tile::<V, 1, 1>(block, rows.0, panels.0),
+            (2, _) => tile::<V, 2, 1>(block, rows.0, panels.0),
+            (3, _) => tile::<V, 3, 1>(block, rows.0, panels.0),
+            (4, _) => tile::<V, 4, 1>(block, rows.0, panels.0),
+            (5, _) => tile::<V, 5, 1>(block, rows.0, panels.0),
+            _ => tile::<V, ROWS, 1>(block, rows.0, panels.0),
+        }
+    }
+}
+
+/// Computes one tile: `R` rows from `row` times `P` panels from `panel`, all in registers.
+#[inline(always)]
+unsafe fn tile<V: Vector, const R: usize, const P: usize>(block: &Block, row: usize, panel: usize) {
+    let width = 2 * V::LANES;
+    let column = panel * width;
+    // SAFETY: the tile lies in the block, which the caller vouches for; a panel that reaches beyond
+    // the columns goes through `partial`.
+    unsafe {
+        let left = block.left.add(row * block.stride);
+        let right = block.right.add(panel * block.panel_stride);
+        if column + P * width <= block.columns {
+            let at = row * block.out_stride + column;
+            let mut sums = start::<V, R, P>(block, block.out.add(at), column);
+            accumulate::<V, R, P>(&mut sums, (left, block.stride), right, block);
+            finish::<V, R, P>(block, &mut sums, at);
+        } else {
+            partial::<V, R>(block, (left, right), row, column);
+        }
+    }
+}
+
+/// The accumulators of a tile: rows, panels, halves of a panel.
+type Sums<V, const R: usize, const P: usize> = [[[V; 2]; P]; R];
+
+/// What the accumulators start from.
+#[inline(always)]
+unsafe fn start<V: Vector, const R: usize, const P: usize>(
+    block: &Block,
+    out: *const f32,
+    column: usize,
+) -> Sums<V, R, P> {
+    // SAFETY: the caller has checked that the tile lies in `out` and in the columns.
+    unsafe {
+        let mut sums = [[[V::splat(0.); 2]; P]; R];
+        let whole = !block.first || !block.bias.is_null();
+        if whole {
+            for r in 0..R {
+                let from = match block.first {
+                    true => block.bias.add(column),
+                    false => out.add(r * block.out_stride),
+                };
+                for p in 0..P {
+                    sums[r][p][0] = V::load(from.add(2 * p * V::LANES));
+                    sums[r][p][1] = V::load(from.add((2 * p + 1) * V::LANES));
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// One multiply-add for each element and step.
+#[inline(always)]
+unsafe fn accumulate<V: Vector, const R: usize, const P: usize>(
+    sums: &mut Sums<V, R, P>,
+    (left, stride): (*const f32, usize),
+    right: *const f32,
+    block: &Block,
+) {
+    // SAFETY: `left` has `R` rows and `right` `P` panels of `depth` steps, as the caller checked.
+    unsafe {
+        let mut acc = *sums;
+        for k in 0..block.depth {
+            for p in 0..P {
+                let at = right.add(p * block.panel_stride + 2 * k * V::LANES);
+                let (low, high) = (V::load(at), V::load(at.add(V::LANES)));
+                for r in 0..R {
+                    let x = V::splat(*left.add(r * stride + k));
+                    acc[r][p][0] = x.times_plus(low, acc[r][p][0]);
+                    acc[r][p][1] = x.times_plus(high, acc[r][p][1]);
+                }
+            }
+        }
+        *sums = acc;
+    }
+}
+
+/// Writes the accumulators, in the last piece after what comes after the product.
+#[inline(always)]
+unsafe fn finish<V: Vector, const R: usize, const P: usize>(
+    block: &Block,
+    sums: &mut Sums<V, R, P>,
+    at: usize,
+) {
+    // SAFETY: the caller has checked that the tile lies in `out`, and hence in `residual`.
+    unsafe {
+        for r in 0..R {
+            for p in 0..P {
+                for h in 0..2 {
+                    let at = at + r * block.out_stride + (2 * p + h) * V::LANES;
+                    let mut sum = sums[r][p][h];
+                    if block.last {
+                        if !block.residual.is_null() {
+                            sum = sum.plus(V::load(block.residual.add(at)));
+                        }
+                        if let Some((low, high)) = block.clamp {
+                            sum = sum.at_least(V::splat(low)).at_most(V::splat(high));
+                        }
+                    }
+                    sum.store(block.out.add(at));
+                }
+            }
+        }
+    }
+}
+
+/// A tile whose panel reaches beyond the columns: computed in a buffer.
+#[inline(always)]
+unsafe fn partial<V: Vector, const R: usize>(
+    block: &Block,
+    (left, right): (*const f32, *const f32),
+    row: usize,
+    column: usize,
+) {
+    let width = 2 * V::LANES;
+    assert!(width <= MAX_WIDTH && R <= ROWS && column < block.columns);
+    let n = block.columns - column;
+    let mut out = [0f32; ROWS * MAX_WIDTH];
+    let mut residual = [0f32; ROWS * MAX_WIDTH];
+    let mut bias = [0f32; MAX_WIDTH];
+    let at = row * block.out_stride + column;
+    // SAFETY: `n` columns from `column` lie in the block, for each of its rows; the buffers have
+    // `R` rows of `width`.
+    unsafe {
+        if !block.bias.is_null() {
+            block.bias.add(column).copy_to_nonoverlapping(bias.as_mut_ptr(), n);
+        }
+        for r in 0..R {
+            let (at, to) = (at + r * block.out_stride, r * width);
+            if !block.first {
+                block.out.add(at).copy_to_nonoverlapping(out.as_mut_ptr().add(to), n);
+            }
+            if block.last && !block.residual.is_null() {
+                let to = residual.as_mut_ptr().add(to);
+                block.residual.add(at).copy_to_nonoverlapping(to, n);
+            }
+        }
+        let inner = Block {
+            out: out.as_mut_ptr(),
+            out_stride: width,
+            bias: bias.as_ptr(),
+            residual: residual.as_ptr(),
+            ..*block
+        };
+        let mut sums = start::<V, R, 1>(&inner, inner.out, 0);
+        accumulate::<V, R, 1>(&mut sums, (left, block.stride), right, block);
+        finish::<V, R, 1>(&inner, &mut sums, 0);
+        for r in 0..R {
+            let to = block.out.add(at + r * block.out_stride);
+            out.as_ptr().add(r * width).copy_to_nonoverlapping(to, n);
+        }
+    }
+}
