@@ -87,8 +87,9 @@ def check_client(checks, name, client, models):
         loaded.close()
     checks.run(f"{name} unknown model", check_raises, ModelNotFoundError, client.get_model_status,
                "nobody", 1)
-    checks.run(f"{name} wrong dtype", check_raises, InvalidInputError, client.predict,
-               {"x": np.array([b"a"])}, "half_plus_two", 123)
+    if any(model.name == "half_plus_two" for model in models):
+        checks.run(f"{name} wrong dtype", check_raises, InvalidInputError, client.predict,
+                   {"x": np.array([b"a"])}, "half_plus_two", 123)
 
 
 def main():

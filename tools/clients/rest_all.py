@@ -326,7 +326,6 @@ def url_errors():
          "Unrecognized servable version label: canary"),
         ("a version that is too large", "POST", path_of("half_plus_two", 10**20, ":predict"), one,
          400, "Failed to convert version: 100000000000000000000 to numeric."),
-        ("no model name", "GET", "/v1/models", None, 400, "Missing model name in request."),
         ("an unknown verb", "POST", path_of("half_plus_two", verb=":guess"), one, 400,
          "Malformed request: POST /v1/models/half_plus_two:guess"),
         ("predict with GET", "GET", path_of("half_plus_two", verb=":predict"), None, 400,
@@ -413,6 +412,16 @@ def check_escapes(client):
     expect(answer == {"predictions": [2.5]}, f"{answer}")
 
 
+def check_models_page(client):
+    """No model named: an error as in TensorFlow Serving, or, under tensord's own name, a list."""
+    status, _, body = client.ask("GET", "/v1/models")
+    if status == 200:
+        names = [model["name"] for model in json.loads(body)["models"]]
+        expect("half_plus_two" in names, f"models {names}")
+    else:
+        check_refused(client, "GET", "/v1/models", None, 400, "Missing model name in request.")
+
+
 def check_no_inputs(client, model):
     """A signature without inputs cannot be called over REST."""
     check_refused(client, "POST", path_of(model.name, verb=":predict"),
@@ -444,6 +453,7 @@ def check_half_plus_two(checks, client):
                 body = {**body, "signature_name": name}
             checks.run(f"error: {verb[1:]}: {title}", check_refused, client, "POST", path, body,
                        400, text)
+    checks.run("no model name", check_models_page, client)
     checks.run("OPTIONS", check_options, client)
     checks.run("a compressed request", check_gzip, client)
     checks.run("escapes and case in the path", check_escapes, client)
