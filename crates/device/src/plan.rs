@@ -5,9 +5,20 @@
 //! are live in one step. Everything here is a pure function of its arguments.
 //!
 //! [`pack`] tries a handful of greedy orders and keeps the best: on inference graphs this almost
-//! always reaches the lower bound, in well under ten milliseconds.
+//! always reaches the lower bound, in well under ten milliseconds. [`pack_within`] is for the rest:
+//! where it decides whether a model fits, it searches until it knows or its time is up.
 
 mod greedy;
+mod parts;
+mod problem;
+mod reasons;
+mod search;
+mod skyline;
+mod tree;
+mod waste;
+
+use problem::Problem;
+use search::Outcome;
 
 /// A buffer to place: live from step `first` to step `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +55,76 @@ pub fn pack(requests: &[Request], alignment: u64) -> Packing {
     let (offsets, height) = greedy::best(&spans, lower_bound);
     assert!(height >= lower_bound, "height {height} below the lower bound {lower_bound}");
     Packing { offsets, height, lower_bound }
+}
+
+/// Gives every request an offset below `capacity`, if that is possible: first greedily, then by an
+/// exact search that ends when `should_stop`, which is asked every few microseconds, says so.
+///
+/// Without a verdict the packing is the best greedy one.
+///
+/// # Panics
+/// As [`pack`].
+pub fn pack_within(
+    requests: &[Request],
+    alignment: u64,
+    capacity: u64,
+    mut should_stop: impl FnMut() -> bool,
+) -> (Packing, Verdict) {
+    let greedy = pack(requests, alignment);
+    if greedy.height <= capacity {
+        return (greedy, Verdict::Fits);
+    }
+    if greedy.lower_bound > capacity {
+        return (greedy, Verdict::Impossible);
+    }
+    let spans = spans(requests, alignment);
+    match pack_exactly(&spans, capacity, &mut should_stop) {
+        Err(verdict) => (greedy, verdict),
+        Ok(offsets) => {
+            let ends = offsets.iter().zip(&spans).map(|(offset, span)| offset + span.bytes);
+            let height = ends.max().unwrap_or(0);
+            assert!(height <= capacity, "height {height} over {capacity}");
+            (Packing { offsets, height, ..greedy }, Verdict::Fits)
+        }
+    }
+}
+
+/// Packs part by part, with the search where greedy is not enough. The capacity is not below the
+/// lower bound.
+fn pack_exactly(
+    spans: &[Span],
+    capacity: u64,
+    should_stop: &mut dyn FnMut() -> bool,
+) -> std::result::Result<Vec<u64>, Verdict> {
+    let mut offsets = vec![0; spans.len()];
+    for part in parts::take_apart(spans, &mut offsets) {
+        let own: Vec<Span> = part.ids.iter().map(|id| spans[*id]).collect();
+        let capacity = capacity.checked_sub(part.base).ok_or(Verdict::Impossible)?;
+        let (mut found, height) = greedy::best(&own, 0);
+        if height > capacity {
+            let problem = Problem::new(&own, capacity).ok_or(Verdict::Unknown)?;
+            found = match search::search(&problem, should_stop) {
+                Outcome::Packed(units) => units.into_iter().map(|u| problem.bytes(u)).collect(),
+                Outcome::Impossible => return Err(Verdict::Impossible),
+                Outcome::Stopped => return Err(Verdict::Unknown),
+            };
+        }
+        for (id, offset) in part.ids.into_iter().zip(found) {
+            offsets[id] = part.base + offset;
+        }
+    }
+    Ok(offsets)
+}
+
+/// Whether a packing is below a capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Fits,
+    /// It is not, and none is.
+    Impossible,
+    /// It is not, and the search was stopped before it could say more.
+    Unknown,
 }
 
 /// A request with its bytes rounded up to the alignment.
