@@ -7,21 +7,37 @@
               a kernel's type says what it reads and writes"
 )]
 
+mod add_n;
 pub(crate) mod approx;
 mod arg;
 mod bias_add;
 mod binary;
+mod bincount;
 mod broadcast;
+mod bucketize;
 mod cast;
+mod check_numerics;
+mod clip;
+mod complex;
+mod cross;
+mod cumulative;
 mod expand;
+mod histogram;
+mod l2_loss;
+mod leaky_relu;
 mod like;
+mod log_softmax;
 mod map;
+mod quant;
+mod range;
 mod reduce;
+pub(crate) mod rows;
 mod segment;
 mod select;
 mod special;
 mod strings;
 mod table;
+mod top_k;
 mod unary;
 mod zip;
 
@@ -31,19 +47,47 @@ use crate::op::OpDef;
 pub(crate) const OPS: &[OpDef] = &joined::<{ count() }>();
 
 /// The tables of this family.
-const TABLES: &[&[OpDef]] = &[unary::OPS, binary::OPS, reduce::OPS, segment::OPS, SINGLE];
+const TABLES: &[&[OpDef]] =
+    &[unary::OPS, binary::OPS, reduce::OPS, segment::OPS, quant::OPS, SINGLE];
 
 /// The ops with a file of their own.
 const SINGLE: &[OpDef] = &[
+    add_n::DEF,
     arg::ARG_MAX,
     arg::ARG_MIN,
     bias_add::BIAS_ADD,
     bias_add::BIAS_ADD_V1,
+    bincount::BINCOUNT,
+    bincount::DENSE_BINCOUNT,
+    bucketize::DEF,
     cast::DEF,
+    check_numerics::CHECK_NUMERICS,
+    check_numerics::CHECK_NUMERICS_V2,
+    clip::DEF,
+    complex::ANGLE,
+    complex::COMPLEX,
+    complex::COMPLEX_ABS,
+    complex::IMAG,
+    complex::REAL,
+    cross::DEF,
+    cumulative::CUMPROD,
+    cumulative::CUMSUM,
+    cumulative::CUMULATIVE_LOGSUMEXP,
+    histogram::DEF,
+    l2_loss::DEF,
+    leaky_relu::DEF,
     like::ONES_LIKE,
     like::ZEROS_LIKE,
+    log_softmax::CROSS_ENTROPY,
+    log_softmax::LOG_SOFTMAX,
+    log_softmax::SPARSE_CROSS_ENTROPY,
+    range::LIN_SPACE,
+    range::RANGE,
     select::SELECT,
     select::SELECT_V2,
+    top_k::IN_TOP_K,
+    top_k::IN_TOP_K_V2,
+    top_k::TOP_K_V2,
 ];
 
 const fn count() -> usize {

@@ -1,6 +1,140 @@
-//! Random numbers, seeded and not.
+//! Random numbers, seeded and not: TensorFlow's own streams where a seed is given.
 
-use crate::op::OpDef;
+mod categorical;
+mod distribution;
+mod philox;
+mod shuffle;
+mod stateful;
+mod stateless;
+
+use half::{bf16, f16};
+
+use distribution::{Integers, Normal, Uniform, fill, fill_truncated};
+use philox::Philox;
+
+use crate::error::unimplemented;
+use crate::prelude::*;
 
 /// The ops of this family.
-pub(crate) const OPS: &[OpDef] = &[];
+pub(crate) const OPS: &[OpDef] = &[
+    OpDef::of_kind("RandomUniform", Kind::Reads, |attrs| stateful::build(attrs, Draw::Uniform)),
+    OpDef::of_kind("RandomStandardNormal", Kind::Reads, |a| stateful::build(a, Draw::Normal)),
+    OpDef::of_kind("TruncatedNormal", Kind::Reads, |a| stateful::build(a, Draw::Truncated)),
+    OpDef::of_kind("RandomUniformInt", Kind::Reads, stateful::build_int),
+    OpDef::of_kind("RandomShuffle", Kind::Reads, shuffle::build),
+    OpDef::of_kind("Multinomial", Kind::Reads, categorical::build),
+    OpDef::pure("StatelessMultinomial", categorical::build_stateless),
+    OpDef::pure("StatelessRandomUniform", |attrs| stateless::build(attrs, Draw::Uniform)),
+    OpDef::pure("StatelessRandomNormal", |attrs| stateless::build(attrs, Draw::Normal)),
+    OpDef::pure("StatelessTruncatedNormal", |attrs| stateless::build(attrs, Draw::Truncated)),
+    OpDef::pure("StatelessRandomUniformInt", |attrs| stateless::build(attrs, Draw::Integers)),
+    OpDef::pure("StatelessRandomUniformFullInt", |attrs| stateless::build(attrs, Draw::Bits)),
+    OpDef::pure("StatelessRandomUniformV2", |attrs| stateless::build_v2(attrs, Draw::Uniform)),
+    OpDef::pure("StatelessRandomNormalV2", |attrs| stateless::build_v2(attrs, Draw::Normal)),
+    OpDef::pure("StatelessTruncatedNormalV2", |attrs| stateless::build_v2(attrs, Draw::Truncated)),
+    OpDef::pure("StatelessRandomUniformIntV2", |a| stateless::build_v2(a, Draw::Integers)),
+    OpDef::pure("StatelessRandomUniformFullIntV2", |a| stateless::build_v2(a, Draw::Bits)),
+    OpDef::pure("StatelessRandomGetKeyCounter", |_| Ok(Box::new(stateless::KeyCounter))),
+    OpDef::pure("StatelessRandomGetAlg", |_| Ok(Box::new(stateless::Algorithm))),
+    OpDef::pure("StatelessRandomGetKeyCounterAlg", |_| {
+        Ok(Box::new(stateless::KeyCounterAlgorithm))
+    }),
+];
+
+/// What is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Draw {
+    Uniform,
+    Normal,
+    /// Normal numbers between -2 and 2.
+    Truncated,
+    /// Integers from one input on, below another.
+    Integers,
+    /// Integers with any bits.
+    Bits,
+}
+
+impl Draw {
+    /// Fills output 0 of `dtype` and `shape`; `ends` are those of integers.
+    fn run(
+        self,
+        ctx: &mut Ctx<'_>,
+        philox: Philox,
+        dtype: DType,
+        shape: &Shape,
+        ends: Option<(View<'_>, View<'_>)>,
+    ) -> Result<()> {
+        let integers = match (self, ends) {
+            (Self::Integers, Some((low, high))) => between(low, high)?,
+            _ => Integers { low: 0, range: 0 },
+        };
+        let mut out = ctx.output(0, dtype, shape)?;
+        let mut narrow = |round: fn(f32) -> u16| {
+            let mut wide = vec![0f32; shape.n_elements()];
+            fill_truncated(philox, &mut wide);
+            let out = out.as_wide_mut::<u16>().iter_mut();
+            out.zip(wide).for_each(|(out, x)| *out = round(x));
+        };
+        match (self, dtype) {
+            (Self::Truncated, DType::F16) => narrow(|x| f16::from_f32(x).to_bits()),
+            (Self::Truncated, DType::BF16) => narrow(|x| bf16::from_f32(x).to_bits()),
+            (Self::Uniform, DType::F32) => fill(philox, out.as_mut_slice::<f32>(), &Uniform),
+            (Self::Uniform, DType::F64) => fill(philox, out.as_mut_slice::<f64>(), &Uniform),
+            (Self::Uniform, DType::F16) => fill(philox, out.as_mut_slice::<f16>(), &Uniform),
+            (Self::Uniform, DType::BF16) => fill(philox, out.as_mut_slice::<bf16>(), &Uniform),
+            (Self::Normal, DType::F32) => fill(philox, out.as_mut_slice::<f32>(), &Normal),
+            (Self::Normal, DType::F64) => fill(philox, out.as_mut_slice::<f64>(), &Normal),
+            (Self::Normal, DType::F16) => fill(philox, out.as_mut_slice::<f16>(), &Normal),
+            (Self::Normal, DType::BF16) => fill(philox, out.as_mut_slice::<bf16>(), &Normal),
+            (Self::Truncated, DType::F32) => fill_truncated(philox, out.as_mut_slice::<f32>()),
+            (Self::Truncated, DType::F64) => fill_truncated(philox, out.as_mut_slice::<f64>()),
+            (Self::Integers | Self::Bits, DType::I32 | DType::U32) => {
+                fill(philox, out.as_wide_mut::<i32>(), &integers);
+            }
+            (Self::Integers | Self::Bits, DType::I64 | DType::U64) => {
+                fill(philox, out.as_wide_mut::<i64>(), &integers);
+            }
+            (_, other) => return unimplemented!("dtype {other} is not supported here"),
+        }
+        Ok(())
+    }
+}
+
+/// The integers from `low` on, below `high`.
+fn between(low: View<'_>, high: View<'_>) -> Result<Integers> {
+    let one = |view: View<'_>| -> Result<i64> {
+        if view.n_elements() != 1 {
+            return invalid!("minval and maxval must be 0-D, got shape {}", view.shape());
+        }
+        for_integer!(view.dtype(), T => Ok(view.as_slice::<T>()[0] as i64))
+    };
+    let (low, high) = (one(low)?, one(high)?);
+    if low >= high {
+        return invalid!("Need minval < maxval, got {low} >= {high}");
+    }
+    Ok(Integers { low, range: high.wrapping_sub(low).cast_unsigned() })
+}
+
+/// The dimensions that a tensor of sizes gives, as far as they are known.
+fn shape_spec(dtype: DType, shape: &Spec) -> Result<Spec> {
+    shape.require_rank(1)?;
+    if let Some(sizes) = shape.sizes() {
+        if let Some(size) = sizes.iter().filter_map(Dim::known).find(|size| *size < 0) {
+            return invalid!("Dimension {size} must be >= 0");
+        }
+        return Ok(Spec::new(dtype, sizes));
+    }
+    let rank = shape.dims().and_then(|dims| dims[0].size());
+    Ok(Spec {
+        dims: rank.map(|rank| (0..rank).map(|_| Dim::Unknown).collect()),
+        ..Spec::unknown(dtype)
+    })
+}
+
+/// The shape that a tensor of sizes gives.
+fn shape_value(shape: View<'_>) -> Result<Shape> {
+    match shape.to_i64() {
+        Some(sizes) if shape.shape().rank() == 1 => Ok(Shape::checked(sizes)?),
+        _ => invalid!("shape must be a vector of int32 or int64, got shape {}", shape.shape()),
+    }
+}

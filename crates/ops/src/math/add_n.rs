@@ -1,0 +1,71 @@
+//! `AddN`: the sum of many tensors of one shape.
+
+use half::{bf16, f16};
+
+use super::binary::SUM;
+use super::map::{CHEAP, lacking};
+use super::table::{BLOCK, Column, for_column};
+use super::zip;
+use crate::prelude::*;
+
+pub(super) const DEF: OpDef = OpDef::pure("AddN", |_| Ok(Box::new(AddN)));
+
+struct AddN;
+
+impl Op for AddN {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        arity_at_least(inputs, 1)?;
+        let mut spec = inputs[0].with_dtype(inputs[0].dtype);
+        for input in &inputs[1..] {
+            spec.dims = match (spec.dims(), input.dims()) {
+                (Some(a), Some(b)) => {
+                    if a.len() != b.len() || a.iter().zip(b).any(|(a, b)| a.differs(b)) {
+                        return invalid!("inputs {spec} and {input} differ in shape");
+                    }
+                    let known = |(a, b): (&Dim, &Dim)| {
+                        if a.known().is_some() { a.clone() } else { b.clone() }
+                    };
+                    Some(a.iter().zip(b).map(known).collect())
+                }
+                (a, b) => a.or(b).map(|dims| dims.iter().cloned().collect()),
+            };
+        }
+        Ok(vec![spec])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let dtype = ctx.input(0).dtype();
+        match dtype {
+            DType::F16 => add::<f16>(ctx, zip::half(SUM.f32, dtype)?),
+            DType::BF16 => add::<bf16>(ctx, zip::half(SUM.f32, dtype)?),
+            _ => for_column!(dtype, T => {
+                add::<T>(ctx, <T as Column>::of(&SUM).ok_or_else(|| lacking(dtype))?)
+            }),
+        }
+    }
+}
+
+fn add<T: Element>(ctx: &mut Ctx<'_>, kernel: impl Fn(&[T], &[T], &mut [T]) + Sync) -> Result<()> {
+    let pool = ctx.env().pool;
+    let first = ctx.input(0);
+    let rest: Vec<&[T]> = ctx.inputs()[1..].iter().map(View::as_slice).collect();
+    if let Some(other) = ctx.inputs().iter().find(|other| other.shape() != first.shape()) {
+        return invalid!("inputs {} and {} differ in shape", first.shape(), other.shape());
+    }
+    let mut out = ctx.output(0, first.dtype(), first.shape())?;
+    let first: &[T] = first.as_slice();
+    in_pieces(pool, out.as_mut_slice::<T>(), CHEAP, |at, out| {
+        let mut copy = [T::zeroed(); BLOCK];
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            let from = at + i * BLOCK;
+            let range = from..from + out.len();
+            out.copy_from_slice(&first[range.clone()]);
+            for other in &rest {
+                let copy = &mut copy[..out.len()];
+                copy.copy_from_slice(out);
+                kernel(copy, &other[range.clone()], out);
+            }
+        }
+    });
+    Ok(())
+}

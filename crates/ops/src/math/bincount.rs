@@ -1,0 +1,152 @@
+//! `Bincount` and `DenseBincount`: how often each number occurs, or the sum of its weights.
+
+use crate::error::unimplemented;
+use crate::prelude::*;
+
+pub(super) const BINCOUNT: OpDef = OpDef::pure("Bincount", |_| Ok(Box::new(Bincount)));
+pub(super) const DENSE_BINCOUNT: OpDef = OpDef::pure("DenseBincount", |attrs| {
+    Ok(Box::new(DenseBincount { binary: attrs.bool_or("binary_output", false)? }))
+});
+
+/// Of a tensor of any shape.
+struct Bincount;
+
+/// Of a vector, or of each row of a matrix.
+struct DenseBincount {
+    /// Whether a bin only says that a number occurs.
+    binary: bool,
+}
+
+impl Op for Bincount {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, size, weights] = arity(inputs)?;
+        Ok(vec![Spec::new(weights.dtype, [size_dim(size)?])])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let n = ctx.input(0).n_elements();
+        Counting { n_rows: 1, width: n, binary: false }.run(ctx, |size| Shape::checked([size]))
+    }
+}
+
+impl Op for DenseBincount {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [x, size, weights] = arity(inputs)?;
+        let size = size_dim(size)?;
+        let dims = match x.dims() {
+            None => return Ok(vec![Spec::unknown(weights.dtype)]),
+            Some([_]) => vec![size],
+            Some([n, _]) => vec![n.clone(), size],
+            Some(_) => return invalid!("Shape must be at most rank 2 but is {x}"),
+        };
+        Ok(vec![Spec::new(weights.dtype, dims)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let binary = self.binary;
+        match *ctx.input(0).shape().dims() {
+            [n] => Counting { n_rows: 1, width: n, binary }.run(ctx, |size| Shape::checked([size])),
+            [n, width] => Counting { n_rows: n, width, binary }
+                .run(ctx, |size| Shape::checked([n as i64, size])),
+            _ => invalid!("Shape must be at most rank 2 but is {}", ctx.input(0).shape()),
+        }
+    }
+}
+
+/// How the input is read.
+#[derive(Clone, Copy)]
+struct Counting {
+    n_rows: usize,
+    width: usize,
+    binary: bool,
+}
+
+impl Counting {
+    fn run(self, ctx: &mut Ctx<'_>, shape: impl Fn(i64) -> tensor::Result<Shape>) -> Result<()> {
+        let (x, size, weights) = (ctx.input(0), ctx.input(1), ctx.input(2));
+        let size = match size.to_i64().as_deref() {
+            Some([size]) if size < &0 => return invalid!("size ({size}) must be non-negative"),
+            Some([size]) => *size,
+            _ => return invalid!("size must be a scalar integer but has shape {}", size.shape()),
+        };
+        let Some(numbers) = x.to_i64() else {
+            return invalid!("expected dtype int32 or int64 but got {}", x.dtype());
+        };
+        if numbers.iter().any(|number| *number < 0) {
+            return invalid!("Input arr must be non-negative!");
+        }
+        if weights.n_elements() != 0 && weights.shape() != x.shape() {
+            return invalid!(
+                "`weights` must be the same shape as `arr` or a length-0 `Tensor`, got {} and {}",
+                weights.shape(),
+                x.shape()
+            );
+        }
+        let mut out = ctx.output(0, weights.dtype(), &shape(size)?)?;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        match weights.dtype() {
+            DType::F32 => self.count::<f32>(&numbers, weights.as_slice(), out.as_mut_slice(), size),
+            DType::F64 => self.count::<f64>(&numbers, weights.as_slice(), out.as_mut_slice(), size),
+            DType::I32 => self.count::<i32>(&numbers, weights.as_slice(), out.as_mut_slice(), size),
+            DType::I64 => self.count::<i64>(&numbers, weights.as_slice(), out.as_mut_slice(), size),
+            other => return unimplemented!("dtype {other} is not supported here"),
+        }
+        Ok(())
+    }
+
+    /// Adds up the weights, or ones, of each row's numbers below `size`.
+    fn count<T: Weight>(self, numbers: &[i64], weights: &[T], bins: &mut [T], size: usize) {
+        bins.fill(T::zeroed());
+        if size == 0 || self.width == 0 {
+            return;
+        }
+        for (row, numbers) in numbers.chunks(self.width).enumerate().take(self.n_rows) {
+            let bins = &mut bins[row * size..(row + 1) * size];
+            for (column, number) in numbers.iter().enumerate() {
+                let Some(bin) = usize::try_from(*number).ok().and_then(|n| bins.get_mut(n)) else {
+                    continue;
+                };
+                let weight = weights.get(row * self.width + column);
+                *bin = match weight {
+                    _ if self.binary => T::ONE,
+                    Some(weight) => bin.plus(*weight),
+                    None => bin.plus(T::ONE),
+                };
+            }
+        }
+    }
+}
+
+/// What is added up.
+trait Weight: Element {
+    const ONE: Self;
+    fn plus(self, other: Self) -> Self;
+}
+
+macro_rules! weights {
+    ($($type:ident: $one:literal, |$a:ident, $b:ident| $sum:expr;)*) => {$(
+        impl Weight for $type {
+            const ONE: Self = $one;
+            fn plus(self, other: Self) -> Self {
+                let ($a, $b) = (self, other);
+                $sum
+            }
+        }
+    )*};
+}
+
+weights! {
+    f32: 1.0, |a, b| a + b;
+    f64: 1.0, |a, b| a + b;
+    i32: 1, |a, b| a.wrapping_add(b);
+    i64: 1, |a, b| a.wrapping_add(b);
+}
+
+/// The number of bins, if it is known.
+fn size_dim(size: &Spec) -> Result<Dim> {
+    size.require_rank(0)?;
+    match size.sizes().and_then(|sizes| sizes.first().cloned()) {
+        Some(Dim::Known(size)) if size < 0 => invalid!("size ({size}) must be non-negative"),
+        dim => Ok(dim.unwrap_or(Dim::Unknown)),
+    }
+}

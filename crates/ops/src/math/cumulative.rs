@@ -1,0 +1,131 @@
+//! Running sums, products and logarithms of sums along an axis.
+
+use num_complex::Complex;
+
+use super::approx;
+use super::arg::axis_value;
+use super::reduce::fold::{Add, Join, Multiply, Term};
+use crate::prelude::*;
+
+pub(super) const CUMSUM: OpDef = OpDef::pure("Cumsum", |attrs| build(attrs, Way::Sum));
+pub(super) const CUMPROD: OpDef = OpDef::pure("Cumprod", |attrs| build(attrs, Way::Product));
+pub(super) const CUMULATIVE_LOGSUMEXP: OpDef =
+    OpDef::pure("CumulativeLogsumexp", |attrs| build(attrs, Way::LogSumExp));
+
+#[derive(Clone, Copy)]
+enum Way {
+    Sum,
+    Product,
+    LogSumExp,
+}
+
+struct Scan {
+    way: Way,
+    /// Whether an element leaves out itself.
+    exclusive: bool,
+    reverse: bool,
+}
+
+fn build(attrs: &Attrs<'_>, way: Way) -> Result<Box<dyn Op>> {
+    let exclusive = attrs.bool_or("exclusive", false)?;
+    Ok(Box::new(Scan { way, exclusive, reverse: attrs.bool_or("reverse", false)? }))
+}
+
+impl Op for Scan {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [x, axis] = arity(inputs)?;
+        axis.require_rank(0)?;
+        if let (Some(rank), Some(&[axis])) = (x.rank(), axis.ints().as_deref()) {
+            checked_axis(axis, rank)?;
+        }
+        Ok(vec![x.with_dtype(x.dtype)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let x = ctx.input(0);
+        let axis = checked_axis(axis_value(ctx.input(1))?, x.shape().rank())?;
+        let n = x.shape()[axis];
+        let inner: usize = x.shape()[axis + 1..].iter().product();
+        let mut out = ctx.output(0, x.dtype(), x.shape())?;
+        if let Way::LogSumExp = self.way {
+            for_float!(x.dtype(), T => {
+                self.scan::<T, LogSumExp>(x.as_slice(), out.as_mut_slice(), n, inner);
+            });
+            return Ok(());
+        }
+        match (x.dtype(), self.way) {
+            (DType::Complex64, Way::Sum) => {
+                self.scan::<Complex<f32>, Add>(x.as_slice(), out.as_mut_slice(), n, inner)
+            }
+            (DType::Complex64, _) => {
+                self.scan::<Complex<f32>, Multiply>(x.as_slice(), out.as_mut_slice(), n, inner)
+            }
+            (DType::Complex128, Way::Sum) => {
+                self.scan::<Complex<f64>, Add>(x.as_slice(), out.as_mut_slice(), n, inner)
+            }
+            (DType::Complex128, _) => {
+                self.scan::<Complex<f64>, Multiply>(x.as_slice(), out.as_mut_slice(), n, inner)
+            }
+            (dtype, Way::Sum) => for_number!(dtype, T => {
+                self.scan::<T, Add>(x.as_slice(), out.as_mut_slice(), n, inner);
+            }),
+            (dtype, _) => for_number!(dtype, T => {
+                self.scan::<T, Multiply>(x.as_slice(), out.as_mut_slice(), n, inner);
+            }),
+        }
+        Ok(())
+    }
+}
+
+impl Scan {
+    /// Scans `n` rows of `inner` elements in each part.
+    fn scan<T: Term, J: Join<T::Sum>>(&self, x: &[T], out: &mut [T], n: usize, inner: usize) {
+        if x.is_empty() {
+            return;
+        }
+        let mut sums = vec![J::NEUTRAL; inner];
+        let parts = x.chunks_exact(n * inner).zip(out.chunks_exact_mut(n * inner));
+        for (x, out) in parts {
+            sums.fill(J::NEUTRAL);
+            for i in 0..n {
+                let at = if self.reverse { n - 1 - i } else { i } * inner;
+                let rows = x[at..at + inner].iter().zip(&mut out[at..at + inner]);
+                for ((x, out), sum) in rows.zip(&mut sums) {
+                    let next = J::join(*sum, x.widen());
+                    *out = T::round(if self.exclusive { *sum } else { next });
+                    *sum = next;
+                }
+            }
+        }
+    }
+}
+
+/// `log(exp(a) + exp(b))`.
+struct LogSumExp;
+
+impl Join<f32> for LogSumExp {
+    const NEUTRAL: f32 = f32::NEG_INFINITY;
+
+    fn join(a: f32, b: f32) -> f32 {
+        let (low, high) = if a < b { (a, b) } else { (b, a) };
+        if low == f32::NEG_INFINITY { high } else { high + approx::log1p(approx::exp(low - high)) }
+    }
+}
+
+impl Join<f64> for LogSumExp {
+    const NEUTRAL: f64 = f64::NEG_INFINITY;
+
+    fn join(a: f64, b: f64) -> f64 {
+        let (low, high) = if a < b { (a, b) } else { (b, a) };
+        if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
+    }
+}
+
+fn checked_axis(axis: i64, rank: usize) -> Result<usize> {
+    normalise_axis(axis, rank).map_err(|_| {
+        let low = -(rank as i64);
+        Error::InvalidArgument(format!(
+            "ScanOp: Expected scan axis in the range [{low}, {rank}), but got {axis}"
+        ))
+    })
+}

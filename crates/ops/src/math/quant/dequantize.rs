@@ -1,0 +1,109 @@
+//! `Dequantize`: quanta of a range to floats, following `dequantize_op.cc`.
+
+use half::bf16;
+
+use super::{Mode, Quanta, Slices, ranges};
+use crate::prelude::*;
+
+struct Dequantize {
+    dtype: DType,
+    mode: Mode,
+    narrow_range: bool,
+    axis: i64,
+}
+
+pub(super) fn build(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
+    let dtype = attrs.dtype_or("dtype", DType::F32)?;
+    let mode = Mode::of(attrs)?;
+    match dtype {
+        DType::F32 => {}
+        DType::BF16 if mode == Mode::MinCombined => {}
+        DType::BF16 => {
+            return invalid!("When output type is bfloat16, Mode string must be 'MIN_COMBINED'");
+        }
+        other => return invalid!("Output type must be bfloat16 or float, is '{other}'"),
+    }
+    let narrow_range = attrs.bool_or("narrow_range", false)?;
+    Ok(Box::new(Dequantize { dtype, mode, narrow_range, axis: attrs.int_or("axis", -1)? }))
+}
+
+impl Op for Dequantize {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [x, _, _] = arity(inputs)?;
+        Ok(vec![x.with_dtype(self.dtype)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (x, low, high) = (ctx.input(0), ctx.input(1), ctx.input(2));
+        let slices = Slices::new(x.shape(), self.axis)?;
+        let ranges = ranges(low, high, slices.n)?;
+        if slices.n != 1 && self.mode == Mode::MinFirst {
+            return crate::error::unimplemented!("MIN_FIRST with an axis");
+        }
+        let quanta = Quanta::of(x.dtype())?;
+        let lines: Vec<Line> = ranges.iter().map(|range| self.line(quanta, *range)).collect();
+        let mut floats = vec![0f32; x.n_elements()];
+        match x.dtype() {
+            DType::QU8 => write::<u8>(slices, x, &lines, &mut floats),
+            DType::QI16 => write::<i16>(slices, x, &lines, &mut floats),
+            DType::QU16 => write::<u16>(slices, x, &lines, &mut floats),
+            DType::QI32 => write::<i32>(slices, x, &lines, &mut floats),
+            _ => write::<i8>(slices, x, &lines, &mut floats),
+        }
+        let mut out = ctx.output(0, self.dtype, x.shape())?;
+        if self.dtype == DType::F32 {
+            out.as_mut_slice::<f32>().copy_from_slice(&floats);
+        } else {
+            let out = out.as_mut_slice::<bf16>().iter_mut();
+            out.zip(floats).for_each(|(out, x)| *out = bf16::from_f32(x));
+        }
+        Ok(())
+    }
+}
+
+/// A quantum `q` stands for `(q + before) * scale + after`.
+#[derive(Clone, Copy)]
+struct Line {
+    before: f32,
+    scale: f32,
+    after: f32,
+}
+
+impl Dequantize {
+    fn line(&self, quanta: Quanta, (low, high): (f32, f32)) -> Line {
+        let (from, to) = (quanta.low as f32, quanta.high as f32);
+        match self.mode {
+            Mode::MinCombined => {
+                Line { before: quanta.half_range(), scale: (high - low) / (to - from), after: low }
+            }
+            Mode::MinFirst => {
+                let n = (1u64 << quanta.bits) as f64;
+                let scale = f64::from(high - low) / (n - 1.0);
+                let start = if high == low {
+                    f64::from(low)
+                } else {
+                    (f64::from(low) / scale).round() * scale
+                };
+                Line {
+                    before: 0.0,
+                    scale: scale as f32,
+                    after: (start - quanta.low * scale) as f32,
+                }
+            }
+            Mode::Scaled => {
+                let least = from + if self.narrow_range { 1.0 } else { 0.0 };
+                let scale = if from == 0.0 { high / to } else { (low / least).max(high / to) };
+                Line { before: 0.0, scale, after: 0.0 }
+            }
+        }
+    }
+}
+
+fn write<T: Element + Into<f64>>(slices: Slices, x: View<'_>, lines: &[Line], out: &mut [f32]) {
+    slices.for_each(x.as_slice::<T>(), out, |slice, x, out| {
+        let Line { before, scale, after } = lines[slice];
+        for (x, out) in x.iter().zip(out) {
+            *out = ((*x).into() as f32 + before) * scale + after;
+        }
+    });
+}

@@ -1,0 +1,164 @@
+//! `TopKV2` and `InTopKV2`: the largest elements of each row, and whether one is among them.
+
+use std::cmp::Ordering;
+
+use half::{bf16, f16};
+
+use super::arg::axis_value;
+use crate::prelude::*;
+
+pub(super) const TOP_K_V2: OpDef = OpDef::pure("TopKV2", |attrs| {
+    Ok(Box::new(TopK { index: attrs.dtype_or("index_type", DType::I32)? }))
+});
+pub(super) const IN_TOP_K: OpDef =
+    OpDef::pure("InTopK", |attrs| Ok(Box::new(InTopK { k: Some(attrs.int("k")?) })));
+pub(super) const IN_TOP_K_V2: OpDef = OpDef::pure("InTopKV2", |_| Ok(Box::new(InTopK { k: None })));
+
+struct TopK {
+    index: DType,
+}
+
+struct InTopK {
+    /// How many; `None` if an input says it.
+    k: Option<i64>,
+}
+
+impl Op for TopK {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [x, k] = arity(inputs)?;
+        k.require_rank(0)?;
+        let k = k.sizes().and_then(|k| k.first().cloned()).unwrap_or(Dim::Unknown);
+        x.require_rank_at_least(1)?;
+        let Some([rest @ .., last]) = x.dims() else {
+            return Ok(vec![Spec::unknown(x.dtype), Spec::unknown(self.index)]);
+        };
+        if let Some(k) = k.known() {
+            check(k, last.known())?;
+        }
+        let dims: Vec<Dim> = rest.iter().cloned().chain([k]).collect();
+        Ok(vec![Spec::new(x.dtype, dims.clone()), Spec::new(self.index, dims)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let x = ctx.input(0);
+        let k = axis_value(ctx.input(1))?;
+        let Some((width, rest)) = x.shape().split_last() else {
+            return invalid!("input must be >= 1-D, got shape {}", x.shape());
+        };
+        check(k, Some(*width as i64))?;
+        let k = usize::try_from(k).unwrap_or(0);
+        let shape: Shape = rest.iter().copied().chain([k]).collect();
+        let (mut values, mut indices) =
+            ctx.two_outputs((x.dtype(), &shape), (self.index, &shape))?;
+        let mut places = vec![0usize; shape.n_elements()];
+        for_number!(x.dtype(), T => {
+            top::<T>(x.as_slice(), values.as_mut_slice(), &mut places, *width);
+        });
+        for_integer!(self.index, T => {
+            let indices = indices.as_mut_slice::<T>().iter_mut();
+            indices.zip(places).for_each(|(index, place)| *index = place as T);
+        });
+        Ok(())
+    }
+}
+
+fn check(k: i64, width: Option<i64>) -> Result<()> {
+    if k < 0 {
+        return invalid!("Need k >= 0, got {k}");
+    }
+    if width.is_some_and(|width| width < k) {
+        return invalid!("input must have at least k columns, but k is {k}");
+    }
+    Ok(())
+}
+
+/// A number with an order.
+trait Ordered: Copy {
+    /// The order from large to small; NaN comes last.
+    fn falling(self, other: Self) -> Ordering;
+}
+
+macro_rules! ordered {
+    ($($float:ty)*; $($integer:ty)*) => {
+        $(impl Ordered for $float {
+            fn falling(self, other: Self) -> Ordering {
+                other.partial_cmp(&self).unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
+            }
+        })*
+        $(impl Ordered for $integer {
+            fn falling(self, other: Self) -> Ordering {
+                other.cmp(&self)
+            }
+        })*
+    };
+}
+
+ordered! { f32 f64 f16 bf16; i8 i16 i32 i64 u8 u16 u32 u64 }
+
+/// Writes the largest elements of each row of `x`, large to small and left to right among equals, and
+/// where they stand.
+fn top<T: Ordered>(x: &[T], values: &mut [T], places: &mut [usize], width: usize) {
+    if values.is_empty() {
+        return;
+    }
+    let k = values.len() / (x.len() / width);
+    let mut order: Vec<usize> = Vec::with_capacity(width);
+    let rows = x.chunks_exact(width);
+    for (row, (values, places)) in rows.zip(values.chunks_mut(k).zip(places.chunks_mut(k))) {
+        order.clear();
+        order.extend(0..width);
+        let compare = |a: &usize, b: &usize| row[*a].falling(row[*b]).then(a.cmp(b));
+        if k < width {
+            order.select_nth_unstable_by(k - 1, compare);
+        }
+        order[..k].sort_unstable_by(compare);
+        for ((value, place), at) in values.iter_mut().zip(places).zip(&order) {
+            (*value, *place) = (row[*at], *at);
+        }
+    }
+}
+
+impl Op for InTopK {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let expected = if self.k.is_some() { 2 } else { 3 };
+        if inputs.len() != expected {
+            return invalid!("expected {expected} inputs but got {}", inputs.len());
+        }
+        let (predictions, targets) = (&inputs[0], &inputs[1]);
+        predictions.require_rank(2)?;
+        targets.require_rank(1)?;
+        let batch = predictions.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
+        let n = targets.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
+        if batch.differs(&n) {
+            return invalid!("First dimension of predictions {predictions} must match {targets}");
+        }
+        Ok(vec![Spec::new(DType::Bool, [if batch.known().is_some() { batch } else { n }])])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (predictions, targets) = (ctx.input(0), ctx.input(1));
+        let k = self.k.map_or_else(|| axis_value(ctx.input(2)), Ok)?;
+        let (&[n, width], Some(classes)) = (predictions.shape().dims(), targets.to_i64()) else {
+            return invalid!("predictions must be 2-dimensional");
+        };
+        if classes.len() != n {
+            return invalid!("First dimension of predictions {n} must match {}", targets.shape());
+        }
+        let x: &[f32] = predictions.as_slice();
+        let mut out = ctx.output(0, DType::Bool, &Shape::of(&[n]))?;
+        for (i, (class, out)) in classes.iter().zip(out.as_mut_slice::<u8>()).enumerate() {
+            let row = &x[i * width..(i + 1) * width];
+            *out = u8::from(is_in_top(row, *class, k));
+        }
+        Ok(())
+    }
+}
+
+/// Whether fewer than `k` elements are larger than that of `class`; not if one is not finite.
+fn is_in_top(row: &[f32], class: i64, k: i64) -> bool {
+    let Some(target) = usize::try_from(class).ok().and_then(|class| row.get(class)) else {
+        return false;
+    };
+    let finite = row.iter().all(|x| x.is_finite());
+    finite && (row.iter().filter(|x| *x > target).count() as i64) < k
+}

@@ -1,0 +1,46 @@
+//! `RandomShuffle`: the rows in another order.
+
+use super::philox::Singles;
+use super::stateful::Stream;
+use crate::prelude::*;
+
+struct Shuffle {
+    stream: Stream,
+}
+
+pub(super) fn build(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
+    Ok(Box::new(Shuffle { stream: Stream::new(attrs)? }))
+}
+
+impl Op for Shuffle {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [x] = arity(inputs)?;
+        Ok(vec![x.with_dtype(x.dtype)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let x = ctx.input(0);
+        let n_rows = x.shape().first().copied().unwrap_or(1);
+        if n_rows <= 1 || x.n_elements() == 0 {
+            return ctx.forward(0, x, x.shape().clone());
+        }
+        let mut order: Vec<usize> = (0..n_rows).collect();
+        let mut singles = Singles::new(self.stream.reserve(n_rows));
+        for i in 0..n_rows - 1 {
+            let rest = n_rows - i;
+            order.swap(i, i + singles.next() as usize % rest);
+        }
+        if x.dtype() == DType::String {
+            let (strings, width) = (x.strings(), x.n_elements() / n_rows);
+            let rows = order.iter().flat_map(|row| row * width..(row + 1) * width);
+            let shuffled: Strings = rows.map(|i| strings.get(i)).collect();
+            return ctx.set_output(0, Tensor::from_strings(x.shape().clone(), shuffled)?);
+        }
+        let mut out = ctx.output(0, x.dtype(), x.shape())?;
+        let width = x.bytes().len() / n_rows;
+        for (row, out) in order.iter().zip(out.bytes().chunks_exact_mut(width)) {
+            out.copy_from_slice(&x.bytes()[row * width..(row + 1) * width]);
+        }
+        Ok(())
+    }
+}
