@@ -66,8 +66,8 @@ macro_rules! integers {
                     Combine::Add => each(old, new, Self::wrapping_add),
                     Combine::Sub => each(old, new, Self::wrapping_sub),
                     Combine::Mul => each(old, new, Self::wrapping_mul),
-                    // Divisors were checked; MIN / -1 wraps.
-                    Combine::Div => each(old, new, |a, b| a.wrapping_div(if b == 0 { 1 } else { b })),
+                    // Divisors were checked, and MIN / -1 wraps to MIN.
+                    Combine::Div => each(old, new, |a, b| a.checked_div(b).unwrap_or(a)),
                     Combine::Min => each(old, new, Self::min),
                     Combine::Max => each(old, new, Self::max),
                 }

@@ -1,18 +1,35 @@
 //! Ops that move elements without computing on them.
 
+mod bitcast;
+mod checks;
 mod concat;
 mod constant;
+mod diag;
+mod dynamic;
+mod edit_distance;
 mod fill;
 pub(crate) mod gather;
+pub(crate) mod gather_nd;
 mod identity;
+mod matrix_diag;
+pub(crate) mod nd;
+mod one_hot;
 mod pack;
+mod pad;
+mod patches;
+mod permutation;
 mod placeholder;
 mod reshape;
+mod reverse;
+pub(crate) mod scatter_nd;
 mod shape;
 mod slice;
+mod space_batch;
+mod space_depth;
 mod split;
 mod squeeze;
 mod strided_slice;
+mod tables;
 mod tile;
 mod transpose;
 mod unique;
@@ -23,32 +40,77 @@ pub(crate) use shape::write_sizes;
 
 /// The ops of this family.
 pub(crate) const OPS: &[OpDef] = &[
+    bitcast::BITCAST,
+    checks::ASSERT,
+    checks::ENSURE_SHAPE,
+    checks::PRINT,
+    checks::PRINT_V2,
     concat::CONCAT,
     concat::CONCAT_OFFSET,
     concat::CONCAT_V2,
     constant::CONST,
     constant::HOST_CONST,
+    diag::DIAG,
+    diag::DIAG_PART,
+    dynamic::PARALLEL_STITCH,
+    dynamic::PARTITION,
+    dynamic::STITCH,
+    edit_distance::EDIT_DISTANCE,
     fill::EMPTY,
     fill::FILL,
     gather::GATHER,
     gather::GATHER_V2,
+    gather_nd::GATHER_ND,
     identity::IDENTITY,
     identity::IDENTITY_N,
     identity::NO_OP,
     identity::PREVENT_GRADIENT,
     identity::SNAPSHOT,
     identity::STOP_GRADIENT,
+    matrix_diag::BAND_PART,
+    matrix_diag::DIAG,
+    matrix_diag::DIAG_V2,
+    matrix_diag::DIAG_V3,
+    matrix_diag::PART,
+    matrix_diag::PART_V2,
+    matrix_diag::PART_V3,
+    matrix_diag::SET,
+    matrix_diag::SET_V2,
+    matrix_diag::SET_V3,
+    one_hot::ONE_HOT,
     pack::PACK,
     pack::UNPACK,
+    pad::MIRROR_PAD,
+    pad::PAD,
+    pad::PAD_V2,
+    patches::EXTRACT,
+    permutation::INVERT,
+    permutation::UNRAVEL,
     placeholder::PLACEHOLDER,
     placeholder::PLACEHOLDER_V2,
     placeholder::PLACEHOLDER_WITH_DEFAULT,
     reshape::RESHAPE,
+    reverse::REVERSE,
+    reverse::REVERSE_SEQUENCE,
+    reverse::REVERSE_V2,
+    reverse::ROLL,
+    scatter_nd::ADD,
+    scatter_nd::MAX,
+    scatter_nd::MIN,
+    scatter_nd::SCATTER_ND,
+    scatter_nd::SUB,
+    scatter_nd::UPDATE,
     shape::RANK,
     shape::SHAPE,
     shape::SHAPE_N,
     shape::SIZE,
     slice::SLICE,
+    space_batch::BATCH_TO_SPACE,
+    space_batch::BATCH_TO_SPACE_ND,
+    space_batch::SPACE_TO_BATCH,
+    space_batch::SPACE_TO_BATCH_ND,
+    space_depth::DEPTH_TO_SPACE,
+    space_depth::SPACE_TO_DEPTH,
     split::SPLIT,
     split::SPLIT_V,
     squeeze::EXPAND_DIMS,

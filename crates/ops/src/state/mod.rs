@@ -3,6 +3,7 @@
 mod assign;
 mod gather;
 mod handle;
+mod scatter;
 mod variable;
 
 pub use variable::Variable;
@@ -20,6 +21,17 @@ pub(crate) const OPS: &[OpDef] = &[
     handle::READ,
     handle::SHAPE,
     handle::VAR_HANDLE,
+    scatter::ADD,
+    scatter::DIV,
+    scatter::GATHER_ND,
+    scatter::MAX,
+    scatter::MIN,
+    scatter::MUL,
+    scatter::ND_ADD,
+    scatter::ND_SUB,
+    scatter::ND_UPDATE,
+    scatter::SUB,
+    scatter::UPDATE,
 ];
 
 /// The ops of TensorFlow 1 that hand on references. They have no kernels: a graph that uses them is

@@ -1,0 +1,179 @@
+//! `DynamicPartition` and `DynamicStitch`: rows sorted into several tensors by number, and joined.
+
+use crate::prelude::*;
+
+pub(super) const PARTITION: OpDef = OpDef::pure("DynamicPartition", |attrs| {
+    Ok(Box::new(Partition { n_parts: attrs.size("num_partitions")? }))
+});
+pub(super) const STITCH: OpDef =
+    OpDef::pure("DynamicStitch", |attrs| Ok(Box::new(Stitch { n: attrs.size("N")? })));
+pub(super) const PARALLEL_STITCH: OpDef =
+    OpDef::pure("ParallelDynamicStitch", |attrs| Ok(Box::new(Stitch { n: attrs.size("N")? })));
+
+struct Partition {
+    n_parts: usize,
+}
+
+impl Op for Partition {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [data, parts] = arity(inputs)?;
+        let (Some(dims), Some(outer)) = (data.dims(), parts.rank()) else {
+            return Ok(vec![Spec::unknown(data.dtype); self.n_parts]);
+        };
+        let Some(inner) = dims.get(outer..) else {
+            return invalid!("data must have at least the rank of partitions, got {data}");
+        };
+        merge_dims(Some(&dims[..outer]), parts.dims())?;
+        let spec =
+            Spec::new(data.dtype, std::iter::once(Dim::Unknown).chain(inner.iter().cloned()));
+        Ok(vec![spec; self.n_parts])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (data, parts) = (ctx.input(0), ctx.input(1));
+        let outer = parts.shape().rank();
+        if data.shape().get(..outer) != Some(parts.shape().dims()) {
+            // The texts are TensorFlow's (`dynamic_partition_op.cc`).
+            return invalid!(
+                "data.shape must start with partitions.shape, got data.shape = {}, \
+                 partitions.shape = {}",
+                data.shape(),
+                parts.shape()
+            );
+        }
+        let inner = &data.shape()[outer..];
+        let mut rows = vec![Vec::new(); self.n_parts];
+        for (row, part) in ints(&parts)?.iter().enumerate() {
+            let Some(part) = usize::try_from(*part).ok().and_then(|part| rows.get_mut(part)) else {
+                let place = super::gather::place_of(row, parts.shape());
+                return invalid!("partitions{place} = {part} is not in [0, {})", self.n_parts);
+            };
+            part.push(row);
+        }
+        let width: usize = inner.iter().product();
+        for (i, rows) in rows.iter().enumerate() {
+            let dims = std::iter::once(rows.len()).chain(inner.iter().copied());
+            let shape = Shape::checked(dims.map(|dim| dim as i64))?;
+            rearrange(ctx, i, &[data], &shape, &Rows { rows, width })?;
+        }
+        Ok(())
+    }
+}
+
+/// Some rows of the first input.
+struct Rows<'a> {
+    rows: &'a [usize],
+    width: usize,
+}
+
+impl Move for Rows<'_> {
+    fn apply<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        inputs: &[&[T]],
+        output: &mut [T],
+    ) -> Result<()> {
+        if self.width == 0 {
+            return Ok(());
+        }
+        for (row, to) in self.rows.iter().zip(output.chunks_exact_mut(self.width)) {
+            to.copy_from_slice(&inputs[0][row * self.width..(row + 1) * self.width]);
+        }
+        Ok(())
+    }
+}
+
+/// Rows of several tensors at the places that their indices name; the last one there counts.
+struct Stitch {
+    n: usize,
+}
+
+impl Op for Stitch {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let (indices, data) = self.split(inputs)?;
+        let mut length = Some(0i64);
+        let mut inner: Option<Dims> = None;
+        for (indices, data) in indices.iter().zip(data) {
+            let max = known_ints(indices).map(|all| all.iter().max().map_or(0, |max| max + 1));
+            length = length.zip(max).map(|(a, b)| a.max(b));
+            if let (Some(outer), Some(dims)) = (indices.rank(), data.dims()) {
+                let Some(rest) = dims.get(outer..) else {
+                    return invalid!("data {data} has a lower rank than its indices {indices}");
+                };
+                inner = merge_dims(inner.as_deref(), Some(rest))?;
+            }
+        }
+        let dims = inner.map(|mut dims| {
+            dims.insert(0, length.map_or(Dim::Unknown, Dim::Known));
+            dims
+        });
+        Ok(vec![spec_of(data[0].dtype, dims)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let inputs: Vec<View<'_>> = ctx.inputs().to_vec();
+        let (indices, data) = self.split(&inputs)?;
+        let rank = indices[0].shape().rank();
+        let Some(inner) = data[0].shape().get(rank..) else {
+            return invalid!("data[0] has a lower rank than its indices");
+        };
+        let mut numbers = Vec::with_capacity(self.n);
+        let mut length = 0;
+        for (i, (indices, data)) in indices.iter().zip(data).enumerate() {
+            let rank = indices.shape().rank();
+            let starts = data.shape().get(..rank) == Some(indices.shape().dims());
+            if !starts || data.shape().get(rank..) != Some(inner) {
+                // The texts are TensorFlow's (`dynamic_stitch_op.cc`).
+                return invalid!(
+                    "data[{i}].shape = {} does not start with indices[{i}].shape = {}",
+                    data.shape(),
+                    indices.shape()
+                );
+            }
+            let rows = ints(indices)?;
+            if let Some(at) = rows.iter().position(|row| *row < 0) {
+                return invalid!("indices[{i}] = {} is out of range", rows[at]);
+            }
+            length = rows.iter().map(|row| row.saturating_add(1)).fold(length, i64::max);
+            numbers.push(rows);
+        }
+        let shape = std::iter::once(length).chain(inner.iter().map(|dim| *dim as i64));
+        let stitched = Stitched { numbers, width: inner.iter().product() };
+        rearrange(ctx, 0, data, &Shape::checked(shape)?, &stitched)
+    }
+}
+
+impl Stitch {
+    /// The indices and the data.
+    fn split<'a, T>(&self, inputs: &'a [T]) -> Result<(&'a [T], &'a [T])> {
+        if self.n == 0 || inputs.len() != self.n * 2 {
+            return invalid!("expected twice {} inputs but got {}", self.n, inputs.len());
+        }
+        Ok(inputs.split_at(self.n))
+    }
+}
+
+struct Stitched {
+    numbers: Vec<Ints>,
+    width: usize,
+}
+
+impl Move for Stitched {
+    fn apply<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        inputs: &[&[T]],
+        output: &mut [T],
+    ) -> Result<()> {
+        // A row that no index names is zero; in TensorFlow it is whatever was there.
+        output.fill(T::zeroed());
+        if self.width == 0 {
+            return Ok(());
+        }
+        for (numbers, data) in self.numbers.iter().zip(inputs) {
+            for (number, row) in numbers.iter().zip(data.chunks_exact(self.width)) {
+                let start = *number as usize * self.width;
+                output[start..start + self.width].copy_from_slice(row);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! `ScatterNd` and the `TensorScatter` ops: slices of a tensor changed by index vectors.
+
+use super::nd::{self, Slices};
+use crate::combine::{Combine, Number, for_combined};
+use crate::prelude::*;
+
+pub(super) const SCATTER_ND: OpDef = OpDef::pure("ScatterNd", |attrs| {
+    nd::check_policy(attrs)?;
+    Ok(Box::new(ScatterNd))
+});
+pub(super) const UPDATE: OpDef =
+    OpDef::pure("TensorScatterUpdate", |attrs| Scatter::build(attrs, Combine::Update));
+pub(super) const ADD: OpDef =
+    OpDef::pure("TensorScatterAdd", |attrs| Scatter::build(attrs, Combine::Add));
+pub(super) const SUB: OpDef =
+    OpDef::pure("TensorScatterSub", |attrs| Scatter::build(attrs, Combine::Sub));
+pub(super) const MIN: OpDef =
+    OpDef::pure("TensorScatterMin", |attrs| Scatter::build(attrs, Combine::Min));
+pub(super) const MAX: OpDef =
+    OpDef::pure("TensorScatterMax", |attrs| Scatter::build(attrs, Combine::Max));
+
+/// Sums of updates in a tensor of zeros.
+struct ScatterNd;
+
+impl Op for ScatterNd {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [indices, updates, shape] = arity(inputs)?;
+        indices.require_rank_at_least(1)?;
+        shape.require_rank(1)?;
+        let Some(sizes) = sizes_of(shape) else {
+            let rank = shape.dims().and_then(|dims| dims[0].size());
+            return Ok(vec![spec_of_rank(updates.dtype, rank)]);
+        };
+        Ok(vec![Spec::new(updates.dtype, sizes)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (indices, updates) = (ctx.input(0), ctx.input(1));
+        let shape = Shape::checked(ints(&ctx.input(2))?)?;
+        if shape.n_elements() == 0 && (indices.n_elements() > 0 || updates.n_elements() > 0) {
+            return invalid!("Indices and updates specified for empty output tensor");
+        }
+        let slices = Slices::of(&indices, &shape, "")?;
+        check_updates(&indices, &updates, &shape, slices.depth)?;
+        let dtype = updates.dtype();
+        if dtype == DType::Bool {
+            return rearrange(ctx, 0, &[updates], &shape, &Any { slices });
+        }
+        let mut output = ctx.output(0, dtype, &shape)?;
+        output.bytes().fill(0);
+        for_combined!(Combine::Add, dtype, T => {
+            combine_slices::<T>(Combine::Add, &slices, output.as_mut_slice(), updates.as_slice());
+        });
+        Ok(())
+    }
+}
+
+/// Sums of bools: whether any is true.
+struct Any {
+    slices: Slices,
+}
+
+impl Move for Any {
+    fn apply<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        inputs: &[&[T]],
+        output: &mut [T],
+    ) -> Result<()> {
+        output.fill(T::zeroed());
+        if self.slices.len == 0 {
+            return Ok(());
+        }
+        for (start, new) in self.slices.starts.iter().zip(inputs[0].chunks_exact(self.slices.len)) {
+            for (x, y) in output[*start..].iter_mut().zip(new) {
+                if bytemuck::bytes_of(y)[0] != 0 {
+                    *x = *y;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails unless updates have the shape of the slices that indices name.
+pub(crate) fn check_updates(
+    indices: &View<'_>,
+    updates: &View<'_>,
+    shape: &Shape,
+    depth: usize,
+) -> Result<()> {
+    let outer = &indices.shape()[..indices.shape().rank() - 1];
+    let fits = updates.shape().iter().eq(outer.iter().chain(&shape[depth..]));
+    if !fits {
+        // The text is TensorFlow's (`scatter_nd_op.cc`).
+        return invalid!(
+            "Must have updates.shape = indices.shape[:batch_dim] + params_shape[slice_dim:], got \
+             updates.shape: {}, indices.shape: {}, params_shape: {shape}",
+            updates.shape(),
+            indices.shape()
+        );
+    }
+    Ok(())
+}
+
+/// Combines each slice with its update, in order.
+pub(crate) fn combine_slices<T: Number>(
+    how: Combine,
+    slices: &Slices,
+    output: &mut [T],
+    updates: &[T],
+) {
+    if slices.len == 0 {
+        return;
+    }
+    for (start, new) in slices.starts.iter().zip(updates.chunks_exact(slices.len)) {
+        T::combine(how, &mut output[*start..start + slices.len], new);
+    }
+}
+
+/// A copy of a tensor with some slices combined with updates.
+struct Scatter {
+    how: Combine,
+}
+
+impl Scatter {
+    fn build(attrs: &Attrs<'_>, how: Combine) -> Result<Box<dyn Op>> {
+        nd::check_policy(attrs)?;
+        Ok(Box::new(Self { how }))
+    }
+}
+
+impl Op for Scatter {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [tensor, indices, _] = arity(inputs)?;
+        tensor.require_rank_at_least(1)?;
+        indices.require_rank_at_least(1)?;
+        Ok(vec![tensor.with_dtype(tensor.dtype)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (tensor, indices, updates) = (ctx.input(0), ctx.input(1), ctx.input(2));
+        let slices = Slices::of(&indices, tensor.shape(), "")?;
+        check_updates(&indices, &updates, tensor.shape(), slices.depth)?;
+        if self.how == Combine::Update {
+            let replaced = Replaced { slices };
+            return rearrange(ctx, 0, &[tensor, updates], tensor.shape(), &replaced);
+        }
+        if updates.dtype() != tensor.dtype() {
+            return invalid!("expected {} but got {}", tensor.dtype(), updates.dtype());
+        }
+        let how = self.how;
+        for_combined!(how, tensor.dtype(), T => {
+            let mut output = ctx.output(0, tensor.dtype(), tensor.shape())?;
+            output.bytes().copy_from_slice(tensor.bytes());
+            combine_slices::<T>(how, &slices, output.as_mut_slice(), updates.as_slice());
+        });
+        Ok(())
+    }
+}
+
+/// The first input with slices from the second.
+struct Replaced {
+    slices: Slices,
+}
+
+impl Move for Replaced {
+    fn apply<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        inputs: &[&[T]],
+        output: &mut [T],
+    ) -> Result<()> {
+        output.copy_from_slice(inputs[0]);
+        let len = self.slices.len;
+        if len == 0 {
+            return Ok(());
+        }
+        for (start, new) in self.slices.starts.iter().zip(inputs[1].chunks_exact(len)) {
+            output[*start..start + len].copy_from_slice(new);
+        }
+        Ok(())
+    }
+}

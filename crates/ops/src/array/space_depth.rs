@@ -1,0 +1,104 @@
+//! `SpaceToDepth` and `DepthToSpace`: blocks of pixels as channels, and back.
+
+use crate::prelude::*;
+
+pub(super) const SPACE_TO_DEPTH: OpDef =
+    OpDef::pure("SpaceToDepth", |attrs| Blocks::build(attrs, Way::ToDepth));
+pub(super) const DEPTH_TO_SPACE: OpDef =
+    OpDef::pure("DepthToSpace", |attrs| Blocks::build(attrs, Way::ToSpace));
+
+struct Blocks {
+    block: usize,
+    channels_last: bool,
+    way: Way,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    ToDepth,
+    ToSpace,
+}
+
+impl Blocks {
+    fn build(attrs: &Attrs<'_>, way: Way) -> Result<Box<dyn Op>> {
+        let block = attrs.size("block_size")?;
+        if block < 2 {
+            return invalid!("Block size should be > 1, but was: {block}");
+        }
+        let channels_last = match attrs.str_or("data_format", "NHWC")? {
+            "NHWC" => true,
+            "NCHW" => false,
+            other => return crate::error::unimplemented!("data_format {other} is not supported"),
+        };
+        Ok(Box::new(Self { block, channels_last, way }))
+    }
+
+    /// The places of height, width and channels.
+    fn places(&self) -> [usize; 3] {
+        if self.channels_last { [1, 2, 3] } else { [2, 3, 1] }
+    }
+}
+
+impl Op for Blocks {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [input] = arity(inputs)?;
+        input.require_rank(4)?;
+        let Some(dims) = input.dims() else {
+            return Ok(vec![spec_of_rank(input.dtype, Some(4))]);
+        };
+        let [height, width, channels] = self.places();
+        let (block, area) = (Dim::of(self.block), Dim::of(self.block * self.block));
+        let mut output: Dims = dims.iter().cloned().collect();
+        let divided = |dim: &Dim, by: &Dim| match (dim.known(), by.known()) {
+            (Some(dim), Some(by)) if dim % by != 0 => not_divisible(dim, by),
+            _ => Ok(dim.divided_by(by)),
+        };
+        match self.way {
+            Way::ToDepth => {
+                output[height] = divided(&dims[height], &block)?;
+                output[width] = divided(&dims[width], &block)?;
+                output[channels] = dims[channels].times(&area);
+            }
+            Way::ToSpace => {
+                output[height] = dims[height].times(&block);
+                output[width] = dims[width].times(&block);
+                output[channels] = divided(&dims[channels], &area)?;
+            }
+        }
+        Ok(vec![spec_of(input.dtype, Some(output))])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let input = ctx.input(0);
+        let specs = self.infer(&[Spec::concrete(input.dtype(), input.shape())])?;
+        let Some(shape) = specs[0].shape() else {
+            return invalid!("the blocks of {} are too large", input.shape());
+        };
+        // The tensor with its blocks as dimensions of their own, and the order they have after.
+        let [height, width, channels] = self.places();
+        let (space, block) = match self.way {
+            Way::ToDepth => (&shape, self.block),
+            Way::ToSpace => (input.shape(), self.block),
+        };
+        let n = space[0];
+        let (h, w) = (space[height], space[width]);
+        let c = match self.way {
+            Way::ToDepth => input.shape()[channels],
+            Way::ToSpace => shape[channels],
+        };
+        let (split, order): ([usize; 6], [usize; 6]) = match (self.way, self.channels_last) {
+            (Way::ToDepth, true) => ([n, h, block, w, block, c], [0, 1, 3, 2, 4, 5]),
+            (Way::ToSpace, true) => ([n, h, w, block, block, c], [0, 1, 3, 2, 4, 5]),
+            (Way::ToDepth, false) => ([n, c, h, block, w, block], [0, 3, 5, 1, 2, 4]),
+            (Way::ToSpace, false) => ([n, block, block, c, h, w], [0, 3, 4, 1, 5, 2]),
+        };
+        let strides = Shape::of(&split).strides();
+        let axes = order.map(|from| (split[from], strides[from] as isize));
+        let how = Gather { walk: Walk::new(0, axes), pool: ctx.env().pool };
+        rearrange(ctx, 0, &[input], &shape, &how)
+    }
+}
+
+fn not_divisible<T>(dim: i64, by: i64) -> Result<T> {
+    invalid!("Dimension size must be evenly divisible by {by} but is {dim}")
+}

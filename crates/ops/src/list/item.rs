@@ -1,0 +1,139 @@
+//! `TensorListGetItem`, `TensorListSetItem`, `TensorListPushBack`, `TensorListPopBack`.
+
+use super::shapes;
+use super::tensor_list::{TensorList, or_zeros, show};
+use crate::prelude::*;
+
+pub(super) const GET: OpDef = OpDef::pure("TensorListGetItem", |attrs| {
+    Ok(Box::new(Get { dtype: attrs.dtype("element_dtype")? }))
+});
+pub(super) const SET: OpDef = OpDef::pure("TensorListSetItem", |attrs| {
+    let dtype = attrs.dtype("element_dtype")?;
+    let grows = attrs.bool_or("resize_if_index_out_of_bounds", false)?;
+    Ok(Box::new(Set { dtype, grows }))
+});
+pub(super) const PUSH_BACK: OpDef = OpDef::pure("TensorListPushBack", |attrs| {
+    Ok(Box::new(PushBack { dtype: attrs.dtype("element_dtype")? }))
+});
+pub(super) const POP_BACK: OpDef = OpDef::pure("TensorListPopBack", |attrs| {
+    Ok(Box::new(PopBack { dtype: attrs.dtype("element_dtype")? }))
+});
+
+struct Get {
+    dtype: DType,
+}
+
+impl Op for Get {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, index, shape] = arity(inputs)?;
+        index.require_rank(0)?;
+        Ok(vec![spec_of(self.dtype, shapes::infer(shape))])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let list = TensorList::input_of(ctx, 0, self.dtype)?;
+        let index = int(&ctx.input(1))?;
+        let asked = shapes::read(&ctx.input(2))?;
+        let Some(at) = usize::try_from(index).ok().filter(|at| *at < list.items.len()) else {
+            // The text is TensorFlow's (`list_kernels.h`).
+            let length = list.items.len();
+            return invalid!("Trying to access element {index} in a list with {length} elements.");
+        };
+        match list.items.get(at) {
+            Some(item) if shapes::takes(&asked, item.shape()) => ctx.set_output(0, item.clone()),
+            item => {
+                let shape = list.item_shape(&asked)?;
+                ctx.set_output(0, or_zeros(item, self.dtype, &shape)?)
+            }
+        }
+    }
+}
+
+struct Set {
+    dtype: DType,
+    grows: bool,
+}
+
+impl Op for Set {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, index, _] = arity(inputs)?;
+        index.require_rank(0)?;
+        Ok(vec![Spec::scalar(DType::Variant)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let list = TensorList::input_of(ctx, 0, self.dtype)?;
+        let (index, item) = (int(&ctx.input(1))?, ctx.input(2));
+        let length = list.items.len();
+        let Some(at) = usize::try_from(index).ok().filter(|at| self.grows || *at < length) else {
+            // The texts are TensorFlow's (`list_kernels.cc`).
+            return invalid!("Trying to modify element {index} in a list with {length} elements.");
+        };
+        if item.dtype() != list.dtype || !list.takes(item.shape()) {
+            let (item, list) = (item.shape(), show(&list.shape));
+            return invalid!(
+                "Tried to set a tensor with incompatible shape at a list index. Item element \
+                 shape: {item} list shape: {list}"
+            );
+        }
+        let mut list = list.clone().resized(length.max(at.saturating_add(1)))?;
+        list.items.set(at, Some(item.to_tensor()?));
+        list.write(ctx, 0)
+    }
+}
+
+struct PushBack {
+    dtype: DType,
+}
+
+impl Op for PushBack {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, _] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::Variant)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let list = TensorList::input_of(ctx, 0, self.dtype)?;
+        let item = ctx.input(1);
+        if item.dtype() != list.dtype || !list.takes(item.shape()) {
+            // The texts are TensorFlow's (`list_kernels.cc`).
+            let (item, list) = (item.shape(), show(&list.shape));
+            return invalid!(
+                "Tried to append a tensor with incompatible shape to a list. Op element shape: \
+                 {item} list shape: {list}"
+            );
+        }
+        let length = list.items.len();
+        if let Some(limit) = list.limit.filter(|limit| length >= *limit) {
+            return invalid!(
+                "Tried to push item into a full list list size: {length} max_num_elements: {limit}"
+            );
+        }
+        let mut list = list.clone();
+        list.items.push(Some(item.to_tensor()?));
+        list.write(ctx, 0)
+    }
+}
+
+struct PopBack {
+    dtype: DType,
+}
+
+impl Op for PopBack {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, shape] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::Variant), spec_of(self.dtype, shapes::infer(shape))])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let list = TensorList::input_of(ctx, 0, self.dtype)?;
+        let shape = list.item_shape(&shapes::read(&ctx.input(1))?)?;
+        let mut list = list.clone();
+        let Some(item) = list.items.pop() else {
+            // The text is TensorFlow's (`list_kernels.h`).
+            return invalid!("Trying to pop from an empty list.");
+        };
+        ctx.set_output(1, or_zeros(item.as_ref(), self.dtype, &shape)?)?;
+        list.write(ctx, 0)
+    }
+}

@@ -1,0 +1,141 @@
+//! `EmptyTensorList`, `TensorListReserve`, `TensorListResize`, `TensorListLength`,
+//! `TensorListElementShape`, `TensorListConcatLists`: lists as such.
+
+use super::items::Items;
+use super::shapes;
+use super::tensor_list::TensorList;
+use crate::prelude::*;
+
+pub(super) const EMPTY: OpDef = OpDef::pure("EmptyTensorList", |attrs| {
+    Ok(Box::new(Make { dtype: attrs.dtype("element_dtype")?, form: Form::Empty }))
+});
+pub(super) const RESERVE: OpDef = OpDef::pure("TensorListReserve", |attrs| {
+    Ok(Box::new(Make { dtype: attrs.dtype("element_dtype")?, form: Form::Reserved }))
+});
+pub(super) const RESIZE: OpDef = OpDef::pure("TensorListResize", |_| Ok(Box::new(Resize)));
+pub(super) const LENGTH: OpDef = OpDef::pure("TensorListLength", |_| Ok(Box::new(Length)));
+pub(super) const ELEMENT_SHAPE: OpDef = OpDef::pure("TensorListElementShape", |attrs| {
+    Ok(Box::new(ElementShapeOp { out: attrs.dtype("shape_type")? }))
+});
+pub(super) const CONCAT_LISTS: OpDef = OpDef::pure("TensorListConcatLists", |attrs| {
+    Ok(Box::new(ConcatLists { dtype: attrs.dtype("element_dtype")? }))
+});
+
+struct Make {
+    dtype: DType,
+    form: Form,
+}
+
+/// What the second input is.
+#[derive(Clone, Copy)]
+enum Form {
+    /// The most items.
+    Empty,
+    /// The number of items that are not set.
+    Reserved,
+}
+
+impl Op for Make {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, _] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::Variant)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let shape = shapes::read(&ctx.input(0))?;
+        let number = int(&ctx.input(1))?;
+        let list = TensorList { dtype: self.dtype, shape, items: Items::default(), limit: None };
+        match self.form {
+            Form::Empty => TensorList { limit: usize::try_from(number).ok(), ..list }.write(ctx, 0),
+            Form::Reserved => {
+                // The text is TensorFlow's (`list_kernels.cc`).
+                let n_items = size(number, "The num_elements to reserve")?;
+                list.resized(n_items)?.write(ctx, 0)
+            }
+        }
+    }
+}
+
+struct Resize;
+
+impl Op for Resize {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, _] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::Variant)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let list = TensorList::input(ctx, 0)?;
+        let length = size(int(&ctx.input(1))?, "TensorListSlice size")?;
+        list.clone().resized(length)?.write(ctx, 0)
+    }
+}
+
+struct Length;
+
+impl Op for Length {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::I32)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let length = TensorList::input(ctx, 0)?.items.len();
+        ctx.output(0, DType::I32, &Shape::scalar())?.as_mut_slice::<i32>()[0] = length as i32;
+        Ok(())
+    }
+}
+
+struct ElementShapeOp {
+    out: DType,
+}
+
+impl Op for ElementShapeOp {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_] = arity(inputs)?;
+        Ok(vec![Spec::unknown(self.out)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let list = TensorList::input(ctx, 0)?;
+        let (shape, dims) = match &list.shape {
+            None => (Shape::scalar(), vec![-1]),
+            Some(dims) => {
+                let dims: Vec<i64> = dims.iter().map(|dim| dim.unwrap_or(-1)).collect();
+                (Shape::of(&[dims.len()]), dims)
+            }
+        };
+        let mut output = ctx.output(0, self.out, &shape)?;
+        match self.out {
+            DType::I64 => output.as_mut_slice::<i64>().copy_from_slice(&dims),
+            _ => {
+                let pairs = output.as_mut_slice::<i32>().iter_mut().zip(dims);
+                pairs.for_each(|(x, dim)| *x = dim as i32);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One list behind another.
+struct ConcatLists {
+    dtype: DType,
+}
+
+impl Op for ConcatLists {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, _] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::Variant)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let a = TensorList::input_of(ctx, 0, self.dtype)?;
+        let b = TensorList::input_of(ctx, 1, self.dtype)?;
+        let Some(shape) = shapes::merged(&a.shape, &b.shape) else {
+            return invalid!("lists of other shapes cannot be joined");
+        };
+        let mut list = TensorList { shape, ..a.clone() };
+        b.items.iter().for_each(|item| list.items.push(item.cloned()));
+        list.write(ctx, 0)
+    }
+}
