@@ -350,3 +350,55 @@ fn a_chain_of_a_million_nodes_neither_overflows_nor_hangs() {
     let request = request(&["n0:0"], &["n999999:0"]);
     Runner::default().check(&source, &request, &[&[7.0]], &[7.0]);
 }
+
+/// A matrix constant.
+fn matrix(name: &str, dims: [usize; 2], values: &[f32]) -> NodeDef {
+    let tensor = Tensor::from_slice(Shape::of(&dims), values).unwrap();
+    let mut node = node(&format!("{name} Const"));
+    let proto = tensor.to_proto(Layout::Values).unwrap();
+    node.attr.insert("value".to_owned(), attr(Value::Tensor(proto)));
+    node
+}
+
+/// The ops of a program besides constants and feeds.
+fn ops_of(program: &Program) -> Vec<&'static str> {
+    let names = program.graph().nodes.iter().map(graph::Node::op_name);
+    names.filter(|op| !["Arg", "Const"].contains(op)).collect()
+}
+
+#[test]
+fn scales_sums_and_activations_are_fused_into_a_product() {
+    let check = |after: &[&str], fetch: &str, ops: &[&str], expected: [f32; 2]| {
+        let mut nodes = vec![
+            node("x Placeholder"),
+            matrix("w", [2, 2], &[1., 2., 3., 4.]),
+            constant("s", &[2., -1.]),
+            constant("b", &[0.5, 1.]),
+            node("p MatMul x w"),
+        ];
+        nodes.extend(after.iter().map(|text| node(text)));
+        let source = source(nodes, vec![]).unwrap();
+        let runner = Runner::default();
+        let program = runner.program(&source, &request(&["x:0"], &[fetch])).unwrap();
+        assert_eq!(ops_of(&program), ops);
+        let input = [Tensor::from_slice(Shape::of(&[1, 2]), &[1f32, 1.]).unwrap()];
+        let got = runner.run(&program, &input).unwrap();
+        let near = got[0].as_slice::<f32>().iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5);
+        assert!(near, "{:?} is not {expected:?}", got[0].as_slice::<f32>());
+    };
+    let fused = &["_FusedMatMul"][..];
+    check(&["a AddV2 p b", "r Relu a"], "r:0", fused, [4.5, 7.0]);
+    check(&["m Mul p s", "a AddV2 m b", "r Relu a"], "r:0", fused, [8.5, 0.0]);
+    check(&["a BiasAdd p b", "m Mul s a", "d Sub m b"], "d:0", fused, [8.5, -8.0]);
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+    let swish = [4.5 * sigmoid(4.5), 7.0 * sigmoid(7.0)];
+    check(&["a AddV2 p b", "g Sigmoid a", "r Mul g a"], "r:0", fused, swish);
+    // What somebody else reads stays.
+    check(
+        &["a AddV2 p b", "r Relu a", "t AddV2 a r"],
+        "t:0",
+        &["_FusedMatMul", "Relu", "AddV2"],
+        [9.0, 14.0],
+    );
+    check(&["r Relu p", "t AddV2 p r"], "t:0", &["MatMul", "Relu", "AddV2"], [8.0, 12.0]);
+}
