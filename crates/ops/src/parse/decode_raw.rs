@@ -125,6 +125,7 @@ impl Op for DecodePadded {
         let length = ctx.input(1).to_i64().and_then(|length| length.first().copied());
         let width = self.width(length.unwrap_or(0))?;
         let shape = with_width(input.shape(), width)?;
+        super::limit(self.0.dtype, &shape)?;
         let len = width * self.0.dtype.size();
         let mut output = ctx.output(0, self.0.dtype, &shape)?;
         let bytes = output.bytes();

@@ -133,8 +133,8 @@ impl Dense {
                 return Ok(());
             }
             return invalid!(
-                "dense_shape[{d}] is a variable length shape: {}, therefore def_value[{d}] must contain \
-                 a single element (the padding element).  But its shape is: {shape}",
+                "dense_shape[{d}] is a variable length shape: {}, therefore def_value[{d}] must \
+                 contain a single element (the padding element).  But its shape is: {shape}",
                 self.text
             );
         }

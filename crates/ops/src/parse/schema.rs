@@ -195,8 +195,8 @@ impl Place<'_> {
                 ),
             ),
             Self::Alone => Error::InvalidArgument(format!(
-                "Error while parsing feature with key {}: number of elements should be divisible by \
-                 {stride}, found {count} instead",
+                "Error while parsing feature with key {}: number of elements should be divisible \
+                 by {stride}, found {count} instead",
                 String::from_utf8_lossy(field.key)
             )),
         }
@@ -234,5 +234,51 @@ fn list_name(dtype: DType) -> &'static str {
         DType::F32 => "float",
         DType::I64 => "int64",
         _ => "bytes",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `Example { features { feature { key: "x" value { float_list { value: [1, 2] } } } } }` and
+    /// the like for strings and integers.
+    const EXAMPLE: &[u8] = b"\x0a\x31\x0a\x11\x0a\x01x\x12\x0c\x12\x0a\x0a\x08\0\0\x80\x3f\0\0\0\x40\
+        \x0a\x0e\x0a\x01i\x12\x09\x1a\x07\x0a\x05\x07\x80\x01\x96\x01\x0a\x0c\x0a\x01s\x12\x07\x0a\x05\x0a\x03abc";
+
+    fn parse(example: &[u8]) -> Result<Vec<Column>> {
+        let field = |key: &'static [u8], dtype| Field { key, dtype, role: Role::Open };
+        let fields = [field(b"x", DType::F32), field(b"i", DType::I64), field(b"s", DType::String)];
+        parse_batch(&fields, [(example, Place::Batch { name: None, index: 0 })].into_iter())
+    }
+
+    #[test]
+    fn the_sample_parses() {
+        let columns = parse(EXAMPLE).unwrap();
+        assert_eq!(columns.iter().map(|column| column.ends[0]).collect::<Vec<_>>(), [2, 3, 1]);
+    }
+
+    #[test]
+    fn hostile_bytes_are_refused_or_parsed_but_never_panic() {
+        let mut state = 1u64;
+        let mut random = |n: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % n
+        };
+        let mut n_refused = 0;
+        for _ in 0..20_000 {
+            let mut bytes = EXAMPLE.to_vec();
+            for _ in 0..=random(4) {
+                let at = random(bytes.len());
+                match random(4) {
+                    0 => bytes[at] = random(256) as u8,
+                    1 => bytes[at] = 0xff,
+                    2 => bytes.truncate(at.max(1)),
+                    _ => bytes.insert(at, random(256) as u8),
+                }
+            }
+            n_refused += usize::from(parse(&bytes).is_err());
+        }
+        assert!(n_refused > 0);
     }
 }

@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// The most elements that a tensor may have whose shape a client's values decide.
-const N_ELEMENTS_MAX: usize = 1 << 31;
+const N_ELEMENTS_MAX: usize = 1 << 30;
 
 /// The same for strings, whose elements are larger.
 const N_STRINGS_MAX: usize = 1 << 27;
@@ -67,14 +67,12 @@ impl<'a> Coo<'a> {
         let rank = self.rank();
         &self.indices[i * rank..(i + 1) * rank]
     }
-
-    pub(super) fn indices(&self) -> &'a [i64] {
-        self.indices
-    }
 }
 
 /// Fails if specs cannot be a sparse tensor.
 pub(super) fn require(indices: &Spec, values: &Spec, shape: &Spec) -> Result<()> {
+    indices.require_dtype(DType::I64)?;
+    shape.require_dtype(DType::I64)?;
     indices.require_rank(2)?;
     values.require_rank(1)?;
     shape.require_rank(1)
@@ -96,6 +94,20 @@ pub(super) fn n_entries_dim(indices: &Spec, values: &Spec) -> Dim {
         Some(known @ Dim::Known(_)) => known,
         _ => dim(values).unwrap_or(Dim::Unknown),
     }
+}
+
+/// Fails if the index of entry `i` lies outside of the dense shape.
+pub(super) fn check_inside(index: &[i64], dims: &[i64], i: usize) -> Result<()> {
+    if index.iter().zip(dims).all(|(at, dim)| (0..*dim).contains(at)) {
+        return Ok(());
+    }
+    invalid!("indices[{i}] = {index:?} is out of bounds: need 0 <= index < {dims:?}")
+}
+
+/// A number of rows that values decided, each of which takes some memory. Fails if it is negative
+/// or absurdly large.
+pub(super) fn checked_rows(n_rows: i64) -> Result<usize> {
+    Ok(checked_shape(DType::String, [n_rows])?.n_elements())
 }
 
 /// A shape that values decided. Fails if a tensor of it would be absurdly large.

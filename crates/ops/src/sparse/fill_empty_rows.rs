@@ -15,6 +15,7 @@ impl Op for FillEmptyRows {
         let [indices, values, shape, default] = arity(inputs)?;
         coo::require(indices, values, shape)?;
         default.require_rank(0)?;
+        default.require_dtype(values.dtype)?;
         let n_rows = shape.sizes().and_then(|sizes| sizes.first().cloned()).unwrap_or(Dim::Unknown);
         let rank = coo::rank_dim(indices, shape);
         let n_entries = coo::n_entries_dim(indices, values);
@@ -35,7 +36,7 @@ impl Op for FillEmptyRows {
         let Some(n_rows) = sparse.dims.first().copied() else {
             return invalid!("Dense shape cannot be empty");
         };
-        let n_rows = coo::checked_shape(DType::Bool, [n_rows])?.n_elements();
+        let n_rows = coo::checked_rows(n_rows)?;
         if n_rows == 0 && sparse.len() > 0 {
             return invalid!(
                 "Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {}",

@@ -43,3 +43,23 @@ pub(super) fn gather(values: View<'_>, sources: &[usize]) -> Result<Tensor> {
     });
     Ok(tensor)
 }
+
+/// A vector of elements of several vectors, counted through all of them.
+pub(super) fn gather_concatenated(parts: &[View<'_>], sources: &[usize]) -> Result<Tensor> {
+    let dtype = parts[0].dtype();
+    let shape = Shape::of(&[sources.len()]);
+    if dtype == DType::String {
+        let all: Vec<&[u8]> = parts.iter().flat_map(|part| part.strings().iter()).collect();
+        let picked = sources.iter().map(|i| all[*i]);
+        return Ok(Tensor::from_strings(shape, picked.collect())?);
+    }
+    let mut tensor = Tensor::zeros(dtype, shape)?;
+    let mut view = tensor.view_mut().expect("a new plain tensor has one owner");
+    for_width!(dtype, T => {
+        let all: Vec<T> = parts.iter().flat_map(|part| part.as_wide::<T>()).copied().collect();
+        for (out, i) in view.as_wide_mut::<T>().iter_mut().zip(sources) {
+            *out = all[*i];
+        }
+    });
+    Ok(tensor)
+}

@@ -1,12 +1,61 @@
 //! Ops on sparse and ragged tensors.
 
+mod bincount;
 mod coo;
+mod count;
+mod cross;
+mod cwise;
+mod edit_distance;
 mod fill_empty_rows;
+mod fingerprint;
 mod gather;
+mod matmul;
+mod number;
+mod order;
+mod ragged;
+mod ragged_gather;
 mod ragged_to_tensor;
+mod ragged_variant;
+mod reduce;
 mod reshape;
+mod rows;
+mod softmax;
+mod to_dense;
 
 use crate::op::OpDef;
 
 /// The ops of this family.
-pub(crate) const OPS: &[OpDef] = &[fill_empty_rows::DEF, ragged_to_tensor::DEF, reshape::DEF];
+pub(crate) const OPS: &[OpDef] = &[
+    bincount::DENSE,
+    bincount::RAGGED,
+    bincount::SPARSE,
+    count::DENSE,
+    count::RAGGED,
+    count::SPARSE,
+    cross::HASHED,
+    cross::V1,
+    cross::V2,
+    cwise::ADD,
+    cwise::DENSE_ADD,
+    cwise::DIV,
+    cwise::MUL,
+    edit_distance::DEF,
+    fill_empty_rows::DEF,
+    fingerprint::DEF,
+    matmul::DEF,
+    order::CONCAT,
+    order::REORDER,
+    order::SLICE,
+    order::SPLIT,
+    ragged::RANGE,
+    ragged::TO_SPARSE,
+    ragged_gather::DEF,
+    ragged_to_tensor::DEF,
+    ragged_variant::FROM_VARIANT,
+    ragged_variant::TO_VARIANT,
+    reduce::MAX,
+    reduce::SUM,
+    reshape::DEF,
+    softmax::DEF,
+    to_dense::DEF,
+];

@@ -2,7 +2,7 @@
 //!
 //! Follows `ragged_tensor_to_tensor_op.cc` of TensorFlow.
 
-use super::coo::checked_shape;
+use super::coo::{checked_rows, checked_shape};
 use crate::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::pure("RaggedTensorToTensor", |attrs| {
@@ -62,6 +62,7 @@ impl Op for RaggedToTensor {
         arity_at_least(inputs, 3 + self.kinds.len())?;
         let (shape, values) = (&inputs[0], &inputs[1]);
         values.require_rank_at_least(1)?;
+        inputs[2].require_dtype(values.dtype)?;
         let Some(inner) = values.dims().map(|dims| &dims[1..]) else {
             return Ok(vec![Spec::unknown(values.dtype)]);
         };
@@ -98,14 +99,15 @@ impl Op for RaggedToTensor {
         let dims = self.dims(shape, values.shape(), &levels)?;
         let out_shape = checked_shape(values.dtype(), dims.iter().map(|dim| *dim as i64))?;
         let n_outer = 1 + self.ragged_rank();
-        let places = places(&levels, &dims[..n_outer])?;
-        if places.len() != values.shape()[0] {
+        let n_values = levels.last().map_or(0, |level| level.lengths.iter().sum::<usize>());
+        if n_values != values.shape()[0] {
             return invalid!(
-                "the row partition is of {} values, but there are {}",
-                places.len(),
+                "the row partition is of {n_values} values, but there are {}",
                 values.shape()[0]
             );
         }
+        let places = places(&levels, &dims[..n_outer])?;
+
         let element: Shape = values.shape()[1..].iter().copied().collect();
         let pattern = broadcast_default(default.shape(), &element)?;
         write(ctx, &places, &pattern, &out_shape)
@@ -193,7 +195,7 @@ fn from_splits(splits: &[i64]) -> Result<Level> {
 }
 
 fn from_row_ids(ids: &[i64], n_rows: i64) -> Result<Level> {
-    let n_rows = checked_shape(DType::I64, [n_rows])?.n_elements();
+    let n_rows = checked_rows(n_rows)?;
     let mut lengths = vec![0; n_rows];
     let mut last = 0;
     for id in ids {

@@ -11,6 +11,7 @@ struct Reshape;
 impl Op for Reshape {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [indices, old, new] = arity(inputs)?;
+        inputs.iter().try_for_each(|input| input.require_dtype(DType::I64))?;
         indices.require_rank(2)?;
         old.require_rank(1)?;
         new.require_rank(1)?;

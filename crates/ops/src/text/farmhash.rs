@@ -16,11 +16,6 @@ pub(crate) fn fingerprint64(bytes: &[u8]) -> u64 {
     }
 }
 
-/// A fingerprint of a pair of fingerprints.
-pub(crate) fn combine(a: u64, b: u64) -> u64 {
-    mix_pair(a, b, 0x9ddf_ea08_eb38_2d69)
-}
-
 /// TensorFlow's `FingerprintCat64`: a fingerprint of a sequence, one element at a time.
 pub(crate) fn concatenate(a: u64, b: u64) -> u64 {
     const MUL: u64 = 0xc6a4_a793_5bd1_e995;

@@ -18,7 +18,7 @@ pub(super) fn murmur64(bytes: &[u8]) -> u64 {
 }
 
 /// SipHash with two rounds a word and four at the end.
-pub(super) fn siphash(key: [u64; 2], bytes: &[u8]) -> u64 {
+pub(crate) fn siphash(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut state = [
         key[0] ^ 0x736f_6d65_7073_6575,
         key[1] ^ 0x646f_7261_6e64_6f6d,

@@ -4,8 +4,9 @@ mod as_string;
 mod case;
 mod encoding;
 pub(crate) mod farmhash;
+mod format;
 mod hash_bucket;
-mod hashes;
+pub(crate) mod hashes;
 mod join;
 mod length;
 mod ngrams;
@@ -19,6 +20,7 @@ mod strip;
 mod substr;
 mod unicode_decode;
 mod unicode_encode;
+mod unicode_script;
 
 use crate::op::OpDef;
 
@@ -27,6 +29,7 @@ pub(crate) const OPS: &[OpDef] = &[
     as_string::DEF,
     case::LOWER,
     case::UPPER,
+    format::DEF,
     hash_bucket::FAST,
     hash_bucket::PLAIN,
     hash_bucket::STRONG,
@@ -47,4 +50,5 @@ pub(crate) const OPS: &[OpDef] = &[
     unicode_decode::DECODE_WITH_OFFSETS,
     unicode_encode::ENCODE,
     unicode_encode::TRANSCODE,
+    unicode_script::DEF,
 ];

@@ -1,0 +1,191 @@
+//! `DenseBincount`, `RaggedBincount` and `SparseBincount`: how often, or with which weight, each
+//! number occurs in each row.
+//!
+//! Follows `bincount_op.cc` of TensorFlow.
+
+use super::coo::{self, Coo, checked_shape};
+use super::number::Number;
+use super::ragged::check_splits;
+use crate::prelude::*;
+
+pub(super) const DENSE: OpDef =
+    OpDef::pure("DenseBincount", |attrs| Ok(Box::new(Dense(Counter::read(attrs)?))));
+pub(super) const RAGGED: OpDef =
+    OpDef::pure("RaggedBincount", |attrs| Ok(Box::new(Ragged(Counter::read(attrs)?))));
+pub(super) const SPARSE: OpDef =
+    OpDef::pure("SparseBincount", |attrs| Ok(Box::new(Sparse(Counter::read(attrs)?))));
+
+/// What counting writes.
+struct Counter {
+    /// Whether it only says if a number occurs.
+    is_binary: bool,
+}
+
+impl Counter {
+    fn read(attrs: &Attrs<'_>) -> Result<Self> {
+        Ok(Self { is_binary: attrs.bool_or("binary_output", false)? })
+    }
+
+    /// Counts `values[i]` in row `rows(i)`; numbers from `size` on are left out.
+    fn count(&self, ctx: &mut Ctx<'_>, job: &Job<'_>, rows: impl Fn(usize) -> usize) -> Result<()> {
+        let Job { values, weights, size, n_rows } = *job;
+        let dtype = weights.dtype();
+        let Some(numbers) = values.to_i64() else {
+            return invalid!("values must be int32 or int64, not {}", values.dtype());
+        };
+        if weights.n_elements() > 0 && weights.shape() != values.shape() {
+            return invalid!(
+                "weights must be the same shape as arr or a length-0 tensor, in which case it \
+                 acts as all weights equal to 1. Received {}",
+                weights.shape()
+            );
+        }
+        if numbers.iter().any(|number| *number < 0) {
+            return invalid!("Input must be non-negative");
+        }
+        let batch = n_rows.map(|n| n as i64);
+        let shape = checked_shape(dtype, batch.into_iter().chain([size as i64]))?;
+        let mut output = ctx.output(0, dtype, &shape)?;
+        macro_rules! count {
+            ($T:ty, $one:expr) => {{
+                let out: &mut [$T] = output.as_mut_slice();
+                let weights: &[$T] = weights.as_slice();
+                out.fill(<$T as Number>::zero());
+                for (i, number) in numbers.iter().enumerate().filter(|(_, n)| **n < size as i64) {
+                    let slot = &mut out[rows(i) * size + *number as usize];
+                    let weight = weights.get(i).copied().unwrap_or($one);
+                    *slot = if self.is_binary { $one } else { slot.plus(weight) };
+                }
+            }};
+        }
+        match dtype {
+            DType::F32 => count!(f32, 1.0),
+            DType::F64 => count!(f64, 1.0),
+            DType::I32 => count!(i32, 1),
+            DType::I64 => count!(i64, 1),
+            other => return crate::error::unimplemented!("dtype {other} is not supported here"),
+        }
+        Ok(())
+    }
+}
+
+/// What is counted.
+struct Job<'a> {
+    values: View<'a>,
+    weights: View<'a>,
+    size: usize,
+    /// The number of rows; none if there is one without a dimension for it.
+    n_rows: Option<usize>,
+}
+
+/// The number of bins. Fails if it is no scalar or below zero.
+fn bins(size: View<'_>) -> Result<usize> {
+    let number = size.to_i64().filter(|_| size.n_elements() == 1).map(|sizes| sizes[0]);
+    match number.map(usize::try_from) {
+        Some(Ok(size)) => Ok(size),
+        Some(Err(_)) => invalid!("size ({}) must be non-negative", number.unwrap_or(-1)),
+        None => invalid!("Shape must be rank 0 but is {} for size", size.shape()),
+    }
+}
+
+fn bins_dim(size: &Spec) -> Result<Dim> {
+    size.require_rank(0)?;
+    let dim = size.sizes().map_or(Dim::Unknown, |sizes| sizes[0].clone());
+    match dim.known() {
+        Some(size) if size < 0 => invalid!("size ({size}) must be non-negative"),
+        _ => Ok(dim),
+    }
+}
+
+struct Dense(Counter);
+
+impl Op for Dense {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [values, size, weights] = arity(inputs)?;
+        let bins = bins_dim(size)?;
+        match values.dims() {
+            None => Ok(vec![Spec::unknown(weights.dtype)]),
+            Some([_]) => Ok(vec![Spec::new(weights.dtype, [bins])]),
+            Some([n_rows, _]) => Ok(vec![Spec::new(weights.dtype, [n_rows.clone(), bins])]),
+            Some(_) => invalid!("Shape must be at most rank 2 but is {values}"),
+        }
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (values, weights) = (ctx.input(0), ctx.input(2));
+        let size = bins(ctx.input(1))?;
+        let (n_rows, width) = match *values.shape().dims() {
+            [n] => (None, n),
+            [n_rows, n] => (Some(n_rows), n),
+            _ => return invalid!("Shape must be at most rank 2 but is {}", values.shape()),
+        };
+        self.0.count(ctx, &Job { values, weights, size, n_rows }, |i| i / width.max(1))
+    }
+}
+
+struct Ragged(Counter);
+
+impl Op for Ragged {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [splits, values, size, weights] = arity(inputs)?;
+        splits.require_dtype(DType::I64)?;
+        splits.require_rank(1)?;
+        values.require_rank(1)?;
+        let bins = bins_dim(size)?;
+        let n_rows = splits.dims().map_or(Dim::Unknown, |dims| dims[0].minus(&Dim::Known(1)));
+        Ok(vec![Spec::new(weights.dtype, [n_rows, bins])])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (splits, values, weights) = (ctx.input(0), ctx.input(1), ctx.input(3));
+        let size = bins(ctx.input(2))?;
+        let splits = check_splits(splits, values.n_elements())?;
+        let mut rows = vec![0; values.n_elements()];
+        for (row, pair) in splits.windows(2).enumerate() {
+            rows[pair[0]..pair[1]].fill(row);
+        }
+        let n_rows = Some(splits.len() - 1);
+        self.0.count(ctx, &Job { values, weights, size, n_rows }, |i| rows[i])
+    }
+}
+
+struct Sparse(Counter);
+
+impl Op for Sparse {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [indices, values, shape, size, weights] = arity(inputs)?;
+        coo::require(indices, values, shape)?;
+        let bins = bins_dim(size)?;
+        let n_rows = shape.sizes().and_then(|sizes| sizes.first().cloned()).unwrap_or(Dim::Unknown);
+        match coo::rank_dim(indices, shape).size() {
+            Some(1) => Ok(vec![Spec::new(weights.dtype, [bins])]),
+            Some(2) => Ok(vec![Spec::new(weights.dtype, [n_rows, bins])]),
+            Some(_) => invalid!("indices must be of a vector or a matrix, but are {indices}"),
+            None => Ok(vec![Spec::unknown(weights.dtype)]),
+        }
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let sparse = Coo::read(ctx, 0)?;
+        let weights = ctx.input(4);
+        let size = bins(ctx.input(3))?;
+        let n_rows = match sparse.dims {
+            [_] => None,
+            [n_rows, _] => Some(*n_rows),
+            _ => return invalid!("indices must be of a vector or a matrix"),
+        };
+        let limit = n_rows.unwrap_or(1);
+        for (i, index) in sparse.entries().enumerate().filter(|_| n_rows.is_some()) {
+            if !(0..limit).contains(&index[0]) {
+                return invalid!(
+                    "Index value along the first dimension is out of bounds: indices[{i}] is {}, not below {limit}",
+                    index[0]
+                );
+            }
+        }
+        let n_rows = n_rows.map(|n| n.max(0) as usize);
+        let job = Job { values: sparse.values, weights, size, n_rows };
+        let row = |i: usize| if n_rows.is_some() { sparse.entry(i)[0] as usize } else { 0 };
+        self.0.count(ctx, &job, row)
+    }
+}

@@ -1,0 +1,228 @@
+//! Ops that move the entries of sparse tensors: `SparseReorder`, `SparseConcat`, `SparseSlice` and
+//! `SparseSplit`.
+
+use super::coo::{self, Coo};
+use super::gather::{gather, gather_concatenated};
+use crate::prelude::*;
+
+pub(super) const REORDER: OpDef = OpDef::pure("SparseReorder", |_| Ok(Box::new(Reorder)));
+pub(super) const CONCAT: OpDef = OpDef::pure("SparseConcat", |attrs| {
+    Ok(Box::new(Concat { axis: attrs.int("concat_dim")?, n: attrs.size("N")? }))
+});
+pub(super) const SLICE: OpDef = OpDef::pure("SparseSlice", |_| Ok(Box::new(Slice)));
+pub(super) const SPLIT: OpDef =
+    OpDef::pure("SparseSplit", |attrs| match attrs.size("num_split")? {
+        0 => invalid!("num_split must be at least 1"),
+        n => Ok(Box::new(Split { n })),
+    });
+
+/// Sorts entries into row-major order; equal indices stay in order.
+struct Reorder;
+
+impl Op for Reorder {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [indices, values, shape] = arity(inputs)?;
+        coo::require(indices, values, shape)?;
+        Ok(vec![indices.with_dtype(DType::I64), values.with_dtype(values.dtype)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let sparse = Coo::read(ctx, 0)?;
+        let mut order: Vec<usize> = (0..sparse.len()).collect();
+        order.sort_by_key(|i| sparse.entry(*i));
+        let indices: Vec<i64> = order.iter().flat_map(|i| sparse.entry(*i)).copied().collect();
+        ctx.set_output(
+            0,
+            Tensor::from_slice(Shape::of(&[sparse.len(), sparse.rank()]), &indices)?,
+        )?;
+        ctx.set_output(1, gather(sparse.values, &order)?)
+    }
+}
+
+struct Concat {
+    axis: i64,
+    n: usize,
+}
+
+impl Op for Concat {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        if inputs.len() != 3 * self.n || self.n == 0 {
+            return invalid!("expected {} inputs but got {}", 3 * self.n, inputs.len());
+        }
+        for i in 0..self.n {
+            let (values, shape) = (&inputs[self.n + i], &inputs[2 * self.n + i]);
+            coo::require(&inputs[i], values, shape)?;
+            values.require_dtype(inputs[self.n].dtype)?;
+        }
+        let counts = (0..self.n).map(|i| coo::n_entries_dim(&inputs[i], &inputs[self.n + i]));
+        let count = counts.fold(Dim::Known(0), |sum, n| sum.plus(&n));
+        let rank = coo::rank_dim(&inputs[0], &inputs[2 * self.n]);
+        Ok(vec![
+            Spec::new(DType::I64, [count.clone(), rank.clone()]),
+            Spec::new(inputs[self.n].dtype, [count]),
+            Spec::new(DType::I64, [rank]),
+        ])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let read = |i| Coo::new(ctx.input(i), ctx.input(self.n + i), ctx.input(2 * self.n + i));
+        let parts: Vec<Coo<'_>> = (0..self.n).map(read).collect::<Result<_>>()?;
+        let rank = parts[0].rank();
+        let axis = normalise_axis(self.axis, rank)?;
+        let mut dims = parts[0].dims.to_vec();
+        dims[axis] = 0;
+        // Each entry with its new index, and where its value is among all values.
+        let mut entries: Vec<(Vec<i64>, usize)> = Vec::new();
+        for (p, part) in parts.iter().enumerate() {
+            check_part(part, &dims, axis, p)?;
+            for index in part.entries() {
+                let mut index = index.to_vec();
+                index[axis] = index[axis].wrapping_add(dims[axis]);
+                entries.push((index, entries.len()));
+            }
+            let Some(size) = dims[axis].checked_add(part.dims[axis]) else {
+                return invalid!("the sizes along dimension {axis} overflow");
+            };
+            dims[axis] = size;
+        }
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        let indices: Vec<i64> = entries.iter().flat_map(|(index, _)| index).copied().collect();
+        let sources: Vec<usize> = entries.iter().map(|(_, source)| *source).collect();
+        let views: Vec<View<'_>> = parts.iter().map(|part| part.values).collect();
+        ctx.set_output(0, Tensor::from_slice(Shape::of(&[entries.len(), rank]), &indices)?)?;
+        ctx.set_output(1, gather_concatenated(&views, &sources)?)?;
+        ctx.set_output(2, Tensor::vector(&dims)?)
+    }
+}
+
+fn check_part(part: &Coo<'_>, dims: &[i64], axis: usize, p: usize) -> Result<()> {
+    if part.rank() != dims.len() {
+        return invalid!(
+            "Ranks of all input tensors must match: expected {} but got {} at position {p}",
+            dims.len(),
+            part.rank()
+        );
+    }
+    for (d, (expected, got)) in dims.iter().zip(part.dims).enumerate() {
+        if d != axis && expected != got {
+            return invalid!(
+                "Input shapes must match: expected {expected} for dimension {d} but got {got} at position {p}"
+            );
+        }
+    }
+    Ok(())
+}
+
+struct Slice;
+
+impl Op for Slice {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [indices, values, shape, start, size] = arity(inputs)?;
+        coo::require(indices, values, shape)?;
+        start.require_dtype(DType::I64)?;
+        start.require_rank(1)?;
+        size.require_dtype(DType::I64)?;
+        size.require_rank(1)?;
+        Ok(part_specs(values.dtype, &coo::rank_dim(indices, shape)))
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let sparse = Coo::read(ctx, 0)?;
+        let (start, size) = (ctx.input(3), ctx.input(4));
+        let rank = sparse.rank();
+        if start.shape().dims() != [rank] || size.shape().dims() != [rank] {
+            return invalid!(
+                "Expected start and size to be vectors of length {rank}, but they have shapes {} and {}",
+                start.shape(),
+                size.shape()
+            );
+        }
+        let (start, size): (&[i64], &[i64]) = (start.as_slice(), size.as_slice());
+        if let Some(negative) = size.iter().chain(start).find(|n| **n < 0) {
+            return invalid!("start and size must not be negative, but have {negative}");
+        }
+        let part = Part::cut(&sparse, |axis| (start[axis], size[axis]));
+        part.write(ctx, &sparse, [0, 1, 2])
+    }
+}
+
+struct Split {
+    n: usize,
+}
+
+impl Op for Split {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [axis, indices, values, shape] = arity(inputs)?;
+        axis.require_dtype(DType::I64)?;
+        coo::require(indices, values, shape)?;
+        let specs = part_specs(values.dtype, &coo::rank_dim(indices, shape));
+        Ok(specs.into_iter().flat_map(|spec| vec![spec; self.n]).collect())
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let sparse = Coo::read(ctx, 1)?;
+        let axes: &[i64] = ctx.input(0).as_slice();
+        let &[axis] = axes else {
+            return invalid!("axis should be a scalar, but has {} elements", axes.len());
+        };
+        let axis = normalise_axis(axis, sparse.rank())?;
+        let (size, n) = (sparse.dims[axis], self.n as i64);
+        if size < n {
+            return invalid!(
+                "Number of ways to split should be less than or equal to the size of the dimension: {n} is above {size}"
+            );
+        }
+        // The first parts take one more each, until nothing is left over.
+        let (each, rest) = (size / n, size % n);
+        for i in 0..self.n {
+            let before = i as i64 * each + rest.min(i as i64);
+            let len = each + i64::from((i as i64) < rest);
+            let part =
+                Part::cut(&sparse, |d| if d == axis { (before, len) } else { (0, sparse.dims[d]) });
+            part.write(ctx, &sparse, [i, self.n + i, 2 * self.n + i])?;
+        }
+        Ok(())
+    }
+}
+
+/// A rectangular part of a sparse tensor.
+struct Part {
+    indices: Vec<i64>,
+    sources: Vec<usize>,
+    dims: Vec<i64>,
+}
+
+impl Part {
+    /// The part that starts and extends along each axis as `range` says.
+    fn cut(sparse: &Coo<'_>, range: impl Fn(usize) -> (i64, i64)) -> Self {
+        let ranges: Vec<(i64, i64)> = (0..sparse.rank()).map(range).collect();
+        let mut part = Self { indices: Vec::new(), sources: Vec::new(), dims: Vec::new() };
+        for (i, index) in sparse.entries().enumerate() {
+            let is_inside = |(at, (start, len)): (&i64, &(i64, i64))| {
+                *at >= *start && at.saturating_sub(*start) < *len
+            };
+            if index.iter().zip(&ranges).all(is_inside) {
+                part.indices.extend(index.iter().zip(&ranges).map(|(at, (start, _))| at - start));
+                part.sources.push(i);
+            }
+        }
+        let sizes = sparse.dims.iter().zip(&ranges);
+        part.dims = sizes.map(|(dim, (start, len))| (dim - start).min(*len).max(0)).collect();
+        part
+    }
+
+    fn write(self, ctx: &mut Ctx<'_>, sparse: &Coo<'_>, outputs: [usize; 3]) -> Result<()> {
+        let shape = Shape::of(&[self.sources.len(), sparse.rank()]);
+        ctx.set_output(outputs[0], Tensor::from_slice(shape, &self.indices)?)?;
+        ctx.set_output(outputs[1], gather(sparse.values, &self.sources)?)?;
+        ctx.set_output(outputs[2], Tensor::vector(&self.dims)?)
+    }
+}
+
+fn part_specs(dtype: DType, rank: &Dim) -> Vec<Spec> {
+    vec![
+        Spec::new(DType::I64, [Dim::Unknown, rank.clone()]),
+        Spec::new(dtype, [Dim::Unknown]),
+        Spec::new(DType::I64, [rank.clone()]),
+    ]
+}

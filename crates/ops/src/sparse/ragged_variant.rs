@@ -1,0 +1,199 @@
+//! `RaggedTensorToVariant` and `RaggedTensorFromVariant`: ragged tensors as elements of others, as
+//! `tf.map_fn` over ragged tensors needs them.
+//!
+//! Follows `ragged_tensor_to_variant_op.cc` and `ragged_tensor_from_variant_op.cc` of TensorFlow.
+
+use tensor::Handle;
+
+use super::ragged::{check_splits, splits_tensor};
+use super::rows::{concat_rows, gather_rows};
+use crate::prelude::*;
+
+pub(super) const TO_VARIANT: OpDef = OpDef::pure("RaggedTensorToVariant", |attrs| {
+    Ok(Box::new(ToVariant {
+        ragged_rank: attrs.size("RAGGED_RANK")?,
+        is_batched: attrs.bool_or("batched_input", false)?,
+        splits: attrs.dtype_or("Tsplits", DType::I64)?,
+    }))
+});
+pub(super) const FROM_VARIANT: OpDef = OpDef::pure("RaggedTensorFromVariant", |attrs| {
+    Ok(Box::new(FromVariant {
+        inner_rank: usize::try_from(attrs.int("input_ragged_rank")?).ok(),
+        ragged_rank: attrs.size("output_ragged_rank")?,
+        dtype: attrs.dtype("Tvalues")?,
+        splits: attrs.dtype_or("Tsplits", DType::I64)?,
+    }))
+});
+
+/// A ragged tensor in a variant: row splits, outermost first, and the values.
+struct Ragged {
+    splits: Vec<Vec<usize>>,
+    values: Tensor,
+}
+
+struct ToVariant {
+    ragged_rank: usize,
+    is_batched: bool,
+    splits: DType,
+}
+
+impl Op for ToVariant {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        if inputs.len() != self.ragged_rank + 1 {
+            return invalid!("expected {} inputs but got {}", self.ragged_rank + 1, inputs.len());
+        }
+        inputs[..self.ragged_rank]
+            .iter()
+            .try_for_each(|splits| splits.require_dtype(self.splits))?;
+        if !self.is_batched {
+            return Ok(vec![Spec::scalar(DType::Variant)]);
+        }
+        let first = inputs[0].dims().and_then(|dims| dims.first().cloned()).unwrap_or(Dim::Unknown);
+        let n_rows = if self.ragged_rank == 0 { first } else { first.minus(&Dim::Known(1)) };
+        Ok(vec![Spec::new(DType::Variant, [n_rows])])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let values = ctx.input(self.ragged_rank);
+        if values.shape().rank() == 0 && (self.is_batched || self.ragged_rank > 0) {
+            return invalid!("rt_dense_values must have at least rank 1");
+        }
+        let mut levels = Vec::new();
+        let mut n_below = values.shape().first().copied().unwrap_or(1);
+        for i in (0..self.ragged_rank).rev() {
+            let splits = check_splits(ctx.input(i), n_below)?;
+            n_below = splits.len() - 1;
+            levels.push(splits);
+        }
+        levels.reverse();
+        if !self.is_batched {
+            let ragged = Ragged { splits: levels, values: values.to_tensor()? };
+            return ctx.set_output(0, Tensor::from_handle(DType::Variant, Handle::new(ragged)));
+        }
+        let mut handles = Vec::with_capacity(n_below);
+        for row in 0..n_below {
+            handles.push(Handle::new(take_row(&levels, values, row)?));
+        }
+        let shape = Shape::of(&[handles.len()]);
+        ctx.set_output(0, Tensor::from_handles(DType::Variant, shape, handles)?)
+    }
+}
+
+/// One row of a ragged tensor; without ragged dimensions, one row of the values.
+fn take_row(levels: &[Vec<usize>], values: View<'_>, row: usize) -> Result<Ragged> {
+    let Some((outer, inner)) = levels.split_first() else {
+        let taken = gather_rows(values, &[(row, row + 1)])?;
+        let element: Shape = values.shape()[1..].iter().copied().collect();
+        return Ok(Ragged { splits: Vec::new(), values: taken.reshaped(element)? });
+    };
+    let (mut start, mut end) = (outer[row], outer[row + 1]);
+    let mut splits = Vec::with_capacity(inner.len());
+    for level in inner {
+        let first = level[start];
+        splits.push(level[start..=end].iter().map(|split| split - first).collect());
+        (start, end) = (level[start], level[end]);
+    }
+    Ok(Ragged { splits, values: gather_rows(values, &[(start, end)])? })
+}
+
+struct FromVariant {
+    /// The ragged dimensions of each element; `None` if they follow from the others.
+    inner_rank: Option<usize>,
+    ragged_rank: usize,
+    dtype: DType,
+    splits: DType,
+}
+
+impl Op for FromVariant {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [encoded] = arity(inputs)?;
+        encoded.require_dtype(DType::Variant)?;
+        let mut specs = vec![Spec::new(self.splits, [Dim::Unknown]); self.ragged_rank];
+        specs.push(Spec::unknown(self.dtype));
+        Ok(specs)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let encoded = ctx.input(0);
+        let rank = encoded.shape().rank();
+        let inner_rank = match self.inner_rank {
+            Some(inner_rank) => inner_rank,
+            None => self.ragged_rank.saturating_sub(rank),
+        };
+        if inner_rank + rank != self.ragged_rank {
+            return invalid!(
+                "output_ragged_rank must be equal to input_ragged_rank + encoded_ragged.dims(): \
+                 {} vs. {inner_rank} + {rank}",
+                self.ragged_rank
+            );
+        }
+        let mut parts: Vec<&Ragged> = Vec::with_capacity(encoded.n_elements());
+        for handle in encoded.handles() {
+            match handle.get::<Ragged>() {
+                Some(part) if part.splits.len() == inner_rank => parts.push(part),
+                _ => return invalid!("an element is no ragged tensor of rank {inner_rank}"),
+            }
+        }
+        if let Some(other) = parts.iter().find(|part| part.values.dtype() != self.dtype) {
+            return invalid!(
+                "Expected values Tensor dtype: {}, found: {}",
+                self.dtype,
+                other.values.dtype()
+            );
+        }
+        let (splits, values) = match parts[..] {
+            [part] if rank == 0 => (part.splits.clone(), part.values.clone()),
+            _ => self.stack(&parts, encoded.shape())?,
+        };
+        for (i, splits) in splits.iter().enumerate() {
+            ctx.set_output(i, splits_tensor(self.splits, splits)?)?;
+        }
+        ctx.set_output(self.ragged_rank, values)
+    }
+}
+
+impl FromVariant {
+    /// The parts as rows of one ragged tensor.
+    fn stack(&self, parts: &[&Ragged], shape: &Shape) -> Result<(Vec<Vec<usize>>, Tensor)> {
+        let mut splits: Vec<Vec<usize>> = (1..shape.rank())
+            .map(|axis| {
+                let n_rows: usize = shape[..axis].iter().product();
+                (0..=n_rows).map(|row| row * shape[axis]).collect()
+            })
+            .collect();
+        if parts.iter().any(|part| part.values.shape().rank() == 0) {
+            return invalid!("elements without rows cannot be stacked");
+        }
+        let n_levels = parts.first().map_or(0, |part| part.splits.len());
+        for level in 0..=n_levels {
+            // The rows of a part at this level: those of its splits, or its values at the last.
+            let n_rows = |part: &&Ragged| match part.splits.get(level) {
+                Some(splits) => splits.len() - 1,
+                None => part.values.shape()[0],
+            };
+            if level == 0 {
+                splits.push(running_sums(parts.iter().map(n_rows)));
+            }
+            if level < n_levels {
+                let lengths = parts.iter().flat_map(|part| part.splits[level].windows(2));
+                splits.push(running_sums(lengths.map(|pair| pair[1] - pair[0])));
+            }
+        }
+        splits.resize(self.ragged_rank, vec![0]);
+        if parts.is_empty() {
+            return Ok((splits, Tensor::zeros(self.dtype, Shape::of(&[0]))?));
+        }
+        let views: Vec<View<'_>> = parts.iter().map(|part| part.values.view()).collect();
+        Ok((splits, concat_rows(&views)?))
+    }
+}
+
+fn running_sums(lengths: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut sums = vec![0];
+    let mut total = 0;
+    for length in lengths {
+        total += length;
+        sums.push(total);
+    }
+    sums
+}

@@ -1,0 +1,61 @@
+//! Rows of tensors of any dtype.
+
+use super::coo::checked_shape;
+use crate::prelude::*;
+
+/// The rows of each range, one after another.
+pub(super) fn gather_rows(values: View<'_>, ranges: &[(usize, usize)]) -> Result<Tensor> {
+    let n_rows: usize = ranges.iter().map(|(start, end)| end - start).sum();
+    let inner = &values.shape()[1..];
+    let width: usize = inner.iter().product();
+    let dims = std::iter::once(n_rows as i64).chain(inner.iter().map(|dim| *dim as i64));
+    let shape = checked_shape(values.dtype(), dims)?;
+    match values.dtype() {
+        DType::String => {
+            let strings = values.strings();
+            let picked = ranges.iter().flat_map(|(start, end)| start * width..end * width);
+            Ok(Tensor::from_strings(shape, picked.map(|i| strings.get(i)).collect())?)
+        }
+        DType::Resource | DType::Variant => {
+            let handles = values.handles();
+            let picked =
+                ranges.iter().flat_map(|(start, end)| &handles[start * width..end * width]);
+            Ok(Tensor::from_handles(values.dtype(), shape, picked.cloned().collect())?)
+        }
+        dtype => {
+            let row = width * dtype.size();
+            let bytes = values.bytes();
+            let mut all = Vec::with_capacity(n_rows * row);
+            for (start, end) in ranges {
+                all.extend_from_slice(&bytes[start * row..end * row]);
+            }
+            Ok(Tensor::from_bytes(dtype, shape, &all)?)
+        }
+    }
+}
+
+/// All rows of several tensors of one dtype and inner shape.
+pub(super) fn concat_rows(parts: &[View<'_>]) -> Result<Tensor> {
+    let first = parts[0];
+    let inner = &first.shape()[1..];
+    if parts.iter().any(|part| part.dtype() != first.dtype() || &part.shape()[1..] != inner) {
+        return invalid!("tensors of different dtypes or inner shapes cannot be stacked");
+    }
+    let n_rows: usize = parts.iter().map(|part| part.shape()[0]).sum();
+    let dims = std::iter::once(n_rows as i64).chain(inner.iter().map(|dim| *dim as i64));
+    let shape = checked_shape(first.dtype(), dims)?;
+    match first.dtype() {
+        DType::String => {
+            let strings = parts.iter().flat_map(|part| part.strings().iter());
+            Ok(Tensor::from_strings(shape, strings.collect())?)
+        }
+        DType::Resource | DType::Variant => {
+            let handles = parts.iter().flat_map(|part| part.handles()).cloned().collect();
+            Ok(Tensor::from_handles(first.dtype(), shape, handles)?)
+        }
+        dtype => {
+            let bytes: Vec<&[u8]> = parts.iter().map(View::bytes).collect();
+            Ok(Tensor::from_bytes(dtype, shape, &bytes.concat())?)
+        }
+    }
+}
