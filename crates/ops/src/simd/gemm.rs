@@ -86,12 +86,7 @@ fn multiply_with(kernels: &Kernels, pool: &Pool, product: &Product<'_>, out: &mu
 ///
 /// # Safety
 /// `out` is good for the rows of the product, and nobody else touches them.
-pub(super) unsafe fn multiply_at(
-    kernels: &Kernels,
-    pool: &Pool,
-    product: &Product<'_>,
-    out: Out,
-) {
+pub(super) unsafe fn multiply_at(kernels: &Kernels, pool: &Pool, product: &Product<'_>, out: Out) {
     let Product { rows, right, stride, epilogue, .. } = *product;
     if rows == 0 || right.columns == 0 {
         return;
