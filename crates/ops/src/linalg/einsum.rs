@@ -64,7 +64,9 @@ impl Op for Einsum {
             dtype => {
                 let wide: Option<Vec<Vec<f32>>> = inputs.iter().map(widen).collect();
                 let Some(wide) = wide else {
-                    return Err(Error::Unimplemented(format!("dtype {dtype} is not supported here")));
+                    return Err(Error::Unimplemented(format!(
+                        "dtype {dtype} is not supported here"
+                    )));
                 };
                 let wide: Vec<&[f32]> = wide.iter().map(Vec::as_slice).collect();
                 let mut result = vec![0.; shape.n_elements()];

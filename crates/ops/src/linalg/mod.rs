@@ -1,6 +1,7 @@
 //! Matrix products and decompositions.
 
 mod batch;
+mod einsum;
 mod fused_matmul;
 mod matmul;
 mod matmul_kernel;
@@ -14,6 +15,7 @@ use crate::op::OpDef;
 
 /// The ops of this family.
 pub(crate) const OPS: &[OpDef] = &[
+    einsum::DEF,
     fused_matmul::DEF,
     matmul::BATCH_MAT_MUL,
     matmul::BATCH_MAT_MUL_V2,

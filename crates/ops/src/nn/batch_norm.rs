@@ -53,9 +53,8 @@ impl Op for BatchNorm {
         if x.rank().is_some_and(|rank| rank != 4 && rank != 5) {
             return invalid!("expected rank 4 or 5 but got {x}");
         }
-        let mut channels = x.dims().map_or(Dim::Unknown, |dims| {
-            dims[self.channel(dims.len())].clone()
-        });
+        let mut channels =
+            x.dims().map_or(Dim::Unknown, |dims| dims[self.channel(dims.len())].clone());
         for (i, other) in others.iter().enumerate() {
             other.require_rank(1)?;
             let size = other.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
@@ -95,14 +94,22 @@ impl Op for BatchNorm {
         };
         let running =
             Moments { mean: mean.as_slice().to_vec(), variance: variance.as_slice().to_vec() };
-        let (used, reported) = match self.training {
-            true => self.batch_moments(&wide, n, inner, &running),
-            false => (Moments { mean: running.mean.clone(), variance: running.variance.clone() }, running),
+        let (used, [first, second, third, fourth]) = match self.training {
+            true => {
+                let (used, reported) = self.batch_moments(&wide, n, inner, &running);
+                let kept =
+                    [reported.mean, reported.variance, used.mean.clone(), used.variance.clone()];
+                (used, kept)
+            }
+            // What only training needs is zero, and there are no moments of nothing.
+            false => {
+                let seen = |x: &[f32]| if wide.is_empty() { vec![f32::NAN; n] } else { x.to_vec() };
+                let kept = [seen(&running.mean), seen(&running.variance), vec![0.; n], vec![0.; n]];
+                (running, kept)
+            }
         };
         let vector = Shape::of(&[n]);
-        for (i, values) in
-            [&reported.mean, &reported.variance, &used.mean, &used.variance].into_iter().enumerate()
-        {
+        for (i, values) in [first, second, third, fourth].iter().enumerate() {
             ctx.output(i + 1, DType::F32, &vector)?.as_mut_slice().copy_from_slice(values);
         }
         if self.n_outputs == 6 {
@@ -110,8 +117,7 @@ impl Op for BatchNorm {
         }
         let factors: Vec<[f32; 3]> = (0..n)
             .map(|c| {
-                let factor =
-                    scale.as_slice::<f32>()[c] / (used.variance[c] + self.epsilon).sqrt();
+                let factor = scale.as_slice::<f32>()[c] / (used.variance[c] + self.epsilon).sqrt();
                 [used.mean[c], factor, offset.as_slice::<f32>()[c]]
             })
             .collect();

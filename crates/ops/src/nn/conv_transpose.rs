@@ -67,7 +67,8 @@ impl Op for ConvTranspose {
                     Some(packed) => packed.view(),
                     None => conv.pack(filter.as_slice(), &mut own),
                 };
-                let kernel = |small: &[f32], out: &mut [f32]| conv.run_f32(pool, small, panels, out);
+                let kernel =
+                    |small: &[f32], out: &mut [f32]| conv.run_f32(pool, small, panels, out);
                 self.arranged(&conv, small.as_slice(), out.as_mut_slice(), kernel);
             }
             DType::F64 => {
@@ -115,13 +116,10 @@ impl ConvTranspose {
             return invalid!("{} sizes for an image of rank {}", sizes.len(), layout.rank());
         }
         let shape = Shape::checked(dims)?;
-        let window =
-            Window::new(layout, &self.slides, |i| shape[layout.axis(i)], |i| filter[i])?;
-        let (large_channels, small_channels) =
-            (filter[layout.n_axes], filter[layout.n_axes + 1]);
-        let same = layout.three(true, |i| {
-            small[layout.axis(i)] == window.output[i + 3 - layout.n_axes]
-        });
+        let window = Window::new(layout, &self.slides, |i| shape[layout.axis(i)], |i| filter[i])?;
+        let (large_channels, small_channels) = (filter[layout.n_axes], filter[layout.n_axes + 1]);
+        let same =
+            layout.three(true, |i| small[layout.axis(i)] == window.output[i + 3 - layout.n_axes]);
         let fits = shape[0] == small[0]
             && shape[layout.channel()] == large_channels
             && small[layout.channel()] == small_channels

@@ -67,7 +67,8 @@ impl Turned {
         out: &mut [f32],
     ) {
         out.fill(0.);
-        let (pixels, size) = (self.window.n_outputs(), self.window.n_inputs() * self.large_channels);
+        let (pixels, size) =
+            (self.window.n_outputs(), self.window.n_inputs() * self.large_channels);
         if size == 0 || pixels * self.small_channels == 0 {
             return;
         }

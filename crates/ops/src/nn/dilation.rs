@@ -49,8 +49,7 @@ impl Op for Dilation {
         if shape.rank() != 4 || filter_shape.rank() != 3 || shape[3] != filter_shape[2] {
             return invalid!("an image {shape} and a filter {filter_shape}");
         }
-        let window =
-            Window::new(self.layout, &self.slides, |i| shape[i + 1], |i| filter_shape[i])?;
+        let window = Window::new(self.layout, &self.slides, |i| shape[i + 1], |i| filter_shape[i])?;
         let dims = [shape[0], window.output[1], window.output[2], shape[3]];
         let out_shape = Shape::checked(dims.map(|dim| dim as i64))?;
         let mut out = ctx.output(0, image.dtype(), &out_shape)?;

@@ -69,7 +69,8 @@ fn largest<T: Copy + PartialOrd + Bounded>(
 ) -> Vec<usize> {
     let Pooling { window, channels, .. } = *pooling;
     let mut places = vec![0; out.len()];
-    let pixels = out.chunks_exact_mut(channels.max(1)).zip(places.chunks_exact_mut(channels.max(1)));
+    let pixels =
+        out.chunks_exact_mut(channels.max(1)).zip(places.chunks_exact_mut(channels.max(1)));
     for (number, (out, places)) in pixels.enumerate() {
         let (batch, place) = (number / window.n_outputs(), number % window.n_outputs());
         let (y, x) = (place / window.output[2], place % window.output[2]);

@@ -1,13 +1,19 @@
 //! Layers: activations, normalisation, convolution, pooling.
 
+mod batch_norm;
 mod conv;
 mod conv_f32;
 mod conv_kernel;
+mod conv_transpose;
+mod conv_transpose_kernel;
 mod depthwise;
 mod depthwise_kernel;
+mod dilation;
 mod dtypes;
 mod fused;
 mod fused_conv;
+mod lrn;
+mod max_pool_argmax;
 mod pooling;
 mod pooling_kernel;
 mod softmax;
@@ -16,16 +22,25 @@ mod window;
 
 use crate::op::OpDef;
 
+pub(crate) use dtypes::{narrow, widen};
 pub(crate) use fused::Steps;
 pub(crate) use transpose::swap_last;
 
 /// The ops of this family.
 pub(crate) const OPS: &[OpDef] = &[
+    batch_norm::V1,
+    batch_norm::V2,
+    batch_norm::V3,
     conv::CONV_2D,
     conv::CONV_3D,
+    conv_transpose::CONV_2D,
+    conv_transpose::CONV_3D,
     depthwise::DEF,
+    dilation::DEF,
     fused_conv::CONV_2D,
     fused_conv::DEPTHWISE,
+    lrn::DEF,
+    max_pool_argmax::DEF,
     pooling::AVG_POOL,
     pooling::AVG_POOL_3D,
     pooling::MAX_POOL,

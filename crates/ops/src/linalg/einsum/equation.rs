@@ -108,7 +108,6 @@ fn merge(label: Label, a: &Dim, b: &Dim) -> Result<Dim> {
 impl Term {
     fn parse(term: &str, equation: &str) -> Result<Self> {
         let letters = |text: &str| -> Result<Vec<Label>> {
-            let text = text.trim();
             match text.chars().find(|c| !c.is_ascii_alphabetic()) {
                 Some(c) => invalid!("{c:?} is no subscript, in equation: {equation}"),
                 None => Ok(text.chars().map(Label::from).collect()),

@@ -1,0 +1,158 @@
+//! `RGBToHSV`, `HSVToRGB`, `AdjustHue`, `AdjustSaturation` and `AdjustContrastv2`.
+//!
+//! Follows `colorspace_op.h`, `adjust_hue_op.cc`, `adjust_saturation_op.cc` and
+//! `adjust_contrast_op.cc`.
+
+use crate::nn::{narrow, widen};
+use crate::prelude::*;
+
+pub(super) const RGB_TO_HSV: OpDef =
+    OpDef::pure("RGBToHSV", |_| Ok(Box::new(Color { change: Change::ToHsv })));
+pub(super) const HSV_TO_RGB: OpDef =
+    OpDef::pure("HSVToRGB", |_| Ok(Box::new(Color { change: Change::ToRgb })));
+pub(super) const HUE: OpDef =
+    OpDef::pure("AdjustHue", |_| Ok(Box::new(Color { change: Change::Hue })));
+pub(super) const SATURATION: OpDef =
+    OpDef::pure("AdjustSaturation", |_| Ok(Box::new(Color { change: Change::Saturation })));
+pub(super) const CONTRAST: OpDef =
+    OpDef::pure("AdjustContrastv2", |_| Ok(Box::new(Color { change: Change::Contrast })));
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    ToHsv,
+    ToRgb,
+    Hue,
+    Saturation,
+    Contrast,
+}
+
+struct Color {
+    change: Change,
+}
+
+impl Color {
+    /// Whether a second input says by how much.
+    fn takes_amount(&self) -> bool {
+        !matches!(self.change, Change::ToHsv | Change::ToRgb)
+    }
+}
+
+impl Op for Color {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let images = match self.takes_amount() {
+            true => {
+                let [images, amount] = arity(inputs)?;
+                amount.require_rank(0)?;
+                images.require_rank_at_least(3)?;
+                images
+            }
+            false => {
+                let [images] = arity(inputs)?;
+                images.require_rank_at_least(1)?;
+                images
+            }
+        };
+        let channels = images.dims().and_then(<[Dim]>::last);
+        if self.change != Change::Contrast
+            && channels.is_some_and(|channels| channels.differs(&Dim::Known(3)))
+        {
+            return invalid!("the last dimension must be 3 channels: {images}");
+        }
+        Ok(vec![images.with_dtype(images.dtype)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let images = ctx.input(0);
+        let amount = match self.takes_amount() {
+            false => 0.,
+            true => match widen(&ctx.input(1)).as_deref() {
+                Some([amount]) => *amount,
+                _ => return invalid!("the amount must be a number"),
+            },
+        };
+        if self.change != Change::Contrast && images.shape().last_dim() != 3 {
+            return invalid!("the last dimension must be 3 channels: {}", images.shape());
+        }
+        let shape = images.shape().clone();
+        let wide: Option<Vec<f32>> = match images.dtype() {
+            DType::F64 => Some(images.as_slice::<f64>().iter().map(|x| *x as f32).collect()),
+            _ => widen(&images),
+        };
+        let Some(mut wide) = wide else {
+            let text = format!("dtype {} is not supported here", images.dtype());
+            return Err(Error::Unimplemented(text));
+        };
+        match self.change {
+            Change::ToHsv => each(&mut wide, to_hsv),
+            Change::ToRgb => each(&mut wide, to_rgb),
+            Change::Hue => each(&mut wide, |pixel| {
+                let [hue, saturation, value] = to_hsv(pixel);
+                to_rgb([(hue + amount).rem_euclid(1.), saturation, value])
+            }),
+            Change::Saturation => each(&mut wide, |pixel| {
+                let [hue, saturation, value] = to_hsv(pixel);
+                to_rgb([hue, (saturation * amount).clamp(0., 1.), value])
+            }),
+            Change::Contrast => contrast(&mut wide, &shape, amount)?,
+        }
+        let mut out = ctx.output(0, images.dtype(), &shape)?;
+        if images.dtype() == DType::F64 {
+            let out = out.as_mut_slice::<f64>().iter_mut();
+            out.zip(wide).for_each(|(out, x)| *out = f64::from(x));
+            return Ok(());
+        }
+        narrow(&wide, &mut out)
+    }
+}
+
+fn each(pixels: &mut [f32], change: impl Fn([f32; 3]) -> [f32; 3]) {
+    for pixel in pixels.as_chunks_mut::<3>().0 {
+        *pixel = change(*pixel);
+    }
+}
+
+/// Hue, saturation and value of red, green and blue.
+fn to_hsv([red, green, blue]: [f32; 3]) -> [f32; 3] {
+    let value = red.max(green).max(blue);
+    let range = value - red.min(green).min(blue);
+    let saturation = if value > 0. { range / value } else { 0. };
+    if range == 0. {
+        return [0., saturation, value];
+    }
+    let norm = 1. / (6. * range);
+    let hue = if red == value {
+        norm * (green - blue)
+    } else if green == value {
+        norm * (blue - red) + 2. / 6.
+    } else {
+        norm * (red - green) + 4. / 6.
+    };
+    [if hue < 0. { hue + 1. } else { hue }, saturation, value]
+}
+
+/// Red, green and blue of hue, saturation and value.
+fn to_rgb([hue, saturation, value]: [f32; 3]) -> [f32; 3] {
+    let six = hue * 6.;
+    let parts = [(six - 3.).abs() - 1., 2. - (six - 2.).abs(), 2. - (six - 4.).abs()];
+    parts.map(|part| (part.clamp(0., 1.) * saturation + (1. - saturation)) * value)
+}
+
+/// Moves each channel of each image away from its mean.
+fn contrast(data: &mut [f32], shape: &Shape, factor: f32) -> Result<()> {
+    let rank = shape.rank();
+    if rank < 3 {
+        return invalid!("input must be at least 3-D, got shape {shape}");
+    }
+    let channels = shape[rank - 1];
+    let size = shape[rank - 3..].iter().product::<usize>().max(1);
+    for image in data.chunks_exact_mut(size) {
+        for channel in 0..channels {
+            let values = || image.iter().skip(channel).step_by(channels);
+            let sum: f64 = values().map(|x| f64::from(*x)).sum();
+            let mean = (sum / values().count() as f64) as f32;
+            let values = image.iter_mut().skip(channel).step_by(channels);
+            values.for_each(|x| *x = (*x - mean) * factor + mean);
+        }
+    }
+    Ok(())
+}

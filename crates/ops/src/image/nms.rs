@@ -1,0 +1,233 @@
+//! `NonMaxSuppression` and its versions: the best of the boxes that overlap.
+//!
+//! Follows `non_max_suppression_op.cc`.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::boxes::{Corners, overlap};
+use crate::nn::{narrow, widen};
+use crate::prelude::*;
+
+pub(super) const V1: OpDef = OpDef::pure("NonMaxSuppression", |attrs| {
+    let threshold = attrs.float_or("iou_threshold", 0.5)?;
+    Ok(Box::new(Nms { threshold: Some(threshold), n_inputs: 3, ..Nms::new() }))
+});
+pub(super) const V2: OpDef =
+    OpDef::pure("NonMaxSuppressionV2", |_| Ok(Box::new(Nms { n_inputs: 4, ..Nms::new() })));
+pub(super) const V3: OpDef =
+    OpDef::pure("NonMaxSuppressionV3", |_| Ok(Box::new(Nms { n_inputs: 5, ..Nms::new() })));
+pub(super) const V4: OpDef = OpDef::pure("NonMaxSuppressionV4", |attrs| {
+    let pad = attrs.bool_or("pad_to_max_output_size", false)?;
+    Ok(Box::new(Nms { n_inputs: 5, pad, counted: true, ..Nms::new() }))
+});
+pub(super) const V5: OpDef = OpDef::pure("NonMaxSuppressionV5", |attrs| {
+    let pad = attrs.bool_or("pad_to_max_output_size", false)?;
+    Ok(Box::new(Nms { n_inputs: 6, pad, counted: true, scored: true, ..Nms::new() }))
+});
+pub(super) const WITH_OVERLAPS: OpDef = OpDef::pure("NonMaxSuppressionWithOverlaps", |_| {
+    Ok(Box::new(Nms { n_inputs: 5, overlaps: true, ..Nms::new() }))
+});
+
+struct Nms {
+    n_inputs: usize,
+    /// The overlap above which a box is dropped, unless it is an input.
+    threshold: Option<f32>,
+    /// Whether the outputs are filled up to the most boxes.
+    pad: bool,
+    /// Whether the number of boxes is an output.
+    counted: bool,
+    /// Whether the scores are an output.
+    scored: bool,
+    /// Whether overlaps are given instead of boxes.
+    overlaps: bool,
+}
+
+/// What is asked for.
+struct Query {
+    most: usize,
+    threshold: f32,
+    least_score: f32,
+    sigma: f32,
+}
+
+impl Nms {
+    fn new() -> Self {
+        Self {
+            n_inputs: 0,
+            threshold: None,
+            pad: false,
+            counted: false,
+            scored: false,
+            overlaps: false,
+        }
+    }
+}
+
+impl Op for Nms {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        if inputs.len() != self.n_inputs {
+            return invalid!("expected {} inputs but got {}", self.n_inputs, inputs.len());
+        }
+        let (boxes, scores) = (&inputs[0], &inputs[1]);
+        boxes.require_rank(2)?;
+        scores.require_rank(1)?;
+        inputs[2..].iter().try_for_each(|scalar| scalar.require_rank(0))?;
+        if let (Some(boxes_dims), Some(scores_dims)) = (boxes.dims(), scores.dims()) {
+            let columns = if self.overlaps { scores_dims[0].clone() } else { Dim::Known(4) };
+            if boxes_dims[0].differs(&scores_dims[0]) || boxes_dims[1].differs(&columns) {
+                return invalid!("boxes {boxes} and scores {scores} do not fit");
+            }
+        }
+        let most = inputs[2].sizes().and_then(|sizes| sizes.first().cloned());
+        let count = most.filter(|_| self.pad).unwrap_or(Dim::Unknown);
+        let mut outputs = vec![Spec::new(DType::I32, [count.clone()])];
+        if self.scored {
+            outputs.push(Spec::new(boxes.dtype, [count]));
+        }
+        if self.counted {
+            outputs.push(Spec::scalar(DType::I32));
+        }
+        Ok(outputs)
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (boxes, scores) = (ctx.input(0), ctx.input(1));
+        let n = scores.n_elements();
+        let columns = if self.overlaps { n } else { 4 };
+        let fits = scores.shape().rank() == 1 && boxes.shape().dims() == [n, columns];
+        if !fits {
+            return invalid!("boxes {} and scores {} do not fit", boxes.shape(), scores.shape());
+        }
+        let (Some(wide_boxes), Some(wide_scores)) = (widen(&boxes), widen(&scores)) else {
+            let text = format!("dtype {} is not supported here", boxes.dtype());
+            return Err(Error::Unimplemented(text));
+        };
+        let query = self.query(ctx)?;
+        let selected = if self.overlaps {
+            select(&query, &wide_scores, |a, b| wide_boxes[a * n + b])
+        } else {
+            let corners: &[Corners] = wide_boxes.as_chunks().0;
+            select(&query, &wide_scores, |a, b| overlap(corners[a], corners[b]))
+        };
+        let len = if self.pad { query.most } else { selected.len() };
+        let shape = Shape::checked([len as i64])?;
+        let mut indices = ctx.output(0, DType::I32, &shape)?;
+        let indices = indices.as_mut_slice::<i32>();
+        indices.fill(0);
+        indices.iter_mut().zip(&selected).for_each(|(out, (i, _))| *out = *i as i32);
+        if self.scored {
+            let mut values: Vec<f32> = selected.iter().map(|(_, score)| *score).collect();
+            values.resize(len, 0.);
+            narrow(&values, &mut ctx.output(1, boxes.dtype(), &shape)?)?;
+        }
+        if self.counted {
+            let at = 1 + usize::from(self.scored);
+            let mut count = ctx.output(at, DType::I32, &Shape::scalar())?;
+            count.as_mut_slice::<i32>().fill(selected.len() as i32);
+        }
+        Ok(())
+    }
+}
+
+impl Nms {
+    fn query(&self, ctx: &Ctx<'_>) -> Result<Query> {
+        let number = |i: usize| match widen(&ctx.input(i)).as_deref() {
+            Some([number]) => Ok(*number),
+            _ => invalid!("input {i} must be a number"),
+        };
+        let most = match ctx.input(2).to_i64().as_deref() {
+            Some([most]) => *most,
+            _ => return invalid!("max_output_size must be a number"),
+        };
+        let Ok(most) = usize::try_from(most) else {
+            return invalid!("max_output_size must be non-negative");
+        };
+        let threshold = match self.threshold {
+            Some(threshold) => threshold,
+            None => number(3)?,
+        };
+        if !self.overlaps && !(0. ..=1.).contains(&threshold) {
+            return invalid!("iou_threshold must be in [0, 1]");
+        }
+        let least_score = if self.n_inputs > 4 { number(4)? } else { f32::MIN };
+        let sigma = if self.n_inputs > 5 { number(5)? } else { 0. };
+        if sigma < 0. {
+            return invalid!("soft_nms_sigma must be at least 0");
+        }
+        Ok(Query { most, threshold, least_score, sigma })
+    }
+}
+
+/// A box that may be selected.
+#[derive(Debug, PartialEq)]
+struct Candidate {
+    score: f32,
+    index: usize,
+    /// How many selected boxes it was compared with.
+    seen: usize,
+}
+
+impl Eq for Candidate {}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.score.total_cmp(&other.score).then(other.index.cmp(&self.index))
+    }
+}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The selected boxes and their scores, best first.
+fn select(
+    query: &Query,
+    scores: &[f32],
+    overlap: impl Fn(usize, usize) -> f32,
+) -> Vec<(usize, f32)> {
+    let candidates = scores.iter().enumerate().filter(|(_, score)| **score > query.least_score);
+    let mut candidates: BinaryHeap<Candidate> =
+        candidates.map(|(index, score)| Candidate { score: *score, index, seen: 0 }).collect();
+    let mut selected: Vec<(usize, f32)> = Vec::new();
+    while selected.len() < query.most {
+        let Some(mut next) = candidates.pop() else { break };
+        let before = next.score;
+        if !suppress(query, &mut next, &selected, &overlap) {
+            continue;
+        }
+        next.seen = selected.len();
+        if next.score == before {
+            selected.push((next.index, next.score));
+        } else if next.score > query.least_score {
+            candidates.push(next);
+        }
+    }
+    selected
+}
+
+/// Lowers the score of a box by what it overlaps with; `false` if it is out of the question.
+fn suppress(
+    query: &Query,
+    next: &mut Candidate,
+    selected: &[(usize, f32)],
+    overlap: impl Fn(usize, usize) -> f32,
+) -> bool {
+    let soft = query.sigma > 0.;
+    for (index, _) in selected[next.seen..].iter().rev() {
+        let share = overlap(next.index, *index);
+        if !soft && share > query.threshold {
+            return false;
+        }
+        if soft {
+            let weight = (-0.5 / query.sigma * share * share).exp();
+            next.score *= if share <= query.threshold { weight } else { 0. };
+        }
+        if next.score <= query.least_score {
+            break;
+        }
+    }
+    true
+}
