@@ -146,10 +146,9 @@ impl Kernel {
             Self::Box if x == 0.5 => 0.5,
             Self::Triangle if x < 1. => 1. - x,
             Self::Box | Self::Triangle => 0.,
-            Self::Keys if x >= 2. => 0.,
+            Self::Keys | Self::Mitchell if x >= 2. => 0.,
             Self::Keys if x >= 1. => ((-0.5 * x + 2.5) * x - 4.) * x + 2.,
             Self::Keys => ((1.5 * x - 2.5) * x) * x + 1.,
-            Self::Mitchell if x >= 2. => 0.,
             Self::Mitchell if x >= 1. => (((-7. / 18.) * x + 2.) * x - 10. / 3.) * x + 16. / 9.,
             Self::Mitchell => (((7. / 6.) * x - 2.) * x) * x + 8. / 9.,
         }

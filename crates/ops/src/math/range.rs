@@ -10,6 +10,9 @@ pub(super) const RANGE: OpDef = OpDef::pure("Range", |_| Ok(Box::new(Range)));
 pub(super) const LIN_SPACE: OpDef = OpDef::pure("LinSpace", |_| Ok(Box::new(LinSpace)));
 
 /// From a start, by steps, as far as below a limit.
+/// TensorFlow's text for a range that no tensor can hold.
+const TOO_LONG: &str = "Requires ((limit - start) / delta) <= 2^63";
+
 struct Range;
 
 /// So many from a start to a stop, both included.
@@ -72,8 +75,7 @@ fn size(start: View<'_>, limit: View<'_>, delta: View<'_>) -> Result<usize> {
         let (start, limit, delta) = (i128::from(start), i128::from(limit), i128::from(delta));
         check(start.cmp(&limit), delta.cmp(&0))?;
         let size = (limit - start).unsigned_abs().div_ceil(delta.unsigned_abs());
-        return usize::try_from(size)
-            .or_else(|_| invalid!("Requires ((limit - start) / delta) <= 2^63"));
+        return usize::try_from(size).map_err(|_| Error::InvalidArgument(TOO_LONG.to_owned()));
     }
     let number = |view| for_float!(start.dtype(), T => Ok(f64::from(one::<T>(view)?)));
     let (start, limit, delta) = (number(start)?, number(limit)?, number(delta)?);

@@ -56,6 +56,7 @@ enum Draw {
 
 impl Draw {
     /// Fills output 0 of `dtype` and `shape`; `ends` are those of integers.
+    #[expect(clippy::too_many_arguments, reason = "what is drawn, by what, and where to")]
     fn run(
         self,
         ctx: &mut Ctx<'_>,
@@ -106,7 +107,8 @@ fn between(low: View<'_>, high: View<'_>) -> Result<Integers> {
         if view.n_elements() != 1 {
             return invalid!("minval and maxval must be 0-D, got shape {}", view.shape());
         }
-        for_integer!(view.dtype(), T => Ok(view.as_slice::<T>()[0] as i64))
+        let value = view.to_i64().and_then(|values| values.first().copied());
+        value.map_or_else(|| unimplemented!("dtype {} is not supported here", view.dtype()), Ok)
     };
     let (low, high) = (one(low)?, one(high)?);
     if low >= high {

@@ -1,4 +1,4 @@
-//! `DenseBincount`, `RaggedBincount` and `SparseBincount`: how often, or with which weight, each
+//! `RaggedBincount` and `SparseBincount`: how often, or with which weight, each
 //! number occurs in each row.
 //!
 //! Follows `bincount_op.cc` of TensorFlow.
@@ -8,8 +8,6 @@ use super::number::Number;
 use super::ragged::check_splits;
 use crate::prelude::*;
 
-pub(super) const DENSE: OpDef =
-    OpDef::pure("DenseBincount", |attrs| Ok(Box::new(Dense(Counter::read(attrs)?))));
 pub(super) const RAGGED: OpDef =
     OpDef::pure("RaggedBincount", |attrs| Ok(Box::new(Ragged(Counter::read(attrs)?))));
 pub(super) const SPARSE: OpDef =
@@ -94,32 +92,6 @@ fn bins_dim(size: &Spec) -> Result<Dim> {
     match dim.known() {
         Some(size) if size < 0 => invalid!("size ({size}) must be non-negative"),
         _ => Ok(dim),
-    }
-}
-
-struct Dense(Counter);
-
-impl Op for Dense {
-    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [values, size, weights] = arity(inputs)?;
-        let bins = bins_dim(size)?;
-        match values.dims() {
-            None => Ok(vec![Spec::unknown(weights.dtype)]),
-            Some([_]) => Ok(vec![Spec::new(weights.dtype, [bins])]),
-            Some([n_rows, _]) => Ok(vec![Spec::new(weights.dtype, [n_rows.clone(), bins])]),
-            Some(_) => invalid!("Shape must be at most rank 2 but is {values}"),
-        }
-    }
-
-    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (values, weights) = (ctx.input(0), ctx.input(2));
-        let size = bins(ctx.input(1))?;
-        let (n_rows, width) = match *values.shape().dims() {
-            [n] => (None, n),
-            [n_rows, n] => (Some(n_rows), n),
-            _ => return invalid!("Shape must be at most rank 2 but is {}", values.shape()),
-        };
-        self.0.count(ctx, &Job { values, weights, size, n_rows }, |i| i / width.max(1))
     }
 }
 

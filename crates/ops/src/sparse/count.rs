@@ -134,7 +134,6 @@ impl Op for Dense {
         let [values, weights] = arity(inputs)?;
         weights.require_dtype(self.0.dtype)?;
         match values.rank() {
-            Some(0) => invalid!("Input must be a 1 or 2-dimensional tensor. Got: {values}"),
             Some(rank @ (1 | 2)) => Ok(self.0.specs(&Dim::of(rank))),
             None => Ok(self.0.specs(&Dim::Unknown)),
             Some(_) => invalid!("Input must be a 1 or 2-dimensional tensor. Got: {values}"),

@@ -56,7 +56,7 @@ pub(super) fn gather_concatenated(parts: &[View<'_>], sources: &[usize]) -> Resu
     let mut tensor = Tensor::zeros(dtype, shape)?;
     let mut view = tensor.view_mut().expect("a new plain tensor has one owner");
     for_width!(dtype, T => {
-        let all: Vec<T> = parts.iter().flat_map(|part| part.as_wide::<T>()).copied().collect();
+        let all: Vec<T> = parts.iter().flat_map(View::as_wide::<T>).copied().collect();
         for (out, i) in view.as_wide_mut::<T>().iter_mut().zip(sources) {
             *out = all[*i];
         }

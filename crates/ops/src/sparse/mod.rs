@@ -5,7 +5,6 @@ mod coo;
 mod count;
 mod cross;
 mod cwise;
-mod edit_distance;
 mod fill_empty_rows;
 mod fingerprint;
 mod gather;
@@ -26,7 +25,6 @@ use crate::op::OpDef;
 
 /// The ops of this family.
 pub(crate) const OPS: &[OpDef] = &[
-    bincount::DENSE,
     bincount::RAGGED,
     bincount::SPARSE,
     count::DENSE,
@@ -39,7 +37,6 @@ pub(crate) const OPS: &[OpDef] = &[
     cwise::DENSE_ADD,
     cwise::DIV,
     cwise::MUL,
-    edit_distance::DEF,
     fill_empty_rows::DEF,
     fingerprint::DEF,
     matmul::DEF,

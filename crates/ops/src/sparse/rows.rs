@@ -50,7 +50,7 @@ pub(super) fn concat_rows(parts: &[View<'_>]) -> Result<Tensor> {
             Ok(Tensor::from_strings(shape, strings.collect())?)
         }
         DType::Resource | DType::Variant => {
-            let handles = parts.iter().flat_map(|part| part.handles()).cloned().collect();
+            let handles = parts.iter().flat_map(View::handles).cloned().collect();
             Ok(Tensor::from_handles(first.dtype(), shape, handles)?)
         }
         dtype => {

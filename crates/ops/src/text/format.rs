@@ -168,7 +168,7 @@ fn escape(string: &[u8]) -> Vec<u8> {
             b'\r' => out.extend(b"\\r"),
             b'\t' => out.extend(b"\\t"),
             b'"' | b'\'' | b'\\' => out.extend([b'\\', *byte]),
-            0x20..0x7f | 0x80.. => out.push(*byte),
+            0x20..=0x7e | 0x80..=0xff => out.push(*byte),
             _ => out.extend(format!("\\{byte:03o}").bytes()),
         }
     }
