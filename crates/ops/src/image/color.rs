@@ -56,7 +56,7 @@ impl Op for Color {
         if self.change != Change::Contrast
             && channels.is_some_and(|channels| channels.differs(&Dim::Known(3)))
         {
-            return invalid!("the last dimension must be 3 channels: {images}");
+            return Err(not_three(&images.to_string()));
         }
         Ok(vec![images.with_dtype(images.dtype)])
     }
@@ -71,7 +71,7 @@ impl Op for Color {
             },
         };
         if self.change != Change::Contrast && images.shape().last_dim() != 3 {
-            return invalid!("the last dimension must be 3 channels: {}", images.shape());
+            return Err(not_three(&images.shape().to_string()));
         }
         let shape = images.shape().clone();
         let wide: Option<Vec<f32>> = match images.dtype() {
@@ -155,4 +155,9 @@ fn contrast(data: &mut [f32], shape: &Shape, factor: f32) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// TensorFlow's code for images that are not of three channels.
+fn not_three(got: &str) -> Error {
+    Error::FailedPrecondition(format!("the last dimension must be 3 channels: {got}"))
 }

@@ -25,7 +25,6 @@ pub(crate) const OPS: &[OpDef] = &[
     nms::V2,
     nms::V3,
     nms::V4,
-    nms::V5,
     nms::WITH_OVERLAPS,
     resize::AREA,
     resize::BICUBIC,

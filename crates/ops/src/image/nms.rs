@@ -21,10 +21,6 @@ pub(super) const V4: OpDef = OpDef::pure("NonMaxSuppressionV4", |attrs| {
     let pad = attrs.bool_or("pad_to_max_output_size", false)?;
     Ok(Box::new(Nms { n_inputs: 5, pad, counted: true, ..Nms::new() }))
 });
-pub(super) const V5: OpDef = OpDef::pure("NonMaxSuppressionV5", |attrs| {
-    let pad = attrs.bool_or("pad_to_max_output_size", false)?;
-    Ok(Box::new(Nms { n_inputs: 6, pad, counted: true, scored: true, ..Nms::new() }))
-});
 pub(super) const WITH_OVERLAPS: OpDef = OpDef::pure("NonMaxSuppressionWithOverlaps", |_| {
     Ok(Box::new(Nms { n_inputs: 5, overlaps: true, ..Nms::new() }))
 });

@@ -165,7 +165,7 @@ impl Call {
         let columns = weigh(self.in_width, self.width);
         let area = match method {
             Method::Area => {
-                let scale = |from, to| self.sampling.scale(from, to);
+                let scale = |from, to| self.sampling.extent(from, to);
                 let pixels = scale(self.in_height, self.height) * scale(self.in_width, self.width);
                 1. / pixels
             }

@@ -3,7 +3,6 @@
 mod bincount;
 mod coo;
 mod count;
-mod cross;
 mod cwise;
 mod fill_empty_rows;
 mod fingerprint;
@@ -30,9 +29,6 @@ pub(crate) const OPS: &[OpDef] = &[
     count::DENSE,
     count::RAGGED,
     count::SPARSE,
-    cross::HASHED,
-    cross::V1,
-    cross::V2,
     cwise::ADD,
     cwise::DENSE_ADD,
     cwise::DIV,

@@ -78,11 +78,8 @@ impl Reduce {
     }
 }
 
-/// The axes counted from the front; none named means all.
+/// The axes counted from the front.
 fn normalise(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
-    if axes.is_empty() {
-        return Ok((0..rank).collect());
-    }
     axes.iter().map(|axis| normalise_axis(*axis, rank)).collect()
 }
 
