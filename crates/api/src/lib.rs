@@ -1,5 +1,5 @@
-//! The serving APIs: one function a method, and two thin faces, gRPC and REST, that call it. It knows
-//! nothing of devices, ops or files.
+//! The serving APIs: one function a method, and two thin faces, gRPC and REST, that call it. It
+//! knows nothing of devices, ops or files.
 #![forbid(unsafe_code)]
 
 mod call;

@@ -85,8 +85,8 @@ impl MethodNames {
     }
 }
 
-/// The inputs of a request, in the signature's order. `read` makes a tensor of what the request gives
-/// for an alias.
+/// The inputs of a request, in the signature's order. `read` makes a tensor of what the request
+/// gives for an alias.
 pub(crate) fn inputs<T>(
     signature: &Signature,
     mut given: BTreeMap<String, T>,

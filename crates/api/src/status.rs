@@ -1,5 +1,5 @@
-//! `Status`: a canonical code and a message, as clients see them; and the one map from our errors to
-//! the codes.
+//! `Status`: a canonical code and a message, as clients see them; and the one map from our errors
+//! to the codes.
 
 use lifecycle::Code;
 

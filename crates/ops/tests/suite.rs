@@ -1,5 +1,6 @@
-//! Every case of `testdata/ops` on the CPU kernels: with planned outputs, with open ones, with outputs
-//! in the memory of an input where the op allows it, and with packed inputs and scratch memory.
+//! Every case of `testdata/ops` on the CPU kernels: with planned outputs, with open ones, with
+//! outputs in the memory of an input where the op allows it, and with packed inputs and scratch
+//! memory.
 
 use std::collections::HashMap;
 use std::path::Path;

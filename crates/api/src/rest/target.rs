@@ -1,6 +1,7 @@
-//! What a REST request asks for, by its method and path. The rules are those of TensorFlow Serving's
-//! `http_rest_api_util.cc`: patterns match the whole path with its query, in any case, and names are
-//! decoded after that.
+//! What a REST request asks for, by its method and path. The rules are those of TensorFlow
+//! Serving's
+//! `http_rest_api_util.cc`: patterns match the whole path with its query, in any case, and names
+//! are decoded after that.
 
 use lifecycle::{Choice, Target};
 

@@ -44,7 +44,7 @@ impl Sampling {
 
     /// Two places of each output pixel.
     pub(super) fn bilinear(self, from: usize, to: usize) -> Vec<Taps> {
-        let scale = self.extent(from, to);
+        let scale = self.scale(from, to);
         let last = from.saturating_sub(1);
         let taps = |x: usize| {
             let x = self.place(x, scale);
@@ -68,8 +68,7 @@ impl Sampling {
             let x = i as f64 / TABLE as f64 + 1.;
             (((a * x - 5. * a) * x + 8. * a) * x - 4. * a) as f32
         };
-        // A single line with aligned corners has no extent: every output is that line.
-        let scale = if from == 1 { 1. / to as f32 } else { self.scale(from, to) };
+        let scale = self.scale(from, to);
         let last = from.saturating_sub(1) as i64;
         let taps = |x: usize| {
             let x = self.place(x, scale);
@@ -93,16 +92,15 @@ impl Sampling {
         (0..to).map(taps).collect()
     }
 
-    /// All places that each output pixel covers, weighted by how much of them it does.
     /// How many input lines an output line covers. A single line with aligned corners would have no
     /// extent; every output line is then a part of it.
     pub(super) fn extent(self, from: usize, to: usize) -> f32 {
         if from == 1 { 1. / to as f32 } else { self.scale(from, to) }
     }
 
+    /// All places that each output pixel covers, weighted by how much of them it does.
     pub(super) fn area(self, from: usize, to: usize) -> Vec<Taps> {
-        // A single line with aligned corners has no extent: every output is that line.
-        let scale = if from == 1 { 1. / to as f32 } else { self.scale(from, to) };
+        let scale = self.extent(from, to);
         let last = from.saturating_sub(1);
         let taps = |x: usize| {
             let (start, end) = (x as f32 * scale, (x + 1) as f32 * scale);

@@ -21,7 +21,8 @@ pub(crate) fn exp(x: f32) -> f32 {
 /// The exponential of `x + tail`, where `tail` is small.
 #[inline(always)]
 fn exp_sum(x: f32, tail: f32) -> f32 {
-    // Beyond these the result is 0 and infinity anyway. A comparison with NaN is false, so it stays.
+    // Beyond these the result is 0 and infinity anyway. A comparison with NaN is false, so it
+    // stays.
     let x = if x < -105.0 { -105.0 } else { x };
     let x = if x > 89.0 { 89.0 } else { x };
     let (n, r) = reduce(x);

@@ -1,5 +1,5 @@
-//! `ArgMax` and `ArgMin`: where along an axis the largest or smallest element is, the first of equal
-//! ones.
+//! `ArgMax` and `ArgMin`: where along an axis the largest or smallest element is, the first of
+//! equal ones.
 
 use half::{bf16, f16};
 
@@ -82,8 +82,8 @@ impl Arg {
     }
 }
 
-/// For each of the rows around the axis, writes the first place of the best element to `places`. NaN
-/// is never better, and anything is better than it.
+/// For each of the rows around the axis, writes the first place of the best element to `places`.
+/// NaN is never better, and anything is better than it.
 fn seek<T: Copy + PartialOrd>(
     x: &[T],
     n: usize,

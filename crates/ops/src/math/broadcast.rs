@@ -1,8 +1,8 @@
 //! `Layout`: how the elements of two operands meet in a broadcast, and the walk over them.
 //!
 //! Dimensions along which both operands behave alike are merged, so that what is left is a row and
-//! the few axes around it. A kernel sees only pairs of slices of the same length: an operand that is
-//! repeated along the row is splatted to a block first. No element needs a division.
+//! the few axes around it. A kernel sees only pairs of slices of the same length: an operand that
+//! is repeated along the row is splatted to a block first. No element needs a division.
 
 use pool::Pool;
 use smallvec::SmallVec;

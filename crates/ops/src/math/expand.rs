@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 use tensor::Shape;
 
-/// The elements of a tensor of shape `from` repeated to fill `to`, which it broadcasts to; `None` if
-/// they fill it already.
+/// The elements of a tensor of shape `from` repeated to fill `to`, which it broadcasts to; `None`
+/// if they fill it already.
 pub(super) fn expand<W: Copy + Default>(x: &[W], from: &Shape, to: &Shape) -> Option<Vec<W>> {
     let n = to.n_elements();
     if x.len() == n {

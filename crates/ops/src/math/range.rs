@@ -143,7 +143,8 @@ impl Op for LinSpace {
     }
 }
 
-/// Fills `out` from `start` to `stop`. The last is `stop` itself, whatever the steps were rounded to.
+/// Fills `out` from `start` to `stop`. The last is `stop` itself, whatever the steps were rounded
+/// to.
 fn spaced<T: num_traits::Float>(start: T, stop: T, out: &mut [T]) {
     let cast = |i: usize| T::from(i).unwrap_or_else(T::nan);
     let n = out.len();

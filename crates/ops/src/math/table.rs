@@ -105,8 +105,8 @@ impl Narrow for bf16 {
     }
 }
 
-/// Sets the columns of one class of types in the table `$table`, with kernels that the macro `$make`
-/// makes of type, arguments and body.
+/// Sets the columns of one class of types in the table `$table`, with kernels that the macro
+/// `$make` makes of type, arguments and body.
 macro_rules! fill {
     ($table:ident $make:ident float $args:tt $body:expr) => {
         $crate::math::table::fill!($table $make f32 $args $body);

@@ -95,8 +95,8 @@ macro_rules! ordered {
 
 ordered! { f32 f64 f16 bf16; i8 i16 i32 i64 u8 u16 u32 u64 }
 
-/// Writes the largest elements of each row of `x`, large to small and left to right among equals, and
-/// where they stand.
+/// Writes the largest elements of each row of `x`, large to small and left to right among equals,
+/// and where they stand.
 fn top<T: Ordered>(x: &[T], values: &mut [T], places: &mut [usize], width: usize) {
     if values.is_empty() {
         return;

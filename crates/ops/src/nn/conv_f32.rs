@@ -1,8 +1,8 @@
-//! The convolution of `f32`, channels last, as a matrix product: a row for each pixel of the output,
-//! a column for each of its channels.
+//! The convolution of `f32`, channels last, as a matrix product: a row for each pixel of the
+//! output, a column for each of its channels.
 //!
-//! A window of one pixel reads the image itself; all others gather the pixels under the window while
-//! the product runs.
+//! A window of one pixel reads the image itself; all others gather the pixels under the window
+//! while the product runs.
 
 use std::ops::Range;
 

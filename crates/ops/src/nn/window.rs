@@ -1,7 +1,7 @@
 //! Windows that slide over an image: which axes they slide along, how far, and what pads them.
 //!
-//! Shared by convolution and pooling, in two and three dimensions. Two dimensions are three of which
-//! the first has size 1. Follows `common_shape_fns.cc` and `tensor_format.h`.
+//! Shared by convolution and pooling, in two and three dimensions. Two dimensions are three of
+//! which the first has size 1. Follows `common_shape_fns.cc` and `tensor_format.h`.
 
 use crate::prelude::*;
 
@@ -129,7 +129,8 @@ fn explicit(values: &[i64], layout: Layout) -> Result<Vec<Padding>> {
     Ok((0..layout.n_axes).map(padding).collect())
 }
 
-/// The values of an attribute that stand for the image's axes; those of batch and channels must be 1.
+/// The values of an attribute that stand for the image's axes; those of batch and channels must be
+/// 1.
 pub(crate) fn per_axis(values: &[i64], layout: Layout, name: &str) -> Result<Vec<usize>> {
     if values.len() != layout.rank() {
         return invalid!("{name} must have {} values, but got {}", layout.rank(), values.len());

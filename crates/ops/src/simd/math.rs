@@ -1,7 +1,7 @@
 //! Functions of a vector, to within a few units in the last place of `f32`.
 //!
-//! The polynomials are our own minimax fits; their relative errors before rounding are 3e-9 (`exp`),
-//! 2e-8 (`erf`) and 1e-9 (`tanh`).
+//! The polynomials are our own minimax fits; their relative errors before rounding are 3e-9
+//! (`exp`), 2e-8 (`erf`) and 1e-9 (`tanh`).
 
 use super::vector::Vector;
 

@@ -1,18 +1,18 @@
 //! Kernels that use the vector instructions of the machine they run on.
 //!
 //! Each kernel is written once, generic over a `Vector`; a file per instruction set (`avx2.rs`,
-//! `scalar.rs`) implements it and lists the compiled kernels in a `Kernels` table. `kernels()` is the
-//! table for this machine. A new instruction set is a new file and a line in `kernels()`.
+//! `scalar.rs`) implements it and lists the compiled kernels in a `Kernels` table. `kernels()` is
+//! the table for this machine. A new instruction set is a new file and a line in `kernels()`.
 //!
-//! This is the only place of the crate with `unsafe` in it: callers see slices, and every check that
-//! makes the pointers sound is an `assert!` in the function that makes them.
+//! This is the only place of the crate with `unsafe` in it: callers see slices, and every check
+//! that makes the pointers sound is an `assert!` in the function that makes them.
 #![allow(
     unsafe_code,
     clippy::multiple_unsafe_ops_per_block,
     clippy::inline_always,
     clippy::needless_range_loop,
-    reason = "vector intrinsics are unsafe, must be inlined where their features are enabled, and keep
-    arrays in registers only if loops over them count"
+    reason = "vector intrinsics are unsafe, must be inlined where their features are enabled, \
+    and keep arrays in registers only if loops over them count"
 )]
 
 mod activation;

@@ -2,8 +2,8 @@
 //!
 //! Every element of the product is one accumulator that starts from the bias (or 0) and takes one
 //! fused multiply-add for each step of the inner dimension, in order. Cutting that dimension into
-//! pieces stores the accumulator and takes it up again, which changes nothing. So an element does not
-//! depend on how many rows there are, on how they are cut, or on who computes it.
+//! pieces stores the accumulator and takes it up again, which changes nothing. So an element does
+//! not depend on how many rows there are, on how they are cut, or on who computes it.
 
 use super::vector::Vector;
 

@@ -3,8 +3,8 @@
 /// A vector register of `f32`.
 ///
 /// # Safety
-/// Every function may be called only where the machine has the instruction set, and pointers must be
-/// good for `LANES` floats.
+/// Every function may be called only where the machine has the instruction set, and pointers must
+/// be good for `LANES` floats.
 pub(crate) trait Vector: Copy {
     /// The floats in it.
     const LANES: usize;

@@ -150,7 +150,8 @@ impl Op for Sparse {
         for (i, index) in sparse.entries().enumerate().filter(|_| n_rows.is_some()) {
             if !(0..limit).contains(&index[0]) {
                 return invalid!(
-                    "Index value along the first dimension is out of bounds: indices[{i}] is {}, not below {limit}",
+                    "Index value along the first dimension is out of bounds: indices[{i}] \
+                     is {}, not below {limit}",
                     index[0]
                 );
             }

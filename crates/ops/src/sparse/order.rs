@@ -106,7 +106,8 @@ fn check_part(part: &Coo<'_>, dims: &[i64], axis: usize, p: usize) -> Result<()>
     for (d, (expected, got)) in dims.iter().zip(part.dims).enumerate() {
         if d != axis && expected != got {
             return invalid!(
-                "Input shapes must match: expected {expected} for dimension {d} but got {got} at position {p}"
+                "Input shapes must match: expected {expected} for dimension {d} but got \
+                 {got} at position {p}"
             );
         }
     }
@@ -132,7 +133,8 @@ impl Op for Slice {
         let rank = sparse.rank();
         if start.shape().dims() != [rank] || size.shape().dims() != [rank] {
             return invalid!(
-                "Expected start and size to be vectors of length {rank}, but they have shapes {} and {}",
+                "Expected start and size to be vectors of length {rank}, but they have \
+                 shapes {} and {}",
                 start.shape(),
                 size.shape()
             );
@@ -169,7 +171,8 @@ impl Op for Split {
         let (size, n) = (sparse.dims[axis], self.n as i64);
         if size < n {
             return invalid!(
-                "Number of ways to split should be less than or equal to the size of the dimension: {n} is above {size}"
+                "Number of ways to split should be less than or equal to the size of the \
+                 dimension: {n} is above {size}"
             );
         }
         // The first parts take one more each, until nothing is left over.

@@ -1,5 +1,5 @@
-//! Base64 as `absl::Base64Unescape` reads it: blanks are skipped, padding may be left out but must be
-//! right if it is there, and bits that are left over are not looked at.
+//! Base64 as `absl::Base64Unescape` reads it: blanks are skipped, padding may be left out but must
+//! be right if it is there, and bits that are left over are not looked at.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;

@@ -188,7 +188,8 @@ macro_rules! integers {
     ($($type:ty: $range:ty),*) => {$(
         impl Numeric for $type {
             #[inline]
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::unnecessary_cast,
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss,
+                clippy::unnecessary_cast,
                 reason = "what fits 32 bits wraps around, as TensorProto's int_val does")]
             fn of(number: Number) -> Option<Self> {
                 number.to_integer::<$range>().map(|value| value as $type)

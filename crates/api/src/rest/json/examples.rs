@@ -1,5 +1,5 @@
-//! `Classify` and `Regress` requests: examples as objects of features. The rules and texts are those
-//! of TensorFlow Serving's `json_tensor.cc`.
+//! `Classify` and `Regress` requests: examples as objects of features. The rules and texts are
+//! those of TensorFlow Serving's `json_tensor.cc`.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Reads a `Predict` request in one pass, straight into typed elements. It knows no errors: at
-//! anything out of the ordinary it gives up, and the careful reading (`predict.rs`), which takes two
-//! passes, finds out what it is and says so in TensorFlow Serving's words.
+//! anything out of the ordinary it gives up, and the careful reading (`predict.rs`), which takes
+//! two passes, finds out what it is and says so in TensorFlow Serving's words.
 
 use session::Signature;
 use smallvec::SmallVec;
@@ -11,8 +11,8 @@ use super::elements::{Elements, Sink, is_base64_object, with_sink};
 use super::predict::{Format, Named, RANK_MAX};
 use super::scan::{self, INPUTS, INSTANCES, SIGNATURE};
 
-/// The inputs of a request, if there is nothing remarkable about it. `find` gives the signature of a
-/// name that may be empty.
+/// The inputs of a request, if there is nothing remarkable about it. `find` gives the signature of
+/// a name that may be empty.
 pub(crate) fn read<'s>(
     text: &[u8],
     find: impl Fn(&str) -> Option<&'s Signature>,
@@ -171,7 +171,8 @@ impl<'s> Inputs<'s> {
 struct Nest {
     /// How many lists are around each element, once an element or an empty list was seen.
     rank: Option<usize>,
-    /// The size of the lists of each level, outermost first, once `rank` is known and one has ended.
+    /// The size of the lists of each level, outermost first, once `rank` is known and one has
+    /// ended.
     dims: SmallVec<[usize; 8]>,
     /// From this level on, inwards, the sizes are known.
     known_from: usize,

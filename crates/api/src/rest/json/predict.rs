@@ -41,8 +41,8 @@ pub struct Request<'s> {
 }
 
 impl<'s> Request<'s> {
-    /// Reads a request. `find` gives the signature of a name, which is empty for the default one; it
-    /// is asked only once the text is known to be right, so that its error comes second.
+    /// Reads a request. `find` gives the signature of a name, which is empty for the default one;
+    /// it is asked only once the text is known to be right, so that its error comes second.
     pub fn read(
         text: &[u8],
         find: impl Fn(&str) -> Result<&'s Signature, Status>,
@@ -362,7 +362,8 @@ fn read_element(
     let start = *cursor;
     if level != rank {
         return Err(Status::invalid(format!(
-            "JSON Value: {} found at incorrect level: {} in the JSON DOM. Expected at level: {rank}",
+            "JSON Value: {} found at incorrect level: {} in the JSON DOM. Expected at \
+             level: {rank}",
             quoted(start),
             level + 1
         )));

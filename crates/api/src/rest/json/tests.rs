@@ -149,10 +149,12 @@ fn elements_are_typed_by_the_signature() {
     check("x:uint64", r#"{"inputs":[18446744073709551615]}"#, "x=uint64[1] 18446744073709551615");
     check("x:int64", r#"{"inputs":[-9223372036854775808]}"#, "x=int64[1] -9223372036854775808");
     check("x:bool", r#"{"inputs":[true,false]}"#, "x=bool[2] 1 0");
+    let (escapes, utf8) =
+        (r#"a\\\"\\\\/\\x08\\x0c\\n\\r\\t"#, r"\\xc3\\xa4\\xf0\\x9f\\x98\\x80\\x00");
     check(
         "x:string",
         r#"{"inputs":["a\"\\\/\b\f\n\r\tä😀\u0000", {"b64":"AP8"}, ""]}"#,
-        r#"x=string[3] "a\\\"\\\\/\\x08\\x0c\\n\\r\\t\\xc3\\xa4\\xf0\\x9f\\x98\\x80\\x00" "\\x00\\xff" """#,
+        &format!(r#"x=string[3] "{escapes}{utf8}" "\\x00\\xff" """#),
     );
 }
 
@@ -204,7 +206,8 @@ fn the_element_that_is_wrong_is_named() {
     check_error(
         "x:float",
         r#"{"instances":[{}]}"#,
-        "Failed to process element: 0 of 'instances' list. JSON object: {} keys must be equal to: x",
+        "Failed to process element: 0 of 'instances' list. JSON object: {} keys must be \
+         equal to: x",
     );
     check_error(
         "x:half",
@@ -314,7 +317,8 @@ fn base64_is_an_object_of_one_string() {
     check_error(
         "x:string",
         r#"{"inputs":[{"b64":"","c":1}]}"#,
-        "JSON Value: {\n    \"b64\": \"\",\n    \"c\": 1\n} not formatted correctly for base64 data",
+        "JSON Value: {\n    \"b64\": \"\",\n    \"c\": 1\n} not formatted correctly for \
+         base64 data",
     );
 }
 
@@ -461,7 +465,8 @@ fn several_outputs_are_objects() {
         &two,
         Format::Row,
         "{\n    \"predictions\": [\n        {\n            \"a\": [1.0, 2.0],\n            \
-         \"b\": 5.0\n        },\n        {\n            \"a\": [3.0, 4.0],\n            \"b\": 6.0\n        }\n    ]\n}",
+         \"b\": 5.0\n        },\n        {\n            \"a\": [3.0, 4.0],\n            \
+          \"b\": 6.0\n        }\n    ]\n}",
     );
     check_written(
         &two[1..],
@@ -472,7 +477,8 @@ fn several_outputs_are_objects() {
     check_written(
         &scalars,
         Format::Columnar,
-        "{\n    \"outputs\": {\n        \"a\": 1.0,\n        \"b\": [\n            2.0\n        ]\n    }\n}",
+        "{\n    \"outputs\": {\n        \"a\": 1.0,\n        \"b\": [\n            2.0\n    \
+             ]\n    }\n}",
     );
     let unequal = [("a", floats(&[1], &[1.])), ("b", floats(&[2], &[2., 3.]))];
     check_written(
