@@ -3,6 +3,7 @@
 use api::Models;
 use lifecycle::Handle;
 use session::{DEFAULT_SIGNATURE, Servable};
+use tensor::DType;
 
 use crate::config::Config;
 use crate::sample;
@@ -23,16 +24,24 @@ pub(crate) fn print(config: &Config, models: &Models) {
         say!("  {:<24} {:>8}  {}", handle.id().model, handle.version(), names.join(", "));
     }
     if let Some(port) = config.rest_port
-        && let Some(line) = available.iter().find_map(|handle| curl(port, handle))
+        && let Some(line) = curl(port, &available)
     {
         say!("\n  try\n    {line}");
     }
     say!();
 }
 
-fn curl(port: u16, handle: &Handle<Servable>) -> Option<String> {
-    let signature = handle.signatures.get(DEFAULT_SIGNATURE)?;
-    let body = sample::body(signature)?;
-    let url = format!("http://localhost:{port}/v1/models/{}:predict", handle.id().model);
+/// A request to one of the models: numbers rather than strings, which may have to be of a kind that
+/// the signature does not tell, and the shortest.
+fn curl(port: u16, available: &[Handle<Servable>]) -> Option<String> {
+    let request = |handle: &Handle<Servable>| {
+        let signature = handle.signatures.get(DEFAULT_SIGNATURE)?;
+        let mut inputs = signature.inputs.values();
+        let takes_strings = inputs.any(|input| input.spec.dtype == DType::String);
+        let body = sample::body(signature)?;
+        Some((takes_strings, body.len(), body, handle.id().model.to_string()))
+    };
+    let (_, _, body, model) = available.iter().filter_map(request).min()?;
+    let url = format!("http://localhost:{port}/v1/models/{model}:predict");
     Some(format!("curl -d '{body}' {url}"))
 }

@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use proto::serving::prediction_service_client::PredictionServiceClient;
+use proto::serving::{ModelSpec, PredictRequest};
+
 use crate::support::{Server, model_server, root, tensord};
 
 fn models(name: &str) -> String {
@@ -157,4 +160,39 @@ fn nothing_to_serve_and_bad_flags_are_refused_with_a_hint() {
     check(tensord(), &["no/such/folder"], "no/such/folder");
     check(model_server(), &[], "server_options.model_base_path");
     check(model_server(), &["--port=x"], "port");
+}
+
+#[test]
+fn the_request_that_is_printed_works_when_pasted() {
+    let server = Server::start(tensord(), &[&root().join("models").to_string_lossy()]);
+    let line = server.says("curl -d '");
+    let (_, rest) = line.split_once("curl -d '").unwrap();
+    let (body, url) = rest.split_once("' ").unwrap();
+    let path = url.trim().split_once(&server.rest.to_string()).unwrap().1;
+    let (status, answer) = server.rest("POST", path, body);
+    assert_eq!(status, 200, "{line}: {answer}");
+}
+
+#[test]
+fn a_counter_keeps_its_state_between_requests() {
+    let folder = root().join("testdata/models/counter").to_string_lossy().into_owned();
+    let server = Server::start(tensord(), &[&folder]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let count = runtime.block_on(async {
+        let address = format!("http://127.0.0.1:{}", server.grpc);
+        let mut client = PredictionServiceClient::connect(address).await.unwrap();
+        let mut last = 0.0;
+        for signature in ["reset_counter", "incr_counter", "incr_counter", "get_counter"] {
+            let model_spec = Some(ModelSpec {
+                name: "counter".to_owned(),
+                signature_name: signature.to_owned(),
+                ..ModelSpec::default()
+            });
+            let request = PredictRequest { model_spec, ..PredictRequest::default() };
+            let answer = client.predict(request).await.unwrap().into_inner();
+            last = answer.outputs.values().next().unwrap().float_val[0];
+        }
+        last
+    });
+    assert!((count - 2.0).abs() < f32::EPSILON, "{count}");
 }

@@ -31,6 +31,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) grpc: u16,
     pub(crate) rest: u16,
+    output: mpsc::Receiver<String>,
 }
 
 impl Server {
@@ -42,7 +43,7 @@ impl Server {
             .arg(format!("--rest_api_port={rest}"))
             .args(args)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the server starts");
@@ -60,10 +61,27 @@ impl Server {
                 eprintln!("server: {line}");
             }
         });
+        let output = child.stdout.take().expect("it is piped");
+        let (said, output_lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = said.send(line);
+            }
+        });
         for _ in 0..2 {
             is_listening.recv_timeout(PATIENCE).expect("the server says that it listens");
         }
-        Self { child, grpc, rest }
+        Self { child, grpc, rest, output: output_lines }
+    }
+
+    /// Waits for a line on standard output that has `wanted` in it.
+    pub(crate) fn says(&self, wanted: &str) -> String {
+        loop {
+            let line = self.output.recv_timeout(PATIENCE).expect("the server says more");
+            if line.contains(wanted) {
+                return line;
+            }
+        }
     }
 
     /// The process id.
