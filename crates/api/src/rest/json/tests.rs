@@ -477,8 +477,10 @@ fn several_outputs_are_objects() {
     check_written(
         &scalars,
         Format::Columnar,
-        "{\n    \"outputs\": {\n        \"a\": 1.0,\n        \"b\": [\n            2.0\n    \
-             ]\n    }\n}",
+        concat!(
+            "{\n    \"outputs\": {\n        \"a\": 1.0,\n",
+            "        \"b\": [\n            2.0\n        ]\n    }\n}"
+        ),
     );
     let unequal = [("a", floats(&[1], &[1.])), ("b", floats(&[2], &[2., 3.]))];
     check_written(
