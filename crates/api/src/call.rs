@@ -12,18 +12,21 @@ use crate::status::Status;
 
 /// What a request asks for, apart from its inputs.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub(crate) struct Call {
     /// The model, and the version or label.
-    pub target: Target,
+    pub(crate) target: Target,
     /// The signature's name; empty for the default one.
-    pub signature: String,
+    pub(crate) signature: String,
     /// When the answer is no longer wanted.
-    pub deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Call {
     /// The call that a `ModelSpec` describes. Fails if there is none.
-    pub fn from_spec(spec: Option<ModelSpec>, deadline: Option<Instant>) -> Result<Self, Status> {
+    pub(crate) fn from_spec(
+        spec: Option<ModelSpec>,
+        deadline: Option<Instant>,
+    ) -> Result<Self, Status> {
         let spec = spec.ok_or_else(|| Status::invalid("Missing ModelSpec"))?;
         let target = match spec.version_choice {
             None => Target::latest(spec.name),
@@ -34,12 +37,12 @@ impl Call {
     }
 
     /// The servable asked for.
-    pub fn servable(&self, models: &Models) -> Result<Handle<Servable>, Status> {
+    pub(crate) fn servable(&self, models: &Models) -> Result<Handle<Servable>, Status> {
         Ok(models.get(&self.target)?)
     }
 
     /// The name of the signature asked for, the default one if none was named.
-    pub fn signature_name(&self) -> &str {
+    pub(crate) fn signature_name(&self) -> &str {
         if self.signature.is_empty() { DEFAULT_SIGNATURE } else { &self.signature }
     }
 }

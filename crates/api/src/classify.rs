@@ -2,12 +2,14 @@
 //! Serving's `classifier.cc`.
 
 use proto::serving::{Class, ClassificationResponse, ClassificationResult, Classifications, Input};
-use session::Signature;
+use session::{Servable, Signature};
 use tensor::{DType, Tensor};
 
-use crate::Models;
 use crate::call::{Call, MethodNames, answered};
+use crate::context::Context;
 use crate::examples;
+use crate::run::Run;
+use crate::stats::Api;
 use crate::status::Status;
 
 pub(crate) const METHOD: &str = "tensorflow/serving/classify";
@@ -16,25 +18,30 @@ const SCORES: &str = "scores";
 
 /// Runs a classification signature on examples.
 pub(crate) async fn classify(
-    models: &Models,
+    context: &Context,
     call: &Call,
     input: Option<Input>,
-    names: MethodNames,
 ) -> Result<ClassificationResponse, Status> {
-    let servable = call.servable(models)?;
+    let servable = call.servable(&context.models)?;
     let signature = examples::signature(&servable, call.signature_name())?;
-    check(signature, names)?;
+    check(&servable, signature, context.method_names)?;
     let input = examples::serialized(input)?;
     let n_examples = input.n_elements();
-    let all = (0..signature.outputs.len()).collect();
-    let outputs = servable.run(signature, vec![input], all, call.deadline).await?;
+    let inputs = vec![input];
+    let outputs = outputs(signature);
+    let run = Run { servable: &servable, signature, inputs, outputs, deadline: call.deadline };
+    let outputs = run.outputs(context, Api::Classify).await?;
     let result = result(signature, &outputs, n_examples)?;
     let model_spec = answered(&call.target.model, servable.version(), &signature.name);
     Ok(ClassificationResponse { model_spec: Some(model_spec), result: Some(result) })
 }
 
 /// Fails if a signature is not one input `inputs` → `classes`, `scores` or both.
-pub(crate) fn check(signature: &Signature, names: MethodNames) -> Result<(), Status> {
+pub(crate) fn check(
+    servable: &Servable,
+    signature: &Signature,
+    names: MethodNames,
+) -> Result<(), Status> {
     if names == MethodNames::Checked && signature.method != METHOD {
         return Err(Status::invalid(format!(
             "Expected classification signature method_name to be {METHOD}. Was: {}",
@@ -50,32 +57,43 @@ pub(crate) fn check(signature: &Signature, names: MethodNames) -> Result<(), Sta
         return Err(Status::invalid(text));
     }
     if !signature.inputs.contains_key("inputs") {
-        let text = format!("No classification inputs found in SignatureDef: {signature:?}");
+        let text = format!(
+            "No classification inputs found in SignatureDef: {}",
+            examples::described(servable, signature)
+        );
         return Err(Status::invalid(text));
     }
     let known = [CLASSES, SCORES].iter().filter(|name| signature.outputs.contains_key(**name));
     if known.count() == 0 {
         return Err(Status::invalid(format!(
             "Expected classification signature outputs to contain at least one of \"classes\" or \
-             \"scores\". Signature was: {signature:?}"
+             \"scores\". Signature was: {}",
+            examples::described(servable, signature)
         )));
     }
     Ok(())
 }
 
-/// The classifications in the output tensors of a signature.
+/// The places of the outputs that count; others are not computed.
+pub(crate) fn outputs(signature: &Signature) -> Vec<usize> {
+    [CLASSES, SCORES].iter().filter_map(|alias| signature.output_number(alias)).collect()
+}
+
+/// The classifications in the output tensors of a signature, which are those that count.
 pub(crate) fn result(
     signature: &Signature,
     outputs: &[Tensor],
     n_examples: usize,
 ) -> Result<ClassificationResult, Status> {
-    let find = |alias| signature.output_number(alias).and_then(|number| outputs.get(number));
-    let (classes, scores) = (find(CLASSES), find(SCORES));
+    let has = |alias| signature.outputs.contains_key(alias);
+    let mut outputs = outputs.iter();
+    let classes = has(CLASSES).then(|| outputs.next()).flatten();
+    let scores = has(SCORES).then(|| outputs.next()).flatten();
     if let Some(classes) = classes {
-        check_output(classes, (CLASSES, DType::String, "DT_STRING"), n_examples)?;
+        check_output(classes, (CLASSES, DType::String), n_examples)?;
     }
     if let Some(scores) = scores {
-        check_output(scores, (SCORES, DType::F32, "DT_FLOAT"), n_examples)?;
+        check_output(scores, (SCORES, DType::F32), n_examples)?;
     }
     if let (Some(classes), Some(scores)) = (classes, scores)
         && classes.shape()[1] != scores.shape()[1]
@@ -101,7 +119,7 @@ pub(crate) fn result(
 
 fn check_output(
     tensor: &Tensor,
-    (name, dtype, tf_name): (&str, DType, &str),
+    (name, dtype): (&str, DType),
     n_examples: usize,
 ) -> Result<(), Status> {
     let shape = tensor.shape();
@@ -111,8 +129,8 @@ fn check_output(
         )));
     }
     if tensor.dtype() != dtype {
-        let got = tensor.dtype();
-        let text = format!("Expected {name} Tensor of {tf_name}. Got: {got}");
+        let (expected, got) = (examples::enum_name(dtype), examples::enum_name(tensor.dtype()));
+        let text = format!("Expected {name} Tensor of {expected}. Got: {got}");
         return Err(Status::invalid(text));
     }
     if shape[0] != n_examples {

@@ -7,9 +7,9 @@ use lifecycle::Handle;
 use prost::Message as _;
 use proto::serving::Input;
 use proto::serving::input::Kind;
-use proto::tensorflow::Example;
+use proto::tensorflow::{DataType, Example};
 use session::{Servable, Signature};
-use tensor::{Shape, Strings, Tensor};
+use tensor::{DType, Shape, Strings, Tensor};
 
 use crate::status::Status;
 
@@ -43,4 +43,14 @@ pub(crate) fn signature<'a>(
 ) -> Result<&'a Arc<Signature>, Status> {
     let missing = || Status::invalid(format!("No signature was found with the name: {name}"));
     Ok(servable.signature(name).ok_or_else(missing)??)
+}
+
+/// A signature as it stands in the SavedModel, for messages.
+pub(crate) fn described(servable: &Servable, signature: &Signature) -> String {
+    servable.signature_defs.get(&signature.name).map(proto::text::print).unwrap_or_default()
+}
+
+/// The name of a dtype in `types.proto`.
+pub(crate) fn enum_name(dtype: DType) -> &'static str {
+    DataType::try_from(dtype.number()).unwrap_or(DataType::DtInvalid).as_str_name()
 }

@@ -1,33 +1,47 @@
 //! The gRPC face: decodes the wire, calls the method's function, encodes the answer.
 
+mod deadline;
+mod expansion;
+mod health;
+mod metered;
+
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use futures_util::StreamExt as _;
 use proto::serving::model_service_server::{ModelService, ModelServiceServer};
 use proto::serving::prediction_service_server::{PredictionService, PredictionServiceServer};
 use proto::serving::{
     ClassificationRequest, ClassificationResponse, GetModelMetadataRequest,
-    GetModelMetadataResponse, GetModelStatusRequest, GetModelStatusResponse, MultiInferenceRequest,
-    MultiInferenceResponse, PredictRequest, PredictResponse, RegressionRequest, RegressionResponse,
-    ReloadConfigRequest, ReloadConfigResponse,
+    GetModelMetadataResponse, GetModelStatusRequest, GetModelStatusResponse, ModelSpec,
+    MultiInferenceRequest, MultiInferenceResponse, PredictRequest, PredictResponse,
+    RegressionRequest, RegressionResponse, ReloadConfigRequest, ReloadConfigResponse,
 };
 use proto::tensorflow::TensorProto;
 use tensor::{Layout, Tensor};
-use tokio_stream::{Stream, StreamExt as _};
+use tokio_stream::Stream;
+use tonic::codec::CompressionEncoding;
 use tonic::{Request, Response, Streaming};
+use tonic_health::pb::health_server::{Health, HealthServer};
+use tonic_reflection::server::{v1, v1alpha};
 
-use crate::Models;
-use crate::call::{Call, MethodNames, answered};
-use crate::predict::{self, Answer, predict};
+use crate::call::{Call, answered};
+use crate::context::Context;
+use crate::control::{self, Control};
+use crate::predict::{self, Answer};
+use crate::stats::{Api, Entrypoint, InFlight, observed};
 use crate::status::Status;
 use crate::{classify, metadata, model_status, multi_inference, regress};
+
+use deadline::deadline;
+use metered::Limits;
+pub use metered::Metered;
 
 /// The settings of the gRPC face.
 #[derive(Debug, Clone, Copy)]
 pub struct GrpcOptions {
-    /// Whether a signature's method name must fit the call.
-    pub method_names: MethodNames,
     /// How output tensors are written.
     pub layout: Layout,
     /// The most bytes of a message, and that an input tensor may unfold to.
@@ -36,31 +50,74 @@ pub struct GrpcOptions {
     pub stream_requests_max: usize,
 }
 
-/// The gRPC services.
+/// The gRPC services. Cheap to clone.
 #[derive(Clone)]
 pub struct Grpc {
-    models: Models,
+    context: Context,
     options: GrpcOptions,
+    control: Option<Arc<dyn Control>>,
 }
 
 impl Grpc {
-    /// The services of these models.
-    pub fn new(models: Models, options: GrpcOptions) -> Self {
-        Self { models, options }
+    /// The services of some models. Without `control`, the list of models cannot be replaced.
+    pub fn new(context: Context, options: GrpcOptions, control: Option<Arc<dyn Control>>) -> Self {
+        Self { context, options, control }
     }
 
     /// `PredictionService`, to be added to a server.
-    pub fn prediction_service(&self) -> PredictionServiceServer<Self> {
-        PredictionServiceServer::new(self.clone())
+    pub fn prediction_service(&self) -> Metered<PredictionServiceServer<Self>> {
+        let service = PredictionServiceServer::new(self.clone())
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Deflate)
             .max_decoding_message_size(self.options.message_bytes_max)
-            .max_encoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
+        Metered::new(service, self.limits())
     }
 
     /// `ModelService`, to be added to a server.
-    pub fn model_service(&self) -> ModelServiceServer<Self> {
-        ModelServiceServer::new(self.clone())
+    pub fn model_service(&self) -> Metered<ModelServiceServer<Self>> {
+        let service = ModelServiceServer::new(self.clone())
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Deflate)
             .max_decoding_message_size(self.options.message_bytes_max)
-            .max_encoding_message_size(usize::MAX)
+            .max_encoding_message_size(usize::MAX);
+        Metered::new(service, self.limits())
+    }
+
+    /// `grpc.health.v1.Health`, which follows readiness, and the task that makes it do so: to be run
+    /// as long as the service is.
+    pub async fn health_service(
+        &self,
+    ) -> (HealthServer<impl Health>, impl Future<Output = ()> + Send + use<>) {
+        health::health(&self.context.models).await
+    }
+
+    /// Server reflection, in both of its versions.
+    ///
+    /// # Errors
+    /// If the descriptors cannot be read, which would be a mistake of the build.
+    pub fn reflection_services(
+        &self,
+    ) -> Result<
+        (
+            v1::ServerReflectionServer<impl v1::ServerReflection>,
+            v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection>,
+        ),
+        tonic_reflection::server::Error,
+    > {
+        let builder = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
+        };
+        Ok((builder().build_v1()?, builder().build_v1alpha()?))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            budget: self.context.budget.clone(),
+            message_bytes_max: self.options.message_bytes_max,
+            messages_max: self.options.stream_requests_max.max(1),
+        }
     }
 
     async fn predict_one(
@@ -69,22 +126,31 @@ impl Grpc {
         deadline: Option<Instant>,
     ) -> Result<PredictResponse, Status> {
         let PredictRequest { model_spec, inputs, output_filter, .. } = request;
-        let call = Call::from_spec(model_spec, deadline)?;
-        let answer = predict(&self.models, &call, |signature| {
-            self.options.method_names.check_predict(signature)?;
-            predict::inputs(signature, inputs, &output_filter, |alias, proto: TensorProto| {
-                let failed = |error| format!("tensor parsing error: {alias}: {error}");
-                let tensor = Tensor::from_proto(&proto, self.options.message_bytes_max);
-                tensor.map_err(|error| Status::invalid(failed(error)))
-            })
-        });
-        encode(&call, answer.await?, self.options.layout)
+        let in_flight = self.begin(model_spec.as_ref(), Api::Predict);
+        let answer = async {
+            let call = Call::from_spec(model_spec, deadline)?;
+            let answer = predict::predict(&self.context, &call, |signature| {
+                predict::inputs(signature, inputs, &output_filter, |alias, proto: TensorProto| {
+                    let failed = |error| format!("tensor parsing error: {alias}: {error}");
+                    let tensor = Tensor::from_proto(&proto, self.options.message_bytes_max);
+                    tensor.map_err(|error| Status::invalid(failed(error)))
+                })
+            });
+            encode(&call, answer.await?, self.options.layout)
+        };
+        observed(in_flight, answer).await
+    }
+
+    /// Begins to count a request.
+    fn begin(&self, spec: Option<&ModelSpec>, api: Api) -> InFlight {
+        let model = spec.map_or("", |spec| &spec.name);
+        self.context.begin(model, api, Entrypoint::Grpc)
     }
 }
 
 fn encode(call: &Call, answer: Answer, layout: Layout) -> Result<PredictResponse, Status> {
     let model_spec = answered(&call.target.model, answer.version, &answer.signature);
-    let mut outputs = std::collections::BTreeMap::new();
+    let mut outputs = BTreeMap::new();
     for (alias, tensor) in answer.outputs {
         let proto = tensor.to_proto(layout);
         let proto = proto.map_err(|error| Status::invalid(format!("output {alias}: {error}")))?;
@@ -112,24 +178,24 @@ impl PredictionService for Grpc {
         request: Request<ClassificationRequest>,
     ) -> Reply<ClassificationResponse> {
         let deadline = deadline(&request);
-        let request = request.into_inner();
+        let ClassificationRequest { model_spec, input } = request.into_inner();
+        let in_flight = self.begin(model_spec.as_ref(), Api::Classify);
         let answer = async {
-            let call = Call::from_spec(request.model_spec, deadline)?;
-            let names = self.options.method_names;
-            classify::classify(&self.models, &call, request.input, names).await
+            let call = Call::from_spec(model_spec, deadline)?;
+            classify::classify(&self.context, &call, input).await
         };
-        reply(answer.await)
+        reply(observed(in_flight, answer).await)
     }
 
     async fn regress(&self, request: Request<RegressionRequest>) -> Reply<RegressionResponse> {
         let deadline = deadline(&request);
-        let request = request.into_inner();
+        let RegressionRequest { model_spec, input } = request.into_inner();
+        let in_flight = self.begin(model_spec.as_ref(), Api::Regress);
         let answer = async {
-            let call = Call::from_spec(request.model_spec, deadline)?;
-            let names = self.options.method_names;
-            regress::regress(&self.models, &call, request.input, names).await
+            let call = Call::from_spec(model_spec, deadline)?;
+            regress::regress(&self.context, &call, input).await
         };
-        reply(answer.await)
+        reply(observed(in_flight, answer).await)
     }
 
     async fn multi_inference(
@@ -138,34 +204,42 @@ impl PredictionService for Grpc {
     ) -> Reply<MultiInferenceResponse> {
         let deadline = deadline(&request);
         let request = request.into_inner();
-        let names = self.options.method_names;
-        let answer = multi_inference::multi_inference(&self.models, request, deadline, names);
-        reply(answer.await)
+        reply(multi_inference::multi_inference(&self.context, request, deadline).await)
     }
 
     async fn get_model_metadata(
         &self,
         request: Request<GetModelMetadataRequest>,
     ) -> Reply<GetModelMetadataResponse> {
-        reply(metadata::metadata(&self.models, request.into_inner()))
+        reply(metadata::metadata(&self.context.models, request.into_inner()))
     }
 
     type PredictStreamedStream =
         Pin<Box<dyn Stream<Item = Result<PredictResponse, tonic::Status>> + Send>>;
 
+    /// Answers in the order of the requests, of which several run at once. The first that fails ends
+    /// the stream, behind the answers to those before it.
     async fn predict_streamed(
         &self,
         request: Request<Streaming<PredictRequest>>,
     ) -> Reply<Self::PredictStreamedStream> {
         let deadline = deadline(&request);
-        let face = Arc::new(self.clone());
-        let answers = request.into_inner().then(move |request| {
-            let face = Arc::clone(&face);
+        let face = self.clone();
+        let answers = request.into_inner().map(move |request| {
+            let face = face.clone();
             async move {
                 let answer = face.predict_one(request?, deadline).await;
                 answer.map_err(|status| status.to_grpc())
             }
         });
+        let mut has_failed = false;
+        let answers = answers.buffered(self.options.stream_requests_max.max(1)).take_while(
+            move |answer: &Result<_, tonic::Status>| {
+                let goes_on = !has_failed;
+                has_failed = answer.is_err();
+                std::future::ready(goes_on)
+            },
+        );
         Ok(Response::new(Box::pin(answers)))
     }
 }
@@ -176,30 +250,17 @@ impl ModelService for Grpc {
         &self,
         request: Request<GetModelStatusRequest>,
     ) -> Reply<GetModelStatusResponse> {
-        reply(model_status::model_status(&self.models, request.into_inner()))
+        reply(model_status::model_status(&self.context.models, request.into_inner()))
     }
 
     async fn handle_reload_config_request(
         &self,
-        _: Request<ReloadConfigRequest>,
+        request: Request<ReloadConfigRequest>,
     ) -> Reply<ReloadConfigResponse> {
-        Err(tonic::Status::unimplemented("reloading the configuration is not built in yet"))
+        let Some(control) = &self.control else {
+            let text = "this server does not let its list of models be replaced";
+            return Err(tonic::Status::unimplemented(text));
+        };
+        reply(control::reload(&**control, &self.context.stats, request.into_inner()).await)
     }
-}
-
-/// When the client stops waiting: the `grpc-timeout` header, counted from now.
-fn deadline<T>(request: &Request<T>) -> Option<Instant> {
-    let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let number: u64 = number.parse().ok()?;
-    let timeout = match unit {
-        "H" => Duration::from_secs(number.checked_mul(3600)?),
-        "M" => Duration::from_secs(number.checked_mul(60)?),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    };
-    Instant::now().checked_add(timeout)
 }

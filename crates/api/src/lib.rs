@@ -2,8 +2,11 @@
 //! knows nothing of devices, ops or files.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod call;
 mod classify;
+mod context;
+mod control;
 mod examples;
 mod grpc;
 mod metadata;
@@ -12,15 +15,20 @@ mod multi_inference;
 mod predict;
 mod regress;
 mod rest;
+mod run;
+mod stats;
 mod status;
 
-pub use call::{Call, MethodNames};
-pub use grpc::{Grpc, GrpcOptions};
-pub use predict::{Answer, Inputs, predict};
+pub use budget::Budget;
+pub use call::MethodNames;
+pub use context::Context;
+pub use control::{Changing, Control};
+pub use grpc::{Grpc, GrpcOptions, Metered};
 pub use rest::{
     ConnectionOptions, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json,
     serve as serve_rest,
 };
+pub use stats::{Metric, Point, Stats, Value};
 pub use status::Status;
 
 /// The models that are served.

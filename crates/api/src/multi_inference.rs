@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use futures_util::future::try_join_all;
 use lifecycle::{Code, Handle};
 use proto::serving::inference_result::Result as Outcome;
 use proto::serving::{
@@ -12,31 +13,44 @@ use proto::serving::{
 use session::{Servable, Signature};
 use tensor::Tensor;
 
-use crate::Models;
 use crate::call::{Call, MethodNames, answered};
+use crate::context::Context;
 use crate::examples;
+use crate::run::Run;
+use crate::stats::Api;
 use crate::status::Status;
 use crate::{classify, regress};
 
-/// Runs every task of a request on its examples.
+/// Runs every task of a request on its examples, all at once.
 pub(crate) async fn multi_inference(
-    models: &Models,
+    context: &Context,
     request: MultiInferenceRequest,
     deadline: Option<Instant>,
-    names: MethodNames,
 ) -> Result<MultiInferenceResponse, Status> {
     let first = request.tasks.first().and_then(|task| task.model_spec.clone());
     let call = Call::from_spec(Some(first.unwrap_or_default()), deadline)?;
-    let servable = call.servable(models)?;
-    let chosen = check(&call.target.model, &request.tasks, &servable, names)?;
+    let servable = call.servable(&context.models)?;
+    let chosen = check(&call.target.model, &request.tasks, &servable, context.method_names)?;
     let input = examples::serialized(request.input)?;
-    let mut results = Vec::with_capacity(chosen.len());
-    for signature in chosen {
-        let outcome = run(&servable, signature, &input, deadline).await?;
-        let model_spec = answered(&call.target.model, servable.version(), &signature.name);
-        results.push(InferenceResult { model_spec: Some(model_spec), result: Some(outcome) });
-    }
-    Ok(MultiInferenceResponse { results })
+    let runs = chosen.iter().map(|task| run(context, &servable, task, &input, deadline));
+    let outcomes = try_join_all(runs).await?;
+    context.stats.examples(&call.target.model, input.n_elements());
+    let result = |(task, outcome): (&Task<'_>, Outcome)| InferenceResult {
+        model_spec: Some(answered(&call.target.model, servable.version(), &task.signature.name)),
+        result: Some(outcome),
+    };
+    Ok(MultiInferenceResponse { results: chosen.iter().zip(outcomes).map(result).collect() })
+}
+
+/// What is to be done with which signature.
+struct Task<'a> {
+    kind: Kind,
+    signature: &'a Signature,
+}
+
+enum Kind {
+    Classify,
+    Regress,
 }
 
 /// The signature of each task, all checked before anything runs.
@@ -45,7 +59,7 @@ fn check<'a>(
     tasks: &[InferenceTask],
     servable: &'a Handle<Servable>,
     names: MethodNames,
-) -> Result<Vec<&'a Signature>, Status> {
+) -> Result<Vec<Task<'a>>, Status> {
     let mut seen = BTreeSet::new();
     let mut chosen = Vec::with_capacity(tasks.len());
     for task in tasks {
@@ -59,38 +73,50 @@ fn check<'a>(
             ));
         }
         let call = Call::from_spec(Some(spec), None)?;
-        let name = call.signature_name().to_owned();
-        if !seen.insert(name.clone()) {
+        let name = call.signature_name();
+        if !seen.insert(name.to_owned()) {
             return Err(Status::invalid(format!("Duplicate evaluation of signature: {name}")));
         }
         let missing =
             || Status::invalid(format!("Requested signature not found in model graph: {name}"));
-        let signature = servable.signature(&name).ok_or_else(missing)??;
-        match task.method_name.as_str() {
-            classify::METHOD => classify::check(signature, names)?,
-            regress::METHOD => regress::check(signature, names)?,
+        let signature = servable.signature(name).ok_or_else(missing)??;
+        let kind = match task.method_name.as_str() {
+            classify::METHOD => {
+                classify::check(servable, signature, names)?;
+                Kind::Classify
+            }
+            regress::METHOD => {
+                regress::check(servable, signature, names)?;
+                Kind::Regress
+            }
             other => {
                 let text = format!("Unsupported signature method_name: {other}");
                 return Err(Status::new(Code::Unimplemented, text));
             }
-        }
-        chosen.push(&**signature);
+        };
+        chosen.push(Task { kind, signature });
     }
     Ok(chosen)
 }
 
 async fn run(
+    context: &Context,
     servable: &Handle<Servable>,
-    signature: &Signature,
+    Task { kind, signature }: &Task<'_>,
     input: &Tensor,
     deadline: Option<Instant>,
 ) -> Result<Outcome, Status> {
     let n_examples = input.n_elements();
-    let all = (0..signature.outputs.len()).collect();
-    let outputs = servable.run(signature, vec![input.clone()], all, deadline).await?;
-    if signature.outputs.contains_key("outputs") {
-        return Ok(Outcome::RegressionResult(regress::result(&outputs[0], n_examples)?));
-    }
-    let result = classify::result(signature, &outputs, n_examples)?;
-    Ok(Outcome::ClassificationResult(result))
+    let outputs = match kind {
+        Kind::Classify => classify::outputs(signature),
+        Kind::Regress => vec![0],
+    };
+    let run = Run { servable, signature, inputs: vec![input.clone()], outputs, deadline };
+    let outputs = run.outputs(context, Api::MultiInference).await?;
+    Ok(match kind {
+        Kind::Classify => {
+            Outcome::ClassificationResult(classify::result(signature, &outputs, n_examples)?)
+        }
+        Kind::Regress => Outcome::RegressionResult(regress::result(&outputs, n_examples)?),
+    })
 }

@@ -8,8 +8,10 @@ use lifecycle::{Code, Handle};
 use session::{Servable, Signature};
 use tensor::Tensor;
 
-use crate::Models;
 use crate::call::{Call, MethodNames};
+use crate::context::Context;
+use crate::run::Run;
+use crate::stats::Api;
 use crate::status::Status;
 use crate::{classify, regress};
 
@@ -20,43 +22,45 @@ const FILTERS_MAX: usize = 10_000;
 
 /// The inputs of a run, in the signature's order, and the places of the outputs asked for.
 #[derive(Debug)]
-pub struct Inputs {
+pub(crate) struct Inputs {
     /// One tensor for each input of the signature.
-    pub tensors: Vec<Tensor>,
+    pub(crate) tensors: Vec<Tensor>,
     /// Which outputs are wanted.
-    pub outputs: Vec<usize>,
+    pub(crate) outputs: Vec<usize>,
 }
 
 /// What a run gave.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The version that answered.
-    pub version: i64,
+    pub(crate) version: i64,
     /// The signature that was run.
-    pub signature: String,
+    pub(crate) signature: String,
     /// The outputs by their aliases.
-    pub outputs: Vec<(String, Tensor)>,
+    pub(crate) outputs: Vec<(String, Tensor)>,
 }
 
-/// Runs one signature of one servable. Both faces call this, and differ only in `decode`.
-pub async fn predict(
-    models: &Models,
+/// Runs one signature of one servable. `decode` reads the inputs once the signature is known.
+pub(crate) async fn predict(
+    context: &Context,
     call: &Call,
     decode: impl FnOnce(&Signature) -> Result<Inputs, Status>,
 ) -> Result<Answer, Status> {
-    let servable = call.servable(models)?;
+    let servable = call.servable(&context.models)?;
     let name = call.signature_name();
     let signature = servable.signature(name).ok_or_else(|| {
         // FAILED_PRECONDITION as in `predict_util.cc`.
         let text = format!("Serving signature key \"{name}\" not found.");
         Status::new(Code::FailedPrecondition, text)
     })??;
+    context.method_names.check_predict(signature)?;
     let inputs = decode(signature)?;
-    run(&servable, signature, inputs, call.deadline).await
+    run(context, &servable, signature, inputs, call.deadline).await
 }
 
 /// Runs a signature on inputs that were decoded.
 pub(crate) async fn run(
+    context: &Context,
     servable: &Handle<Servable>,
     signature: &Signature,
     Inputs { tensors, outputs }: Inputs,
@@ -64,7 +68,8 @@ pub(crate) async fn run(
 ) -> Result<Answer, Status> {
     let aliases: Vec<&String> = signature.outputs.keys().collect();
     let wanted: Vec<String> = outputs.iter().map(|number| aliases[*number].clone()).collect();
-    let values = servable.run(signature, tensors, outputs, deadline).await?;
+    let run = Run { servable, signature, inputs: tensors, outputs, deadline };
+    let values = run.outputs(context, Api::Predict).await?;
     let outputs = wanted.into_iter().zip(values).collect();
     Ok(Answer { version: servable.version(), signature: signature.name.clone(), outputs })
 }

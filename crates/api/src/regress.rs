@@ -2,36 +2,43 @@
 //! `regressor.cc`.
 
 use proto::serving::{Input, Regression, RegressionResponse, RegressionResult};
-use session::Signature;
+use session::{Servable, Signature};
 use tensor::{DType, Tensor};
 
-use crate::Models;
 use crate::call::{Call, MethodNames, answered};
+use crate::context::Context;
 use crate::examples;
+use crate::run::Run;
+use crate::stats::Api;
 use crate::status::Status;
 
 pub(crate) const METHOD: &str = "tensorflow/serving/regress";
 
 /// Runs a regression signature on examples.
 pub(crate) async fn regress(
-    models: &Models,
+    context: &Context,
     call: &Call,
     input: Option<Input>,
-    names: MethodNames,
 ) -> Result<RegressionResponse, Status> {
-    let servable = call.servable(models)?;
+    let servable = call.servable(&context.models)?;
     let signature = examples::signature(&servable, call.signature_name())?;
-    check(signature, names)?;
+    check(&servable, signature, context.method_names)?;
     let input = examples::serialized(input)?;
     let n_examples = input.n_elements();
-    let outputs = servable.run(signature, vec![input], vec![0], call.deadline).await?;
-    let result = result(&outputs[0], n_examples)?;
+    let (inputs, outputs) = (vec![input], vec![0]);
+    let run = Run { servable: &servable, signature, inputs, outputs, deadline: call.deadline };
+    let outputs = run.outputs(context, Api::Regress).await?;
+    let result = result(&outputs, n_examples)?;
     let model_spec = answered(&call.target.model, servable.version(), &signature.name);
     Ok(RegressionResponse { model_spec: Some(model_spec), result: Some(result) })
 }
 
 /// Fails if a signature is not one input `inputs` → one output `outputs`.
-pub(crate) fn check(signature: &Signature, names: MethodNames) -> Result<(), Status> {
+pub(crate) fn check(
+    servable: &Servable,
+    signature: &Signature,
+    names: MethodNames,
+) -> Result<(), Status> {
     if names == MethodNames::Checked && signature.method != METHOD {
         return Err(Status::invalid(format!(
             "Expected regression signature method_name to be {METHOD}. Was: {}",
@@ -45,7 +52,8 @@ pub(crate) fn check(signature: &Signature, names: MethodNames) -> Result<(), Sta
         return Err(Status::invalid("Expected one output Tensor."));
     }
     let what = |what: &str| {
-        Status::invalid(format!("No regression {what} found in SignatureDef: {signature:?}"))
+        let described = examples::described(servable, signature);
+        Status::invalid(format!("No regression {what} found in SignatureDef: {described}"))
     };
     if !signature.inputs.contains_key("inputs") {
         return Err(what("inputs"));
@@ -56,8 +64,12 @@ pub(crate) fn check(signature: &Signature, names: MethodNames) -> Result<(), Sta
     Ok(())
 }
 
-/// The regressions in an output tensor.
-pub(crate) fn result(output: &Tensor, n_examples: usize) -> Result<RegressionResult, Status> {
+/// The regressions in the only output.
+pub(crate) fn result(outputs: &[Tensor], n_examples: usize) -> Result<RegressionResult, Status> {
+    let Some(output) = outputs.first() else {
+        let text = "Expected output_tensors and output_tensor_names to have the same size.";
+        return Err(Status::invalid(text));
+    };
     let shape = output.shape();
     if !matches!(shape.dims(), [_] | [_, 1]) {
         return Err(Status::invalid(format!(
@@ -73,7 +85,7 @@ pub(crate) fn result(output: &Tensor, n_examples: usize) -> Result<RegressionRes
     }
     if output.dtype() != DType::F32 {
         // Two blanks, as upstream.
-        let got = output.dtype();
+        let got = examples::enum_name(output.dtype());
         return Err(Status::invalid(format!("Expected output Tensor of DT_FLOAT.  Got: {got}")));
     }
     let regressions = output.as_slice::<f32>().iter().map(|value| Regression { value: *value });

@@ -2,6 +2,7 @@
 //! TensorFlow Serving's `http_server.cc` and `http_rest_api_handler.cc`.
 
 mod body;
+mod compress;
 pub mod json;
 mod pages;
 mod reply;
@@ -15,8 +16,7 @@ use std::time::Duration;
 pub use reply::Reply;
 pub use serve::{ConnectionOptions, serve};
 
-use crate::Models;
-use crate::call::MethodNames;
+use crate::context::Context;
 
 /// The settings of the REST face.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +29,6 @@ pub struct RestOptions {
     pub body_bytes_max: usize,
     /// The most bytes that a compressed body may unfold to.
     pub inflated_bytes_max: usize,
-    /// Whether a signature's method name must fit the call.
-    pub method_names: MethodNames,
     /// Whether answers carry CORS headers.
     pub has_cors: bool,
     /// What `GET /v1/models` shows.
@@ -65,14 +63,14 @@ pub struct Rest {
 }
 
 struct Shared {
-    models: Models,
+    context: Context,
     options: RestOptions,
     metrics: Option<Metrics>,
 }
 
 impl Rest {
-    /// The face of these models. Without `metrics` there is no page of them.
-    pub fn new(models: Models, options: RestOptions, metrics: Option<Metrics>) -> Self {
-        Self { shared: Arc::new(Shared { models, options, metrics }) }
+    /// The face of some models. Without `metrics` there is no page of them.
+    pub fn new(context: Context, options: RestOptions, metrics: Option<Metrics>) -> Self {
+        Self { shared: Arc::new(Shared { context, options, metrics }) }
     }
 }

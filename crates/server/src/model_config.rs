@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use lifecycle::{ModelOptions, VersionPolicy};
-use proto::serving::ModelServerConfig;
 use proto::serving::file_system_storage_path_source_config::ServableVersionPolicy;
 use proto::serving::file_system_storage_path_source_config::servable_version_policy::PolicyChoice;
 use proto::serving::model_server_config::Config;
+use proto::serving::{ModelConfigList, ModelServerConfig};
 use serde_json::Value;
 
 use crate::config::model;
@@ -17,7 +17,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<ModelOptions>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the model config file {}", path.display()))?;
     let config = parse(&text).with_context(|| format!("model config file {}", path.display()))?;
-    models(&config)
+    match &config.config {
+        None => Ok(Vec::new()),
+        Some(Config::ModelConfigList(list)) => models(list),
+        Some(Config::CustomModelConfig(_)) => bail!("custom_model_config is not supported"),
+    }
 }
 
 /// Reads a config from text: JSON if it begins with a brace, else text proto.
@@ -33,12 +37,8 @@ fn parse(text: &str) -> Result<ModelServerConfig> {
     proto::json::parse(&json.to_string()).map_err(|error| anyhow!("{error}"))
 }
 
-fn models(config: &ModelServerConfig) -> Result<Vec<ModelOptions>> {
-    let list = match &config.config {
-        None => return Ok(Vec::new()),
-        Some(Config::ModelConfigList(list)) => list,
-        Some(Config::CustomModelConfig(_)) => bail!("custom_model_config is not supported"),
-    };
+/// The models of a list.
+pub(crate) fn models(list: &ModelConfigList) -> Result<Vec<ModelOptions>> {
     let mut models = Vec::with_capacity(list.config.len());
     for config in &list.config {
         let platform = &config.model_platform;

@@ -10,8 +10,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body;
 
 use super::RestOptions;
-use super::reply::{self, Reply};
-use crate::status::Status;
+use super::reply::Failure;
+use crate::budget::Charge;
 
 /// How a body is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,53 +20,54 @@ enum Encoding {
     Gzip,
 }
 
-/// Reads the body of a request. Fails with what the client is to be told.
+/// Reads the body of a request, and charges its bytes.
 pub(crate) async fn read<B>(
     headers: &HeaderMap,
     body: B,
     options: &RestOptions,
-) -> Result<Bytes, Box<Reply>>
+    charge: &mut Charge,
+) -> Result<Bytes, Failure>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     let encoding = encoding(headers)?;
-    let body = collect(body, options.body_bytes_max, options.body_timeout).await?;
+    let body = collect(body, options, charge).await?;
     match encoding {
         Encoding::None => Ok(body),
-        Encoding::Gzip => Ok(inflate(&body, options.inflated_bytes_max)),
+        Encoding::Gzip => {
+            let body = inflate(&body, options.inflated_bytes_max);
+            charge.grow(body.len())?;
+            Ok(body)
+        }
     }
 }
 
-async fn collect<B>(mut body: B, max: usize, timeout: Duration) -> Result<Bytes, Box<Reply>>
+async fn collect<B>(
+    mut body: B,
+    options: &RestOptions,
+    charge: &mut Charge,
+) -> Result<Bytes, Failure>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
+    let max = options.body_bytes_max;
     let too_large = || {
-        let status = Status::invalid(format!("the body is larger than {max} bytes"));
-        Box::new(reply::error_with(StatusCode::PAYLOAD_TOO_LARGE, &status))
+        let text = format!("the body is larger than {max} bytes");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
     };
     if body.size_hint().lower() > max as u64 {
         return Err(too_large());
     }
     let mut first: Option<Bytes> = None;
     let mut all = BytesMut::new();
-    loop {
-        let frame = tokio::time::timeout(timeout, body.frame()).await.map_err(|_| {
-            let status = Status::invalid("the body did not arrive in time");
-            Box::new(reply::error_with(StatusCode::REQUEST_TIMEOUT, &status))
-        })?;
-        let Some(frame) = frame else { break };
-        let frame = frame.map_err(|error| {
-            let status = Status::invalid(format!("the body is broken: {error}"));
-            Box::new(reply::error_with(StatusCode::BAD_REQUEST, &status))
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
+    while let Some(data) = frame(&mut body, options.body_timeout).await? {
         let n_before = first.as_ref().map_or(0, Bytes::len) + all.len();
         if n_before + data.len() > max {
             return Err(too_large());
         }
+        charge.grow(data.len())?;
         // A body that comes in one piece is not copied.
         if n_before == 0 {
             first = Some(data);
@@ -80,7 +81,26 @@ where
     Ok(first.unwrap_or_else(|| all.freeze()))
 }
 
-fn encoding(headers: &HeaderMap) -> Result<Encoding, Box<Reply>> {
+/// The next bytes of a body; none at its end.
+async fn frame<B>(body: &mut B, timeout: Duration) -> Result<Option<Bytes>, Failure>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    loop {
+        let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+        let frame = tokio::time::timeout(timeout, body.frame()).await.map_err(late)?;
+        let Some(frame) = frame else { return Ok(None) };
+        let broken = |error: B::Error| {
+            Failure::new(StatusCode::BAD_REQUEST, format!("the body is broken: {error}"))
+        };
+        if let Ok(data) = frame.map_err(broken)?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+}
+
+fn encoding(headers: &HeaderMap) -> Result<Encoding, Failure> {
     let Some(value) = headers.get(CONTENT_ENCODING) else { return Ok(Encoding::None) };
     let value = value.to_str().unwrap_or("?").trim();
     if value.contains("gzip") {
@@ -89,8 +109,8 @@ fn encoding(headers: &HeaderMap) -> Result<Encoding, Box<Reply>> {
     if value.is_empty() || value.eq_ignore_ascii_case("identity") {
         return Ok(Encoding::None);
     }
-    let status = Status::invalid(format!("bodies may be packed with gzip, but not with {value}"));
-    Err(Box::new(reply::error_with(StatusCode::UNSUPPORTED_MEDIA_TYPE, &status)))
+    let text = format!("bodies may be packed with gzip, but not with {value}");
+    Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
 }
 
 /// Unfolds a body. One that is broken or too large becomes empty, as upstream.

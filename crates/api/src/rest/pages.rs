@@ -31,7 +31,7 @@ pub(crate) fn respond(shared: &Shared, method: &Method, path: &str) -> Option<Re
     let is_look = matches!(*method, Method::GET | Method::HEAD);
     match plain {
         "/healthz" if is_look => Some(reply::text(StatusCode::OK, "ok\n".to_owned())),
-        "/readyz" if is_look => Some(if shared.models.is_ready() {
+        "/readyz" if is_look => Some(if shared.context.models.is_ready() {
             reply::text(StatusCode::OK, "ready\n".to_owned())
         } else {
             reply::text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned())

@@ -30,15 +30,30 @@ pub(crate) fn empty(code: StatusCode) -> Reply {
     page(code, None, Vec::new())
 }
 
-/// An error, with its message as JSON.
-pub(crate) fn error(status: &Status) -> Reply {
-    let code = StatusCode::from_u16(status.to_http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    error_with(code, status)
+/// Why there is no answer, and HTTP's code for it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: StatusCode,
+    pub(crate) status: Status,
 }
 
-/// An error under a code of HTTP's own.
-pub(crate) fn error_with(code: StatusCode, status: &Status) -> Reply {
-    page(code, Some(JSON), write::error(&status.message))
+impl Failure {
+    /// A failure that HTTP has a code of its own for.
+    pub(crate) fn new(code: StatusCode, message: impl Into<String>) -> Self {
+        Self { code, status: Status::invalid(message) }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let code = StatusCode::from_u16(status.to_http());
+        Self { code: code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), status }
+    }
+}
+
+/// An error, with its message as JSON.
+pub(crate) fn error(failure: &Failure) -> Reply {
+    page(failure.code, Some(JSON), write::error(&failure.status.message))
 }
 
 /// The page that libevent shows where there is nothing.

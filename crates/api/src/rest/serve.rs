@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -33,13 +33,8 @@ pub async fn serve(
     options: ConnectionOptions,
     token: CancellationToken,
 ) {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(options.header_timeout)
-        .keep_alive(true);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 << 10);
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(options.header_timeout).keep_alive(true);
     let graceful = GracefulShutdown::new();
     let slots = std::sync::Arc::new(Semaphore::new(options.connections_max));
     let mut stop = pin!(token.cancelled());
@@ -67,7 +62,7 @@ pub async fn serve(
             let rest = rest.clone();
             async move { Ok::<_, Infallible>(rest.respond(request).await) }
         });
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {

@@ -1,19 +1,17 @@
 //! `tensord serve`: serves models over gRPC and REST until it is told to stop.
 
+mod grpc;
 mod rest;
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use api::{Grpc, GrpcOptions};
+use anyhow::Result;
+use api::{Budget, MethodNames, Stats};
 use lifecycle::Lifecycle;
 use native::Executor;
 use pool::Pool;
 use schedule::Lanes;
 use session::Servable;
-use tensor::Layout;
-use tokio::net::{TcpListener, UnixListener};
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -26,8 +24,8 @@ use crate::loader::Engines;
 use crate::source::Models;
 use crate::{banner, signals};
 
-/// The most bytes of a gRPC message: what its length field can say.
-const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+/// The most bytes of requests in flight, over all connections.
+const BYTES_IN_FLIGHT_MAX: usize = 8 << 30;
 
 /// How many jobs may wait for a lane.
 const QUEUE_MAX: usize = 10_000;
@@ -42,11 +40,13 @@ pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<()> {
 
 async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let token = CancellationToken::new();
-    let lifecycle = start_lifecycle(config, token.clone())?;
+    let lifecycle = Arc::new(start_lifecycle(config, token.clone())?);
     load(config, &lifecycle).await?;
     let tasks = TaskTracker::new();
-    serve_grpc(config, flags, &lifecycle, &tasks, &token).await?;
-    rest::start(config, flags, &lifecycle, &tasks, &token)?;
+    let context = context(flags, &lifecycle);
+    let doors = Doors { config, flags, context, tasks: &tasks, token: &token };
+    grpc::start(&doors, Arc::clone(&lifecycle)).await?;
+    rest::start(&doors)?;
     banner::print(config, lifecycle.models());
     signals::stop().await?;
     info!("stopping: requests in flight are given {:?}", config.shutdown_grace);
@@ -60,6 +60,28 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         warn!("requests were still in flight after {:?}", config.shutdown_grace);
     }
     Ok(())
+}
+
+/// What both faces need.
+struct Doors<'a> {
+    config: &'a Config,
+    flags: &'a Flags,
+    context: api::Context,
+    tasks: &'a TaskTracker,
+    token: &'a CancellationToken,
+}
+
+fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> api::Context {
+    api::Context {
+        models: lifecycle.models().clone(),
+        stats: Arc::new(Stats::new()),
+        budget: Budget::new(BYTES_IN_FLIGHT_MAX),
+        method_names: if flags.enable_signature_method_name_check {
+            MethodNames::Checked
+        } else {
+            MethodNames::Unchecked
+        },
+    }
 }
 
 fn start_lifecycle(config: &Config, token: CancellationToken) -> Result<Lifecycle<Servable>> {
@@ -83,57 +105,4 @@ async fn load(config: &Config, lifecycle: &Lifecycle<Servable>) -> Result<()> {
         warn!("{error}");
     }
     Ok(())
-}
-
-async fn serve_grpc(
-    config: &Config,
-    flags: &Flags,
-    lifecycle: &Lifecycle<Servable>,
-    tasks: &TaskTracker,
-    token: &CancellationToken,
-) -> Result<()> {
-    let router = grpc_router(flags, lifecycle);
-    if let Some(port) = config.grpc_port {
-        let listener = TcpListener::bind(("0.0.0.0", port)).await.with_context(|| {
-            format!("cannot listen on gRPC port {port}: choose another with --port")
-        })?;
-        let stop = token.clone().cancelled_owned();
-        let incoming = TcpListenerStream::new(listener);
-        tasks.spawn(ended(router.clone().serve_with_incoming_shutdown(incoming, stop)));
-        info!("Running gRPC ModelServer at 0.0.0.0:{port} ...");
-    }
-    if let Some(path) = &config.grpc_socket {
-        // What an earlier server left behind would be in the way.
-        drop(std::fs::remove_file(path));
-        let listener = UnixListener::bind(path)
-            .with_context(|| format!("cannot listen on the UNIX socket {}", path.display()))?;
-        let stop = token.clone().cancelled_owned();
-        let incoming = UnixListenerStream::new(listener);
-        tasks.spawn(ended(router.serve_with_incoming_shutdown(incoming, stop)));
-        info!("Running gRPC ModelServer at UNIX socket {} ...", path.display());
-    }
-    Ok(())
-}
-
-/// Says so if a server ends before it is told to.
-async fn ended(server: impl Future<Output = Result<(), tonic::transport::Error>>) {
-    if let Err(error) = server.await {
-        tracing::error!("the gRPC server ended: {error}");
-    }
-}
-
-fn grpc_router(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> tonic::transport::server::Router {
-    let layout =
-        if flags.enable_serialization_as_tensor_content { Layout::Content } else { Layout::Values };
-    let options = GrpcOptions {
-        method_names: rest::method_names(flags),
-        layout,
-        message_bytes_max: MESSAGE_BYTES_MAX,
-        stream_requests_max: 16,
-    };
-    let face = Grpc::new(lifecycle.models().clone(), options);
-    tonic::transport::Server::builder()
-        .max_frame_size(1 << 20)
-        .add_service(face.prediction_service())
-        .add_service(face.model_service())
 }

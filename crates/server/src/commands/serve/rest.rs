@@ -4,16 +4,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{ConnectionOptions, MethodNames, ModelsPage, Rest, RestOptions};
-use lifecycle::Lifecycle;
-use session::Servable;
+use api::{ConnectionOptions, ModelsPage, Rest, RestOptions};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 
-use crate::config::Config;
-use crate::flags::Flags;
+use super::Doors;
 
 /// The most bytes of a request.
 const BODY_BYTES_MAX: usize = 1 << 30;
@@ -28,13 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BACKLOG: u32 = 1024;
 
 /// Serves the REST face of models, if it has a port.
-pub(super) fn start(
-    config: &Config,
-    flags: &Flags,
-    lifecycle: &Lifecycle<Servable>,
-    tasks: &TaskTracker,
-    token: &CancellationToken,
-) -> Result<()> {
+pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
+    let Doors { config, flags, context, tasks, token } = doors;
     let Some(port) = config.rest_port else { return Ok(()) };
     let listener = match listen_anywhere(port) {
         Ok(listener) => listener,
@@ -58,7 +48,6 @@ pub(super) fn start(
         body_timeout: PATIENCE,
         body_bytes_max: BODY_BYTES_MAX,
         inflated_bytes_max: INFLATED_BYTES_MAX,
-        method_names: method_names(flags),
         has_cors: flags.rest_api_enable_cors_support,
         models_page: if config.must_load_all {
             ModelsPage::NamelessModel
@@ -71,8 +60,8 @@ pub(super) fn start(
         connections_max: 10_000,
         accept_pause: Duration::from_millis(100),
     };
-    let rest = Rest::new(lifecycle.models().clone(), options, None);
-    tasks.spawn(api::serve_rest(listener, rest, connections, token.clone()));
+    let rest = Rest::new(context.clone(), options, None);
+    tasks.spawn(api::serve_rest(listener, rest, connections, (*token).clone()));
     info!("Exporting HTTP/REST API at:localhost:{port} ...");
     Ok(())
 }
@@ -88,13 +77,4 @@ fn listen_anywhere(port: u16) -> std::io::Result<TcpListener> {
     // The error of the second attempt is the one that people can do something about.
     listen((Ipv6Addr::UNSPECIFIED, port).into())
         .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
-}
-
-/// Whether method names are checked.
-pub(super) fn method_names(flags: &Flags) -> MethodNames {
-    if flags.enable_signature_method_name_check {
-        MethodNames::Checked
-    } else {
-        MethodNames::Unchecked
-    }
 }

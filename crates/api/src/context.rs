@@ -1,0 +1,29 @@
+//! What both faces share: the models, the counters, the limit of bytes in flight.
+
+use std::sync::Arc;
+
+use crate::Models;
+use crate::budget::Budget;
+use crate::call::MethodNames;
+use crate::stats::{Api, Entrypoint, InFlight, Stats};
+
+/// What every method needs. Cheap to clone; clones are one and the same.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The models that are served.
+    pub models: Models,
+    /// Counts requests.
+    pub stats: Arc<Stats>,
+    /// The bytes of all requests in flight.
+    pub budget: Budget,
+    /// Whether the method name of a signature must fit the call.
+    pub method_names: MethodNames,
+}
+
+impl Context {
+    /// Begins to count a request.
+    pub(crate) fn begin(&self, model: &str, api: Api, entrypoint: Entrypoint) -> InFlight {
+        let is_known = || self.models.model(model).is_some();
+        self.stats.begin(model, is_known).counted_as(api, entrypoint)
+    }
+}

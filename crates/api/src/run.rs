@@ -1,0 +1,48 @@
+//! Runs a signature for a request: never after its deadline, and timed.
+
+use std::time::Instant;
+
+use lifecycle::{Code, Handle};
+use session::{Servable, Signature};
+use tensor::Tensor;
+
+use crate::context::Context;
+use crate::stats::Api;
+use crate::status::Status;
+
+/// One run of a signature.
+pub(crate) struct Run<'a> {
+    pub(crate) servable: &'a Handle<Servable>,
+    pub(crate) signature: &'a Signature,
+    /// One tensor for each input of the signature.
+    pub(crate) inputs: Vec<Tensor>,
+    /// The places of the outputs that are wanted.
+    pub(crate) outputs: Vec<usize>,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Run<'_> {
+    /// Runs, and gives the outputs in the order they were asked for.
+    pub(crate) async fn outputs(self, context: &Context, api: Api) -> Result<Vec<Tensor>, Status> {
+        let Self { servable, signature, inputs, outputs, deadline } = self;
+        let start = Instant::now();
+        if deadline.is_some_and(|deadline| deadline <= start) {
+            return Err(too_late());
+        }
+        let run = servable.run(signature, inputs, outputs, deadline);
+        let outputs = match deadline {
+            None => run.await?,
+            Some(deadline) => {
+                // Dropping the run tells the engine that nobody waits any more.
+                let run = tokio::time::timeout_at(deadline.into(), run);
+                run.await.map_err(|_| too_late())??
+            }
+        };
+        context.stats.ran(&servable.id().model, api, start.elapsed());
+        Ok(outputs)
+    }
+}
+
+fn too_late() -> Status {
+    Status::new(Code::DeadlineExceeded, "the deadline has passed")
+}
