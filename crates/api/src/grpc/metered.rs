@@ -130,6 +130,8 @@ impl HttpBody for MeteredBody {
                 continue;
             };
             match frame?.into_data() {
+                // The end of a stream may come with no bytes.
+                Ok(data) if data.is_empty() => {}
                 Ok(data) => {
                     let this = &mut *self;
                     this.held.push_back(data);
