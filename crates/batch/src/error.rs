@@ -1,0 +1,102 @@
+//! Why a task was refused or a batch failed. The texts are those of TensorFlow Serving
+//! (`batching_session.cc`, `shared_batch_scheduler.h`, `bundle_factory_util.cc`).
+
+/// A refusal of this crate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A task without inputs has no rows.
+    #[error("Batching Run() must have at least one input tensor")]
+    NoInputs,
+    /// A scalar has no rows.
+    #[error("Batching Run() input tensors must have at least one dimension")]
+    ScalarInput,
+    /// The inputs disagree on the number of rows.
+    #[error("Batching Run() input tensors must have equal 0th-dimension size")]
+    UnequalRows,
+    /// The task has more rows than any batch may have.
+    #[error("Task size {n_rows} is larger than maximum input batch size {max}")]
+    TaskTooLarge {
+        /// Its rows.
+        n_rows: usize,
+        /// The most that a task may have.
+        max: usize,
+    },
+    /// As many batches wait as may.
+    #[error(
+        "The batch scheduling queue to which this task was submitted is full; currently \
+         {n_batches} batches enqueued and max_enqueued_batches is {max}"
+    )]
+    QueueFull {
+        /// How many batches wait.
+        n_batches: usize,
+        /// How many may.
+        max: usize,
+    },
+    /// The same, of a queue that splits tasks.
+    #[error(
+        "The batch scheduling queue to which this task was submitted is full; task size is \
+         {n_rows} but scheduling capacity is only {capacity} (num_enqueued_batches={n_batches}, \
+         max_enqueued_batches={max}, open_batch_size={open_rows}, \
+         max_execution_batch_size={execution_max})"
+    )]
+    NoCapacity {
+        /// The rows of the task.
+        n_rows: usize,
+        /// The rows that there is still room for.
+        capacity: usize,
+        /// How many batches wait.
+        n_batches: usize,
+        /// How many may.
+        max: usize,
+        /// The rows of the last of them.
+        open_rows: usize,
+        /// The most rows of a batch.
+        execution_max: usize,
+    },
+    /// The task waited for longer than its deadline allows.
+    #[error("Run() timeout exceeded while waiting in batching queue")]
+    Expired,
+    /// An output without rows cannot be given back to the tasks.
+    #[error("Batched output tensor has 0 dimensions")]
+    ScalarOutput,
+    /// An output has other rows than the inputs.
+    #[error(
+        "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes \
+         of the input tensors"
+    )]
+    OutputRows,
+    /// Tensors of many dimensions are not padded.
+    #[error("Only tensors with rank from 1 to 6 can be padded.")]
+    PaddedRank,
+    /// Handles cannot be put one after another.
+    #[error("a tensor of dtype {0} cannot be batched")]
+    Handles(tensor::DType),
+    /// The last allowed size is not the largest batch.
+    #[error(
+        "Last entry in allowed_batch_sizes must match max_batch_size; last entry was {last}; \
+         expected {expected}"
+    )]
+    LastAllowedSize {
+        /// The last entry.
+        last: usize,
+        /// What it must be.
+        expected: usize,
+    },
+    /// The allowed sizes are out of order.
+    #[error("allowed_batch_sizes entries must be monotonically increasing")]
+    AllowedOrder,
+    /// A number that must be above zero is not.
+    #[error("{field} must be positive; was {value}")]
+    NotPositive {
+        /// Which.
+        field: &'static str,
+        /// What it is.
+        value: i64,
+    },
+    /// There is no memory, or no such shape, for the batch.
+    #[error(transparent)]
+    Tensor(#[from] tensor::Error),
+}
+
+/// The result of this crate's calls.
+pub type Result<T> = std::result::Result<T, Error>;
