@@ -5,6 +5,7 @@ mod body;
 mod compress;
 pub mod json;
 mod pages;
+mod patient;
 mod reply;
 mod routes;
 mod serve;

@@ -14,6 +14,8 @@ mod float;
 mod number;
 mod predict;
 mod pretty;
+#[cfg(test)]
+mod properties;
 mod quote;
 mod scan;
 mod syntax;

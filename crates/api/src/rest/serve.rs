@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -13,12 +14,15 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Rest;
+use super::patient::Patient;
 
 /// Limits of connections.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionOptions {
     /// How long a client may take to send the head of a request.
     pub header_timeout: Duration,
+    /// How long a client may take no byte of an answer.
+    pub write_timeout: Duration,
     /// The most connections at once; further ones wait.
     pub connections_max: usize,
     /// How long to wait after a connection could not be taken, for want of file descriptors say.
@@ -36,11 +40,11 @@ pub async fn serve(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(options.header_timeout).keep_alive(true);
     let graceful = GracefulShutdown::new();
-    let slots = std::sync::Arc::new(Semaphore::new(options.connections_max));
+    let slots = Arc::new(Semaphore::new(options.connections_max));
     let mut stop = pin!(token.cancelled());
     loop {
         let taken = async {
-            let slot = std::sync::Arc::clone(&slots).acquire_owned().await;
+            let slot = Arc::clone(&slots).acquire_owned().await;
             (slot.expect("nobody closes the semaphore"), listener.accept().await)
         };
         let (slot, accepted) = tokio::select! {
@@ -57,6 +61,7 @@ pub async fn serve(
         };
         // Answers are small and written at once: they should not wait for more.
         drop(stream.set_nodelay(true));
+        let stream = Patient::new(stream, options.write_timeout);
         let rest = rest.clone();
         let service = service_fn(move |request| {
             let rest = rest.clone();

@@ -75,12 +75,13 @@ struct Inputs<'s> {
 
 impl<'s> Inputs<'s> {
     /// Inputs without elements. An element takes at least two bytes, so that `n_bytes` bounds what
-    /// is set aside for them.
+    /// is set aside for all of them.
     fn new(signature: &'s Signature, n_bytes: usize) -> Option<Self> {
+        let n_expected_max = n_bytes / 2 / signature.inputs.len().max(1);
         let expected = |endpoint: &session::Endpoint| {
             let dims = endpoint.spec.dims().unwrap_or_default();
             let known = dims.iter().filter_map(tensor::Dim::size);
-            known.fold(1usize, usize::saturating_mul).min(n_bytes / 2)
+            known.fold(1usize, usize::saturating_mul).min(n_expected_max)
         };
         let tensors = signature.inputs.values().map(|endpoint| {
             (Elements::new(endpoint.spec.dtype, expected(endpoint)), Nest::default())

@@ -67,7 +67,7 @@ async fn ended(server: impl Future<Output = Result<(), tonic::transport::Error>>
 }
 
 async fn router(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Result<Router> {
-    let Doors { flags, context, tasks, token, .. } = doors;
+    let Doors { flags, context, .. } = doors;
     let layout =
         if flags.enable_serialization_as_tensor_content { Layout::Content } else { Layout::Values };
     let options = GrpcOptions {
@@ -87,7 +87,7 @@ async fn router(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Resul
     if flags.enable_grpc_healthcheck_service {
         let (service, follow) = face.health_service().await;
         router = router.add_service(service);
-        tasks.spawn((*token).clone().run_until_cancelled_owned(follow));
+        tokio::spawn(follow); // Ends with the lifecycle.
     }
     if flags.enable_grpc_reflection {
         let (v1, v1alpha) = face.reflection_services()?;

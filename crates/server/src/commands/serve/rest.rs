@@ -16,7 +16,8 @@ const BODY_BYTES_MAX: usize = 1 << 30;
 /// The most bytes that a compressed request may unfold to, as in TensorFlow Serving.
 const INFLATED_BYTES_MAX: usize = 100 << 20;
 
-/// How long a client may take for the head of a request, and between two parts of its body.
+/// How long a client may take for the head of a request, between two parts of its body, and to take
+/// some of its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many connections may wait to be taken.
@@ -57,6 +58,7 @@ pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
     };
     let connections = ConnectionOptions {
         header_timeout: PATIENCE,
+        write_timeout: PATIENCE,
         connections_max: 10_000,
         accept_pause: Duration::from_millis(100),
     };

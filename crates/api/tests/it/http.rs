@@ -1,0 +1,151 @@
+//! HTTP as hostile or careless clients speak it: every answer is a defined one, and never a 500.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::{Server, Setup, exchange};
+
+/// The code of the first answer to bytes.
+async fn code(server: &Server, bytes: &[u8]) -> u16 {
+    let answer = exchange(server.rest, bytes).await;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    text.split(' ').nth(1).unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+}
+
+#[tokio::test]
+async fn methods_that_mean_nothing_here_have_defined_answers() {
+    let server = Server::start().await;
+    for (method, path, expected) in [
+        ("HEAD", "/v1/models/m", 400),
+        ("DELETE", "/v1/models/m", 400),
+        ("PATCH", "/v1/models/m", 400),
+        ("FROB", "/v1/models/m", 400),
+        ("TRACE", "/v1/models/m", 501),
+        ("HEAD", "/healthz", 200),
+        ("HEAD", "/nothing", 404),
+        ("GET", "/", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/V1/models/m", 200),
+        ("GET", "*", 404),
+    ] {
+        let answer = server.ask(method, path, b"").await;
+        assert_eq!(answer.code, expected, "{method} {path}");
+        if method == "HEAD" {
+            assert!(answer.body.is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn paths_of_any_length_and_spelling_have_defined_answers() {
+    let server = Server::start().await;
+    let long = format!("/v1/models/{}", "a".repeat(60 << 10));
+    assert_eq!(server.ask("GET", &long, b"").await.code, 404);
+    let too_long = format!("GET /v1/models/{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(1 << 20));
+    assert!(matches!(code(&server, too_long.as_bytes()).await, 414 | 431));
+    for path in ["/v1/models/%2e%2e%2fm", "/v1/models/%", "/v1/models/%00", "/v1/models/%ff%fe"] {
+        assert_eq!(server.ask("GET", path, b"").await.code, 404, "{path}");
+    }
+    assert_eq!(server.ask("GET", "/v1/models/../m", b"").await.code, 400);
+}
+
+#[tokio::test]
+async fn bodies_in_many_small_chunks_are_read() {
+    let server = Server::start().await;
+    let mut bytes = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+                      Transfer-Encoding: chunked\r\n\r\n"
+        .to_vec();
+    let body = format!("{{\"instances\": [{}2]}}", " ".repeat(100_000));
+    for byte in body.bytes() {
+        bytes.extend_from_slice(&[b'1', b'\r', b'\n', byte, b'\r', b'\n']);
+    }
+    bytes.extend_from_slice(b"0\r\n\r\n");
+    assert_eq!(code(&server, &bytes).await, 200);
+}
+
+#[tokio::test]
+async fn broken_framing_is_refused() {
+    let server = Server::start().await;
+    let head = "POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    for rest in [
+        "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+        "Content-Length: -1\r\n\r\n",
+        "Content-Length: 5\r\nContent-Length: 6\r\n\r\n{}",
+        "Content-Length: 99999999999999999999999\r\n\r\n",
+        "Transfer-Encoding: gzip\r\n\r\n",
+        "Folded: a\r\n b: c\r\nContent-Length: 2\r\n\r\n{}",
+    ] {
+        assert_eq!(code(&server, format!("{head}{rest}").as_bytes()).await, 400, "{rest}");
+    }
+    // Both lengths at once: the chunks count, and nothing behind them is taken for a request.
+    let both = format!(
+        "{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n"
+    );
+    let answer = exchange(server.rest, both.as_bytes()).await;
+    assert_eq!(answer.windows(8).filter(|eight| eight == b"HTTP/1.1").count(), 1);
+}
+
+#[tokio::test]
+async fn bodies_beyond_the_limit_are_refused_before_they_are_read() {
+    let server = Setup { message_bytes_max: 1000, ..Setup::new() }.start().await;
+    let head = "POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    let declared = format!("{head}Content-Length: 1001\r\n\r\n");
+    assert_eq!(code(&server, declared.as_bytes()).await, 413);
+    let chunk = format!("3e9\r\n{}\r\n", " ".repeat(1001));
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}0\r\n\r\n");
+    assert_eq!(code(&server, chunked.as_bytes()).await, 413);
+}
+
+#[tokio::test]
+async fn bytes_in_flight_are_limited_over_all_requests() {
+    let server = Setup { in_flight_bytes_max: 1000, ..Setup::new() }.start().await;
+    let body = format!("{{\"instances\": [1{}]}}", " ".repeat(1000));
+    let answer = server.ask("POST", "/v1/models/m:predict", body.as_bytes()).await;
+    assert_eq!(answer.code, 429);
+    assert_eq!(server.ask("POST", "/v1/models/m:predict", br#"{"instances":[1]}"#).await.code, 200);
+    assert_eq!(server.context.budget.used(), 0);
+}
+
+#[tokio::test]
+async fn clients_that_dawdle_are_sent_away() {
+    let server = Setup { patience: Duration::from_millis(100), ..Setup::new() }.start().await;
+    let dawdle = async |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(server.rest).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut answer = String::new();
+        drop(stream.read_to_string(&mut answer).await);
+        answer
+    };
+    let head = dawdle(b"GET /v1/models/m HTTP/1.1\r\nHost").await;
+    assert!(head.is_empty() || head.starts_with("HTTP/1.1 408"), "{head}");
+    let body =
+        dawdle(b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+            .await;
+    assert!(body.starts_with("HTTP/1.1 408"), "{body}");
+}
+
+#[tokio::test]
+async fn connections_are_kept_for_more_requests() {
+    let server = Server::start().await;
+    let one = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    let last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answer = exchange(server.rest, format!("{one}{one}{last}").as_bytes()).await;
+    assert_eq!(answer.windows(15).filter(|part| part == b"HTTP/1.1 200 OK").count(), 3);
+}
+
+#[tokio::test]
+async fn a_request_in_flight_is_answered_after_the_server_was_told_to_stop() {
+    let server = Server::start().await;
+    let body = br#"{"signature_name": "gated", "instances": [2]}"#;
+    let ask = server.ask("POST", "/v1/models/m:predict", body);
+    let stop = async {
+        let (run, reply) = server.gate.take().await;
+        server.token.cancel();
+        reply(crate::support::answer(&run));
+    };
+    let (answer, ()) = tokio::join!(ask, stop);
+    assert_eq!(answer.code, 200);
+}

@@ -1,0 +1,174 @@
+//! Models that need no files, and a server with both faces on loopback.
+
+mod client;
+mod engine;
+mod models;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{
+    Budget, Changing, ConnectionOptions, Context, Control, Grpc, GrpcOptions, MethodNames, Metrics,
+    ModelsPage, Rest, RestOptions, Stats, Status,
+};
+use lifecycle::{Code, Lifecycle};
+use proto::serving::ModelConfigList;
+use proto::serving::model_service_client::ModelServiceClient;
+use proto::serving::prediction_service_client::PredictionServiceClient;
+use session::Servable;
+use tensor::Layout;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+pub(crate) use client::exchange;
+pub(crate) use engine::{Gate, answer};
+
+/// How long anything may take before a test gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a test may want otherwise.
+pub(crate) struct Setup {
+    pub(crate) method_names: MethodNames,
+    pub(crate) layout: Layout,
+    pub(crate) models_page: ModelsPage,
+    pub(crate) has_cors: bool,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) message_bytes_max: usize,
+    pub(crate) in_flight_bytes_max: usize,
+    pub(crate) patience: Duration,
+}
+
+impl Setup {
+    pub(crate) fn new() -> Self {
+        Self {
+            method_names: MethodNames::Unchecked,
+            layout: Layout::Values,
+            models_page: ModelsPage::NamelessModel,
+            has_cors: false,
+            timeout: Some(PATIENCE),
+            message_bytes_max: 64 << 20,
+            in_flight_bytes_max: 256 << 20,
+            patience: PATIENCE,
+        }
+    }
+
+    /// Starts a server, and waits until its models are available.
+    pub(crate) async fn start(self) -> Server {
+        let token = CancellationToken::new();
+        let gate = Gate::default();
+        let lifecycle = models::start(&gate, token.clone()).await;
+        let context = Context {
+            models: lifecycle.models().clone(),
+            stats: Arc::new(Stats::new()),
+            budget: Budget::new(self.in_flight_bytes_max),
+            method_names: self.method_names,
+        };
+        let grpc = self.start_grpc(&context, &token).await;
+        let rest = self.start_rest(&context, &token).await;
+        Server { grpc, rest, context, lifecycle, gate, token }
+    }
+
+    async fn start_grpc(&self, context: &Context, token: &CancellationToken) -> SocketAddr {
+        let options = GrpcOptions {
+            layout: self.layout,
+            message_bytes_max: self.message_bytes_max,
+            stream_requests_max: 4,
+        };
+        let face = Grpc::new(context.clone(), options, Some(Arc::new(Reload)));
+        let (health, follow) = face.health_service().await;
+        tokio::spawn(follow);
+        let (reflection, _) = face.reflection_services().unwrap();
+        let (listener, address) = listen().await;
+        let server = tonic::transport::Server::builder()
+            .add_service(face.prediction_service())
+            .add_service(face.model_service())
+            .add_service(health)
+            .add_service(reflection)
+            .serve_with_incoming_shutdown(
+                TcpListenerStream::new(listener),
+                token.clone().cancelled_owned(),
+            );
+        tokio::spawn(server);
+        address
+    }
+
+    async fn start_rest(&self, context: &Context, token: &CancellationToken) -> SocketAddr {
+        let options = RestOptions {
+            timeout: self.timeout,
+            body_timeout: self.patience,
+            body_bytes_max: self.message_bytes_max,
+            inflated_bytes_max: 1 << 20,
+            has_cors: self.has_cors,
+            models_page: self.models_page,
+        };
+        let metrics = Metrics {
+            page: Arc::new(|| "# a page\n".to_owned()),
+            path: Some("/monitoring/prometheus/metrics".to_owned()),
+        };
+        let connections = ConnectionOptions {
+            header_timeout: self.patience,
+            write_timeout: self.patience,
+            connections_max: 100,
+            accept_pause: Duration::from_millis(10),
+        };
+        let rest = Rest::new(context.clone(), options, Some(metrics));
+        let (listener, address) = listen().await;
+        tokio::spawn(api::serve_rest(listener, rest, connections, token.clone()));
+        address
+    }
+}
+
+async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// A server with both faces.
+pub(crate) struct Server {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) rest: SocketAddr,
+    pub(crate) context: Context,
+    pub(crate) lifecycle: Lifecycle<Servable>,
+    pub(crate) gate: Gate,
+    pub(crate) token: CancellationToken,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Setup::new().start().await
+    }
+
+    pub(crate) async fn channel(&self) -> Channel {
+        Channel::from_shared(format!("http://{}", self.grpc)).unwrap().connect().await.unwrap()
+    }
+
+    pub(crate) async fn predictions(&self) -> PredictionServiceClient<Channel> {
+        PredictionServiceClient::new(self.channel().await).max_decoding_message_size(usize::MAX)
+    }
+
+    pub(crate) async fn models(&self) -> ModelServiceClient<Channel> {
+        ModelServiceClient::new(self.channel().await)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.token.cancel();
+    }
+}
+
+/// Takes any list of models but one with a model called `bad`.
+struct Reload;
+
+impl Control for Reload {
+    fn reload(&self, models: ModelConfigList) -> Changing<'_> {
+        Box::pin(async move {
+            let is_bad = models.config.iter().any(|model| model.name == "bad");
+            if is_bad { Err(Status::new(Code::NotFound, "a bad model")) } else { Ok(()) }
+        })
+    }
+}
