@@ -6,6 +6,7 @@ use crate::Models;
 use crate::budget::Budget;
 use crate::call::MethodNames;
 use crate::stats::{Api, Entrypoint, InFlight, Stats};
+use crate::trace::Trace;
 
 /// What every method needs. Cheap to clone; clones are one and the same.
 #[derive(Debug, Clone)]
@@ -21,9 +22,15 @@ pub struct Context {
 }
 
 impl Context {
-    /// Begins to count a request.
-    pub(crate) fn begin(&self, model: &str, api: Api, entrypoint: Entrypoint) -> InFlight {
+    /// Begins to count a request, which is logged when it ends.
+    pub(crate) fn begin(
+        &self,
+        model: &str,
+        api: Api,
+        entrypoint: Entrypoint,
+        trace: Trace,
+    ) -> InFlight {
         let is_known = || self.models.model(model).is_some();
-        self.stats.begin(model, is_known).counted_as(api, entrypoint)
+        self.stats.begin(model, is_known, trace).counted_as(api, entrypoint)
     }
 }

@@ -33,6 +33,7 @@ use crate::control::{self, Control};
 use crate::predict::{self, Answer};
 use crate::stats::{Api, Entrypoint, InFlight, observed};
 use crate::status::Status;
+use crate::trace::Trace;
 use crate::{classify, metadata, model_status, multi_inference, regress};
 
 use deadline::deadline;
@@ -123,10 +124,10 @@ impl Grpc {
     async fn predict_one(
         &self,
         request: PredictRequest,
-        deadline: Option<Instant>,
+        Asked { deadline, trace }: Asked,
     ) -> Result<PredictResponse, Status> {
         let PredictRequest { model_spec, inputs, output_filter, .. } = request;
-        let in_flight = self.begin(model_spec.as_ref(), Api::Predict);
+        let in_flight = self.begin(model_spec.as_ref(), Api::Predict, trace);
         let answer = async {
             let call = Call::from_spec(model_spec, deadline)?;
             let answer = predict::predict(&self.context, &call, |signature| {
@@ -142,9 +143,9 @@ impl Grpc {
     }
 
     /// Begins to count a request.
-    fn begin(&self, spec: Option<&ModelSpec>, api: Api) -> InFlight {
+    fn begin(&self, spec: Option<&ModelSpec>, api: Api, trace: Trace) -> InFlight {
         let model = spec.map_or("", |spec| &spec.name);
-        self.context.begin(model, api, Entrypoint::Grpc)
+        self.context.begin(model, api, Entrypoint::Grpc, trace)
     }
 }
 
@@ -159,6 +160,20 @@ fn encode(call: &Call, answer: Answer, layout: Layout) -> Result<PredictResponse
     Ok(PredictResponse { model_spec: Some(model_spec), outputs })
 }
 
+/// When the client stops waiting, and what it calls its request.
+#[derive(Clone)]
+struct Asked {
+    deadline: Option<Instant>,
+    trace: Trace,
+}
+
+impl Asked {
+    fn new<T>(request: &Request<T>) -> Self {
+        let trace = Trace::new(request.metadata().as_ref());
+        Self { deadline: deadline(request), trace }
+    }
+}
+
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
 /// A result as tonic wants it.
@@ -169,17 +184,17 @@ fn reply<T>(result: Result<T, Status>) -> Reply<T> {
 #[tonic::async_trait]
 impl PredictionService for Grpc {
     async fn predict(&self, request: Request<PredictRequest>) -> Reply<PredictResponse> {
-        let deadline = deadline(&request);
-        reply(self.predict_one(request.into_inner(), deadline).await)
+        let asked = Asked::new(&request);
+        reply(self.predict_one(request.into_inner(), asked).await)
     }
 
     async fn classify(
         &self,
         request: Request<ClassificationRequest>,
     ) -> Reply<ClassificationResponse> {
-        let deadline = deadline(&request);
+        let Asked { deadline, trace } = Asked::new(&request);
         let ClassificationRequest { model_spec, input } = request.into_inner();
-        let in_flight = self.begin(model_spec.as_ref(), Api::Classify);
+        let in_flight = self.begin(model_spec.as_ref(), Api::Classify, trace);
         let answer = async {
             let call = Call::from_spec(model_spec, deadline)?;
             classify::classify(&self.context, &call, input).await
@@ -188,9 +203,9 @@ impl PredictionService for Grpc {
     }
 
     async fn regress(&self, request: Request<RegressionRequest>) -> Reply<RegressionResponse> {
-        let deadline = deadline(&request);
+        let Asked { deadline, trace } = Asked::new(&request);
         let RegressionRequest { model_spec, input } = request.into_inner();
-        let in_flight = self.begin(model_spec.as_ref(), Api::Regress);
+        let in_flight = self.begin(model_spec.as_ref(), Api::Regress, trace);
         let answer = async {
             let call = Call::from_spec(model_spec, deadline)?;
             regress::regress(&self.context, &call, input).await
@@ -223,12 +238,12 @@ impl PredictionService for Grpc {
         &self,
         request: Request<Streaming<PredictRequest>>,
     ) -> Reply<Self::PredictStreamedStream> {
-        let deadline = deadline(&request);
+        let asked = Asked::new(&request);
         let face = self.clone();
         let answers = request.into_inner().map(move |request| {
-            let face = face.clone();
+            let (face, asked) = (face.clone(), asked.clone());
             async move {
-                let answer = face.predict_one(request?, deadline).await;
+                let answer = face.predict_one(request?, asked).await;
                 answer.map_err(|status| status.to_grpc())
             }
         });

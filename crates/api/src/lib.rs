@@ -9,6 +9,7 @@ mod context;
 mod control;
 mod examples;
 mod grpc;
+mod listen;
 mod metadata;
 mod model_status;
 mod multi_inference;
@@ -18,18 +19,19 @@ mod rest;
 mod run;
 mod stats;
 mod status;
+mod tls;
+mod trace;
 
 pub use budget::Budget;
 pub use call::MethodNames;
 pub use context::Context;
 pub use control::{Changing, Control};
 pub use grpc::{Grpc, GrpcOptions, Metered};
-pub use rest::{
-    ConnectionOptions, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json,
-    serve as serve_rest,
-};
-pub use stats::{Metric, Point, Stats, Value};
+pub use listen::{Connection, ListenOptions, Listener, connections};
+pub use rest::{Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json, serve as serve_rest};
+pub use stats::{Kind, Metric, Point, Stats, Value};
 pub use status::Status;
+pub use tls::{Pem, Protocol, Tls};
 
 /// The models that are served.
 pub type Models = lifecycle::Models<session::Servable>;

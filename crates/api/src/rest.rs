@@ -5,7 +5,6 @@ mod body;
 mod compress;
 pub mod json;
 mod pages;
-mod patient;
 mod reply;
 mod routes;
 mod serve;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use reply::Reply;
-pub use serve::{ConnectionOptions, serve};
+pub use serve::serve;
 
 use crate::context::Context;
 
@@ -24,6 +23,8 @@ use crate::context::Context;
 pub struct RestOptions {
     /// How long a request may run; for ever without one.
     pub timeout: Option<Duration>,
+    /// How long a client may take to send the head of a request.
+    pub header_timeout: Duration,
     /// How long a body may make no progress.
     pub body_timeout: Duration,
     /// The most bytes of a request's body.

@@ -7,7 +7,7 @@ use session::{Servable, Signature};
 use tensor::Tensor;
 
 use crate::context::Context;
-use crate::stats::Api;
+use crate::stats::{Api, Ran};
 use crate::status::Status;
 
 /// One run of a signature.
@@ -24,22 +24,34 @@ pub(crate) struct Run<'a> {
 impl Run<'_> {
     /// Runs, and gives the outputs in the order they were asked for.
     pub(crate) async fn outputs(self, context: &Context, api: Api) -> Result<Vec<Tensor>, Status> {
-        let Self { servable, signature, inputs, outputs, deadline } = self;
         let start = Instant::now();
+        let (servable, signature) = (self.servable, self.signature);
+        let ran = Ran {
+            model: &servable.id().model,
+            version: servable.version(),
+            signature: &signature.name,
+            api,
+        };
+        let outputs = self.run(start).await;
+        let took = outputs.as_ref().map(|_| start.elapsed()).map_err(|status| status.code);
+        context.stats.ran(&ran, took);
+        outputs
+    }
+
+    async fn run(self, start: Instant) -> Result<Vec<Tensor>, Status> {
+        let Self { servable, signature, inputs, outputs, deadline } = self;
         if deadline.is_some_and(|deadline| deadline <= start) {
             return Err(too_late());
         }
         let run = servable.run(signature, inputs, outputs, deadline);
-        let outputs = match deadline {
+        Ok(match deadline {
             None => run.await?,
             Some(deadline) => {
                 // Dropping the run tells the engine that nobody waits any more.
                 let run = tokio::time::timeout_at(deadline.into(), run);
                 run.await.map_err(|_| too_late())??
             }
-        };
-        context.stats.ran(&servable.id().model, api, start.elapsed());
-        Ok(outputs)
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! allocation. Names that no model has are counted one by one only up to a limit: anybody can make
 //! them up.
 
+mod cells;
 mod histogram;
 mod snapshot;
 
@@ -15,10 +16,12 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use lifecycle::Code;
 
+use cells::Cells;
 use histogram::{Histogram, LATENCY_LIMITS, SIZE_LIMITS};
-pub use snapshot::{Metric, Point, Value};
+pub use snapshot::{Kind, Metric, Point, Value};
 
 use crate::status::Status;
+use crate::trace::{Ended, Trace};
 
 /// How many names that no model has are counted one by one; the rest count as [`OTHERS`].
 const STRANGERS_MAX: usize = 256;
@@ -62,13 +65,24 @@ pub struct Stats {
     models: ArcSwap<HashMap<Box<str>, Arc<ModelStats>>>,
 }
 
+/// What was run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ran<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) version: i64,
+    pub(crate) signature: &'a str,
+    pub(crate) api: Api,
+}
+
 /// The counters of one model.
 #[derive(Debug)]
 struct ModelStats {
+    name: Box<str>,
     by_code: [AtomicU64; N_CODES],
     latency: [Histogram; APIS.len() * ENTRYPOINTS.len()],
     runtime: [Histogram; APIS.len()],
     n_examples: Histogram,
+    cells: Cells,
     in_flight: AtomicI64,
 }
 
@@ -79,15 +93,28 @@ impl Stats {
     }
 
     /// Counts a request of a model that begins now. `is_known` tells whether there is such a model.
-    pub(crate) fn begin(&self, model: &str, is_known: impl FnOnce() -> bool) -> InFlight {
+    pub(crate) fn begin(
+        &self,
+        model: &str,
+        is_known: impl FnOnce() -> bool,
+        trace: Trace,
+    ) -> InFlight {
         let stats = self.model(model, is_known);
         stats.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight { stats, start: Instant::now(), counted: None }
+        InFlight { stats, start: Instant::now(), counted: None, trace }
     }
 
-    /// A run of a servable ended well.
-    pub(crate) fn ran(&self, model: &str, api: Api, took: Duration) {
-        self.model(model, || true).runtime[api as usize].add(micros(took));
+    /// A run of a signature ended, well or with a code.
+    pub(crate) fn ran(&self, ran: &Ran<'_>, took: Result<Duration, Code>) {
+        let stats = self.model(ran.model, || true);
+        let cell = stats.cells.cell(ran.version, ran.signature);
+        match took {
+            Ok(took) => {
+                stats.runtime[ran.api as usize].add(micros(took));
+                cell.succeeded(ran.api, micros(took));
+            }
+            Err(code) => cell.failed(ran.api, code.number()),
+        }
     }
 
     /// A `MultiInference` had so many examples.
@@ -101,7 +128,7 @@ impl Stats {
         }
         let n_models = self.models.load().len();
         let name = if n_models < STRANGERS_MAX || is_known() { model } else { OTHERS };
-        let new = Arc::new(ModelStats::new());
+        let new = Arc::new(ModelStats::new(name));
         self.models.rcu(|models| {
             let mut models = HashMap::clone(models);
             models.entry(name.into()).or_insert_with(|| Arc::clone(&new));
@@ -118,12 +145,14 @@ impl Default for Stats {
 }
 
 impl ModelStats {
-    fn new() -> Self {
+    fn new(name: &str) -> Self {
         Self {
+            name: name.into(),
             by_code: std::array::from_fn(|_| AtomicU64::new(0)),
             latency: std::array::from_fn(|_| Histogram::new(&LATENCY_LIMITS)),
             runtime: std::array::from_fn(|_| Histogram::new(&LATENCY_LIMITS)),
             n_examples: Histogram::new(&SIZE_LIMITS),
+            cells: Cells::default(),
             in_flight: AtomicI64::new(0),
         }
     }
@@ -134,6 +163,7 @@ pub(crate) struct InFlight {
     stats: Arc<ModelStats>,
     start: Instant,
     counted: Option<(Api, Entrypoint)>,
+    trace: Trace,
 }
 
 impl InFlight {
@@ -143,15 +173,22 @@ impl InFlight {
         self
     }
 
-    /// The request ended, well or with a code.
-    pub(crate) fn end(mut self, failure: Option<Code>) {
+    /// The request ended, well or not.
+    pub(crate) fn end(mut self, failure: Option<&Status>) {
         let Some((api, entrypoint)) = self.counted.take() else { return };
-        let code = failure.map_or(0, Code::number);
-        self.count(code);
+        self.count(failure.map_or(0, |status| status.code.number()));
+        let took = self.start.elapsed();
         if failure.is_none() {
             let cell = api as usize * ENTRYPOINTS.len() + entrypoint as usize;
-            self.stats.latency[cell].add(micros(self.start.elapsed()));
+            self.stats.latency[cell].add(micros(took));
         }
+        self.trace.log(&Ended {
+            model: &self.stats.name,
+            api: api.name(entrypoint),
+            entrypoint: entrypoint.name(),
+            took,
+            failure: failure.map(|status| (status.code, &*status.message)),
+        });
     }
 
     fn count(&self, code: i32) {
@@ -175,7 +212,7 @@ pub(crate) async fn observed<T>(
     answer: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     let answer = answer.await;
-    in_flight.end(answer.as_ref().err().map(|status| status.code));
+    in_flight.end(answer.as_ref().err());
     answer
 }
 

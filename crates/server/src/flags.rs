@@ -39,7 +39,7 @@ pub(crate) const LATER: &[&str] = &[
 ];
 
 /// Flags that change who may connect: to accept them without effect would be a trap.
-pub(crate) const REFUSED: &[&str] = &["ssl_config_file"];
+pub(crate) const REFUSED: &[&str] = &[];
 
 /// What `serve` was told.
 #[derive(Debug, Clone, Args)]
@@ -58,6 +58,9 @@ pub(crate) struct Flags {
     /// Settings of gRPC connections, as key=value pairs with commas between them
     #[arg(long, value_name = "K=V,…", default_value = "", help_heading = "gRPC")]
     pub(crate) grpc_channel_arguments: String,
+    /// File with an SSLConfig (text proto): speak TLS, over gRPC and REST; read again when it changes
+    #[arg(long, value_name = "FILE", default_value = "", help_heading = "gRPC")]
+    pub(crate) ssl_config_file: String,
     /// Serve grpc.health.v1.Health, which follows readiness
     #[arg(
         long,

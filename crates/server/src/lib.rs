@@ -16,18 +16,23 @@ macro_rules! say {
 
 mod arguments;
 mod banner;
+mod channel_arguments;
 mod cli;
 mod commands;
 mod config;
 mod discover;
 mod flags;
 mod loader;
+mod loads;
 mod logging;
+mod metrics;
 mod model_config;
+mod monitoring;
 #[doc(hidden)]
 pub mod npz;
 mod sample;
 mod signals;
 mod source;
+mod ssl_config;
 
 pub use cli::{Persona, main};

@@ -17,6 +17,7 @@ use crate::call::Call;
 use crate::predict::{self, Inputs};
 use crate::stats::{Api, Entrypoint};
 use crate::status::Status;
+use crate::trace::{REQUEST_ID, Trace};
 use crate::{classify, regress};
 
 /// Texts longer than this are read and written on threads that may take their time, so that other
@@ -40,7 +41,11 @@ impl Rest {
         if !target::is_api(&path) {
             return reply::html_error(StatusCode::NOT_FOUND);
         }
+        let trace = Trace::new(request.headers());
         let mut reply = self.api(request, &path).await;
+        if let Some(id) = trace.request_id() {
+            reply.headers_mut().insert(REQUEST_ID, id.clone());
+        }
         if self.shared.options.has_cors {
             reply::add_cors(&mut reply);
         }
@@ -56,8 +61,10 @@ impl Rest {
         let context = &self.shared.context;
         if request.method() == HttpMethod::OPTIONS {
             let is_allowed = is_preflight(request.headers());
-            let in_flight = context.begin("", Api::Look, Entrypoint::Rest);
-            in_flight.end((!is_allowed).then_some(Code::FailedPrecondition));
+            let trace = Trace::new(request.headers());
+            let in_flight = context.begin("", Api::Look, Entrypoint::Rest, trace);
+            let refused = Status::new(Code::FailedPrecondition, "no Origin of a site");
+            in_flight.end((!is_allowed).then_some(&refused));
             let code = if is_allowed { StatusCode::OK } else { StatusCode::BAD_REQUEST };
             return reply::empty(code);
         }
@@ -72,10 +79,11 @@ impl Rest {
             Ok(route) => (&*route.target.model, route.method.api()),
             Err(_) => ("", Api::Look),
         };
-        let in_flight = context.begin(model, api, Entrypoint::Rest);
+        let trace = Trace::new(request.headers());
+        let in_flight = context.begin(model, api, Entrypoint::Rest, trace);
         let (parts, content) = request.into_parts();
         let answer = self.answer(route, &parts.headers, content).await;
-        in_flight.end(answer.as_ref().err().map(|failure| failure.status.code));
+        in_flight.end(answer.as_ref().err().map(|failure| &failure.status));
         match answer {
             Ok(text) => packed(&parts.headers, text).await,
             Err(failure) => reply::error(&failure),

@@ -1,10 +1,12 @@
 //! A copy of the counters, for the metrics page.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proto::error::Code;
 
+use super::cells::Cell;
 use super::histogram::Histogram;
 use super::{APIS, Api, ENTRYPOINTS, Entrypoint, ModelStats, Stats};
 
@@ -14,8 +16,32 @@ pub struct Metric {
     /// Its name, as TensorFlow Serving's own code has it, such as
     /// `/tensorflow/serving/request_count`.
     pub name: &'static str,
+    /// What its values are.
+    pub kind: Kind,
     /// Its points; there may be none.
     pub points: Vec<Point>,
+}
+
+/// What the values of a metric are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Numbers that only grow.
+    Counter,
+    /// Numbers that go up and down.
+    Gauge,
+    /// Counts of values by size.
+    Histogram,
+}
+
+impl Kind {
+    /// Prometheus' word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
 }
 
 /// A value of a metric for some labels.
@@ -51,30 +77,32 @@ impl Stats {
         let models = self.models.load_full();
         let models: BTreeMap<&str, &ModelStats> =
             models.iter().map(|(name, stats)| (&**name, &**stats)).collect();
-        let metric = |name, points: fn(&str, &ModelStats) -> Vec<Point>| Metric {
+        let metric = |name, kind, points: fn(&str, &ModelStats) -> Vec<Point>| Metric {
             name,
+            kind,
             points: models.iter().flat_map(|(model, stats)| points(model, stats)).collect(),
         };
+        use Kind::{Counter, Gauge, Histogram};
         vec![
-            metric("/tensorflow/serving/request_count", request_count),
-            metric("/tensorflow/serving/request_latency", request_latency),
-            metric("/tensorflow/serving/runtime_latency", runtime_latency),
-            metric("/tensorflow/serving/request_example_counts", example_counts),
-            metric("/tensorflow/serving/request_example_count_total", example_count_total),
-            metric("/tensord/requests_in_flight", in_flight),
+            metric("/tensorflow/serving/request_count", Counter, request_count),
+            metric("/tensorflow/serving/request_latency", Histogram, request_latency),
+            metric("/tensorflow/serving/runtime_latency", Histogram, runtime_latency),
+            metric("/tensorflow/serving/request_example_counts", Histogram, example_counts),
+            metric("/tensorflow/serving/request_example_count_total", Counter, example_count_total),
+            metric("/tensord/run_latency", Histogram, run_latency),
+            metric("/tensord/run_failures", Counter, run_failures),
+            metric("/tensord/requests_in_flight", Gauge, in_flight),
         ]
     }
 }
 
 fn request_count(model: &str, stats: &ModelStats) -> Vec<Point> {
-    let point = |(code, count): (usize, u64)| {
-        let code = i32::try_from(code).ok().and_then(|code| Code::try_from(code).ok());
-        let status = code.unwrap_or(Code::Unknown).as_str_name();
-        let labels = vec![("model_name", model.to_owned()), ("status", status.to_owned())];
+    let point = |(code, count): (i32, u64)| {
+        let labels = vec![("model_name", model.to_owned()), ("status", code_name(code))];
         Point { labels, value: Value::Counter(count) }
     };
     let counts = stats.by_code.iter().map(|count| count.load(Ordering::Relaxed));
-    counts.enumerate().filter(|(_, count)| *count > 0).map(point).collect()
+    (0..).zip(counts).filter(|(_, count)| *count > 0).map(point).collect()
 }
 
 fn request_latency(model: &str, stats: &ModelStats) -> Vec<Point> {
@@ -115,6 +143,43 @@ fn example_count_total(model: &str, stats: &ModelStats) -> Vec<Point> {
     point.into_iter().collect()
 }
 
+/// The time of runs by version, signature and API.
+fn run_latency(model: &str, stats: &ModelStats) -> Vec<Point> {
+    let points = |cell: &Arc<Cell>| -> Vec<Point> {
+        let point = |(api, histogram): (Api, &Histogram)| {
+            histogram_point(run_labels(model, cell, api), histogram)
+        };
+        cell.latency().filter_map(point).collect()
+    };
+    stats.cells.all().iter().flat_map(points).collect()
+}
+
+/// The runs that failed, by version, signature, API and code.
+fn run_failures(model: &str, stats: &ModelStats) -> Vec<Point> {
+    let points = |cell: &Arc<Cell>| -> Vec<Point> {
+        let point = |(api, code, count): (Api, i32, u64)| {
+            let mut labels = run_labels(model, cell, api);
+            labels.push(("code", code_name(code)));
+            Point { labels, value: Value::Counter(count) }
+        };
+        cell.failures().map(point).collect()
+    };
+    stats.cells.all().iter().flat_map(points).collect()
+}
+
+fn run_labels(model: &str, cell: &Cell, api: Api) -> Vec<(&'static str, String)> {
+    vec![
+        ("model_name", model.to_owned()),
+        ("version", cell.version.to_string()),
+        ("signature", cell.signature.to_string()),
+        ("API", api.name(Entrypoint::Grpc).to_owned()),
+    ]
+}
+
+fn code_name(code: i32) -> String {
+    Code::try_from(code).unwrap_or(Code::Unknown).as_str_name().to_owned()
+}
+
 fn in_flight(model: &str, stats: &ModelStats) -> Vec<Point> {
     let value = Value::Gauge(stats.in_flight.load(Ordering::Relaxed));
     vec![Point { labels: vec![("model_name", model.to_owned())], value }]
@@ -130,7 +195,7 @@ fn histogram_point(labels: Vec<(&'static str, String)>, histogram: &Histogram) -
 
 impl Api {
     /// The name in the metrics, which is another one over REST.
-    fn name(self, door: Entrypoint) -> &'static str {
+    pub(crate) fn name(self, door: Entrypoint) -> &'static str {
         match (self, door) {
             (Self::Predict, Entrypoint::Grpc) => "Predict",
             (Self::Classify, Entrypoint::Grpc) => "Classify",
@@ -145,7 +210,7 @@ impl Api {
 }
 
 impl Entrypoint {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Grpc => "GRPC",
             Self::Rest => "REST",

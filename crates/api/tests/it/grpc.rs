@@ -62,7 +62,7 @@ async fn method_names_are_checked_if_that_is_asked_for() {
                     tensorflow/serving/regress}. Was: tensorflow/serving/odd";
     let failed = failure(&mut client, request("wrong", 1.0)).await;
     assert_eq!(failed, (Code::Internal, expected.to_owned()));
-    let classify =
+    let classify: ClassificationRequest =
         proto::text::parse("model_spec { name: 'm' signature_name: 'regress' }").unwrap();
     let status = client.classify(classify).await.unwrap_err();
     assert_eq!(
@@ -70,7 +70,7 @@ async fn method_names_are_checked_if_that_is_asked_for() {
         "Expected classification signature method_name to be tensorflow/serving/classify. Was: \
          tensorflow/serving/regress"
     );
-    let regress =
+    let regress: RegressionRequest =
         proto::text::parse("model_spec { name: 'm' signature_name: 'classify' }").unwrap();
     let status = client.regress(regress).await.unwrap_err();
     assert_eq!(

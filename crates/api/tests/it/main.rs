@@ -1,5 +1,6 @@
 //! Both faces, served on loopback, in front of an engine of a few lines.
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod golden;
 mod grpc;
@@ -8,3 +9,5 @@ mod http;
 mod rest;
 mod stats;
 mod support;
+mod tls;
+mod trace;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    Budget, Changing, ConnectionOptions, Context, Control, Grpc, GrpcOptions, MethodNames, Metrics,
-    ModelsPage, Rest, RestOptions, Stats, Status,
+    Budget, Changing, Context, Control, Grpc, GrpcOptions, ListenOptions, Listener, MethodNames,
+    Metrics, ModelsPage, Protocol, Rest, RestOptions, Stats, Status, Tls, connections,
 };
 use lifecycle::{Code, Lifecycle};
 use proto::serving::ModelConfigList;
@@ -19,7 +19,6 @@ use proto::serving::prediction_service_client::PredictionServiceClient;
 use session::Servable;
 use tensor::Layout;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
@@ -39,6 +38,7 @@ pub(crate) struct Setup {
     pub(crate) message_bytes_max: usize,
     pub(crate) in_flight_bytes_max: usize,
     pub(crate) patience: Duration,
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Setup {
@@ -52,6 +52,7 @@ impl Setup {
             message_bytes_max: 64 << 20,
             in_flight_bytes_max: 256 << 20,
             patience: PATIENCE,
+            tls: None,
         }
     }
 
@@ -88,7 +89,7 @@ impl Setup {
             .add_service(health)
             .add_service(reflection)
             .serve_with_incoming_shutdown(
-                TcpListenerStream::new(listener),
+                connections(listener, self.listening(Protocol::Http2), token.clone()),
                 token.clone().cancelled_owned(),
             );
         tokio::spawn(server);
@@ -98,6 +99,7 @@ impl Setup {
     async fn start_rest(&self, context: &Context, token: &CancellationToken) -> SocketAddr {
         let options = RestOptions {
             timeout: self.timeout,
+            header_timeout: self.patience,
             body_timeout: self.patience,
             body_bytes_max: self.message_bytes_max,
             inflated_bytes_max: 1 << 20,
@@ -108,23 +110,29 @@ impl Setup {
             page: Arc::new(|| "# a page\n".to_owned()),
             path: Some("/monitoring/prometheus/metrics".to_owned()),
         };
-        let connections = ConnectionOptions {
-            header_timeout: self.patience,
-            write_timeout: self.patience,
-            connections_max: 100,
-            accept_pause: Duration::from_millis(10),
-        };
         let rest = Rest::new(context.clone(), options, Some(metrics));
         let (listener, address) = listen().await;
-        tokio::spawn(api::serve_rest(listener, rest, connections, token.clone()));
+        let connections = connections(listener, self.listening(Protocol::Http1), token.clone());
+        tokio::spawn(api::serve_rest(connections, rest, token.clone()));
         address
+    }
+
+    fn listening(&self, protocol: Protocol) -> ListenOptions {
+        ListenOptions {
+            tls: self.tls.clone(),
+            protocol,
+            connections_max: 100,
+            handshake_timeout: self.patience,
+            write_timeout: self.patience,
+            accept_pause: Duration::from_millis(10),
+        }
     }
 }
 
-async fn listen() -> (TcpListener, SocketAddr) {
+async fn listen() -> (Listener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    (listener, address)
+    (Listener::Tcp(listener), address)
 }
 
 /// A server with both faces.

@@ -1,9 +1,11 @@
 //! `tensord serve`: serves models over gRPC and REST until it is told to stop.
 
+mod doors;
 mod grpc;
 mod rest;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use api::{Budget, MethodNames, Stats};
@@ -21,11 +23,19 @@ use crate::cli::Persona;
 use crate::config::Config;
 use crate::flags::Flags;
 use crate::loader::Engines;
+use crate::loads::{Counted, Loads};
+use crate::metrics::Counters;
 use crate::source::Models;
 use crate::{banner, signals};
 
+use doors::{Doors, Files};
+
 /// The most bytes of requests in flight, over all connections.
 const BYTES_IN_FLIGHT_MAX: usize = 8 << 30;
+
+/// How long a client may take to agree on TLS, for the head of a request, between two parts of its
+/// body, and to take some of its answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many jobs may wait for a lane.
 const QUEUE_MAX: usize = 10_000;
@@ -39,12 +49,22 @@ pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<()> {
 }
 
 async fn serve(config: &Config, flags: &Flags) -> Result<()> {
+    let Files { ssl, metrics_path } = Files::read(flags)?;
     let token = CancellationToken::new();
-    let lifecycle = Arc::new(start_lifecycle(config, token.clone())?);
+    let loads = Arc::new(Loads::default());
+    let lifecycle = Arc::new(start_lifecycle(config, Arc::clone(&loads), token.clone())?);
     load(config, &lifecycle).await?;
     let tasks = TaskTracker::new();
-    let context = context(flags, &lifecycle);
-    let doors = Doors { config, flags, context, tasks: &tasks, token: &token };
+    let counters = Counters { requests: context(flags, &lifecycle), loads };
+    let doors = Doors {
+        config,
+        flags,
+        counters: &counters,
+        metrics_path,
+        tls: Files::keys(ssl, &token),
+        tasks: &tasks,
+        token: &token,
+    };
     grpc::start(&doors, Arc::clone(&lifecycle)).await?;
     rest::start(&doors)?;
     banner::print(config, lifecycle.models());
@@ -62,15 +82,6 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     Ok(())
 }
 
-/// What both faces need.
-struct Doors<'a> {
-    config: &'a Config,
-    flags: &'a Flags,
-    context: api::Context,
-    tasks: &'a TaskTracker,
-    token: &'a CancellationToken,
-}
-
 fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> api::Context {
     api::Context {
         models: lifecycle.models().clone(),
@@ -84,15 +95,19 @@ fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> api::Context {
     }
 }
 
-fn start_lifecycle(config: &Config, token: CancellationToken) -> Result<Lifecycle<Servable>> {
+fn start_lifecycle(
+    config: &Config,
+    loads: Arc<Loads>,
+    token: CancellationToken,
+) -> Result<Lifecycle<Servable>> {
     let lanes = schedule::Options { n_lanes: config.n_lanes, queue_max: QUEUE_MAX };
     let executor = Executor {
         lanes: Arc::new(Lanes::start(lanes)?),
         pool: Arc::new(Pool::new(config.n_threads)),
     };
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
-    let engines = Engines { executor, options };
-    Ok(Lifecycle::start(config.lifecycle.clone(), Models, engines, token))
+    let loader = Counted { loader: Engines { executor, options }, loads };
+    Ok(Lifecycle::start(config.lifecycle.clone(), Models, loader, token))
 }
 
 /// Loads the models, and waits for their first versions.

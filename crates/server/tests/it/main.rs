@@ -8,6 +8,7 @@
 )]
 
 mod clients;
+mod doors;
 mod golden;
 mod inspect;
 mod serving;

@@ -1,20 +1,21 @@
 //! The gRPC face's ports and settings.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Changing, Control, Grpc, GrpcOptions, Status};
+use api::{Changing, Control, Grpc, GrpcOptions, Listener, Protocol, Status, connections};
 use lifecycle::Lifecycle;
 use proto::serving::ModelConfigList;
 use session::Servable;
 use tensor::Layout;
 use tokio::net::{TcpListener, UnixListener};
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::server::Router;
 use tracing::info;
 
 use super::Doors;
+use crate::channel_arguments::{self, ChannelArguments};
 use crate::model_config;
 
 /// The most bytes of a message: what its length field can say.
@@ -33,17 +34,25 @@ const RESETS_MAX: usize = 256;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(60);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The most bytes of a call's headers.
+const HEADER_BYTES_MAX: u32 = 64 << 10;
+
 /// Serves the gRPC face on its port and its UNIX socket, if it has them.
 pub(super) async fn start(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Result<()> {
     let Doors { config, tasks, token, .. } = doors;
     let router = router(doors, lifecycle).await?;
+    let serve = |listener: Listener| {
+        let (options, token) = (doors.listening(Protocol::Http2), (*token).clone());
+        let incoming = connections(listener, options, token.clone());
+        let router = router.clone();
+        tasks.spawn(ended(router.serve_with_incoming_shutdown(incoming, token.cancelled_owned())));
+    };
     if let Some(port) = config.grpc_port {
-        let listener = TcpListener::bind(("0.0.0.0", port)).await.with_context(|| {
+        let address = (Ipv4Addr::UNSPECIFIED, port);
+        let listener = TcpListener::bind(address).await.with_context(|| {
             format!("cannot listen on gRPC port {port}: choose another with --port")
         })?;
-        let stop = (*token).clone().cancelled_owned();
-        let incoming = TcpListenerStream::new(listener);
-        tasks.spawn(ended(router.clone().serve_with_incoming_shutdown(incoming, stop)));
+        serve(Listener::Tcp(listener));
         info!("Running gRPC ModelServer at 0.0.0.0:{port} ...");
     }
     if let Some(path) = &config.grpc_socket {
@@ -51,9 +60,7 @@ pub(super) async fn start(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>
         drop(std::fs::remove_file(path));
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on the UNIX socket {}", path.display()))?;
-        let stop = (*token).clone().cancelled_owned();
-        let incoming = UnixListenerStream::new(listener);
-        tasks.spawn(ended(router.serve_with_incoming_shutdown(incoming, stop)));
+        serve(Listener::Unix(listener));
         info!("Running gRPC ModelServer at UNIX socket {} ...", path.display());
     }
     Ok(())
@@ -67,21 +74,18 @@ async fn ended(server: impl Future<Output = Result<(), tonic::transport::Error>>
 }
 
 async fn router(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Result<Router> {
-    let Doors { flags, context, .. } = doors;
+    let Doors { flags, counters, .. } = doors;
     let layout =
         if flags.enable_serialization_as_tensor_content { Layout::Content } else { Layout::Values };
-    let options = GrpcOptions {
-        layout,
-        message_bytes_max: MESSAGE_BYTES_MAX,
-        stream_requests_max: STREAM_REQUESTS_MAX,
-    };
-    let face = Grpc::new(context.clone(), options, Some(Arc::new(Reload(lifecycle))));
-    let mut router = tonic::transport::Server::builder()
-        .max_frame_size(1 << 20)
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+    let (arguments, ignored) = channel_arguments::parse(&flags.grpc_channel_arguments)?;
+    if !ignored.is_empty() {
+        info!("--grpc_channel_arguments: without effect here: {}", ignored.join(", "));
+    }
+    let message_bytes_max = arguments.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX);
+    let options =
+        GrpcOptions { layout, message_bytes_max, stream_requests_max: STREAM_REQUESTS_MAX };
+    let face = Grpc::new(counters.requests.clone(), options, Some(Arc::new(Reload(lifecycle))));
+    let mut router = transport(&arguments)
         .add_service(face.prediction_service())
         .add_service(face.model_service());
     if flags.enable_grpc_healthcheck_service {
@@ -94,6 +98,24 @@ async fn router(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Resul
         router = router.add_service(v1).add_service(v1alpha);
     }
     Ok(router)
+}
+
+/// HTTP/2 with its limits, of which a client can move none.
+fn transport(arguments: &ChannelArguments) -> tonic::transport::Server {
+    let mut server = tonic::transport::Server::builder()
+        .max_frame_size(1 << 20)
+        .max_concurrent_streams(arguments.streams_max.unwrap_or(STREAMS_MAX))
+        .http2_max_header_list_size(arguments.header_bytes_max.unwrap_or(HEADER_BYTES_MAX))
+        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
+        .http2_keepalive_interval(arguments.keepalive_interval.or(Some(KEEPALIVE_INTERVAL)))
+        .http2_keepalive_timeout(arguments.keepalive_timeout.or(Some(KEEPALIVE_TIMEOUT)));
+    if let Some(age) = arguments.connection_age {
+        server = server.max_connection_age(age);
+    }
+    if let Some(grace) = arguments.connection_age_grace {
+        server = server.max_connection_age_grace(grace);
+    }
+    server
 }
 
 /// Replaces the list of models when a client says so.

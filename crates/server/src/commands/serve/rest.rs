@@ -1,14 +1,16 @@
 //! The REST face's port and settings.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{ConnectionOptions, ModelsPage, Rest, RestOptions};
+use api::{Listener, Metrics, ModelsPage, Protocol, Rest, RestOptions, connections};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing::{error, info};
 
-use super::Doors;
+use super::{Doors, PATIENCE};
+use crate::metrics::Counters;
 
 /// The most bytes of a request.
 const BODY_BYTES_MAX: usize = 1 << 30;
@@ -16,16 +18,12 @@ const BODY_BYTES_MAX: usize = 1 << 30;
 /// The most bytes that a compressed request may unfold to, as in TensorFlow Serving.
 const INFLATED_BYTES_MAX: usize = 100 << 20;
 
-/// How long a client may take for the head of a request, between two parts of its body, and to take
-/// some of its answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 1024;
 
 /// Serves the REST face of models, if it has a port.
 pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
-    let Doors { config, flags, context, tasks, token } = doors;
+    let Doors { config, flags, counters, tasks, token, .. } = doors;
     let Some(port) = config.rest_port else { return Ok(()) };
     let listener = match listen_anywhere(port) {
         Ok(listener) => listener,
@@ -46,6 +44,7 @@ pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
     let timeout = u64::try_from(flags.rest_api_timeout_in_ms).ok().filter(|ms| *ms > 0);
     let options = RestOptions {
         timeout: timeout.map(Duration::from_millis),
+        header_timeout: PATIENCE,
         body_timeout: PATIENCE,
         body_bytes_max: BODY_BYTES_MAX,
         inflated_bytes_max: INFLATED_BYTES_MAX,
@@ -56,14 +55,14 @@ pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
             ModelsPage::List
         },
     };
-    let connections = ConnectionOptions {
-        header_timeout: PATIENCE,
-        write_timeout: PATIENCE,
-        connections_max: 10_000,
-        accept_pause: Duration::from_millis(100),
-    };
-    let rest = Rest::new(context.clone(), options, None);
-    tasks.spawn(api::serve_rest(listener, rest, connections, (*token).clone()));
+    let counters: Counters = (*counters).clone();
+    let context = counters.requests.clone();
+    let metrics =
+        Metrics { page: Arc::new(move || counters.page()), path: doors.metrics_path.clone() };
+    let rest = Rest::new(context, options, Some(metrics));
+    let listening = doors.listening(Protocol::Http1);
+    let connections = connections(Listener::Tcp(listener), listening, (*token).clone());
+    tasks.spawn(api::serve_rest(connections, rest, (*token).clone()));
     info!("Exporting HTTP/REST API at:localhost:{port} ...");
     Ok(())
 }

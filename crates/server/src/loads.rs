@@ -1,0 +1,120 @@
+//! Counts the loads of versions: how many, how they ended, how long they took.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{Kind, Metric, Point, Value};
+use lifecycle::{LoadError, Loader};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// How many paths are counted one by one; beyond that the first are forgotten.
+const PATHS_MAX: usize = 1000;
+
+/// The counts, by the path of the version.
+#[derive(Debug, Default)]
+pub(crate) struct Loads {
+    by_path: Mutex<BTreeMap<String, Load>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Load {
+    n_succeeded: u64,
+    n_failed: u64,
+    took: Duration,
+}
+
+impl Loads {
+    fn count(&self, path: &str, has_loaded: bool, took: Duration) {
+        let mut by_path = self.by_path.lock();
+        if by_path.len() >= PATHS_MAX && !by_path.contains_key(path) {
+            by_path.pop_first();
+        }
+        let load = by_path.entry(path.to_owned()).or_default();
+        let count = if has_loaded { &mut load.n_succeeded } else { &mut load.n_failed };
+        *count += 1;
+        load.took += took;
+    }
+
+    /// A copy, as metrics of TensorFlow's names.
+    pub(crate) fn snapshot(&self) -> [Metric; 2] {
+        let by_path = self.by_path.lock().clone();
+        let mut attempts = Vec::new();
+        let mut latency = Vec::new();
+        for (path, load) in by_path {
+            for (status, n) in [("success", load.n_succeeded), ("fail", load.n_failed)] {
+                if n > 0 {
+                    let labels = vec![("model_path", path.clone()), ("status", status.to_owned())];
+                    attempts.push(Point { labels, value: Value::Counter(n) });
+                }
+            }
+            let micros = u64::try_from(load.took.as_micros()).unwrap_or(u64::MAX);
+            let labels = vec![("model_path", path)];
+            latency.push(Point { labels, value: Value::Counter(micros) });
+        }
+        let metric = |name, points| Metric { name, kind: Kind::Counter, points };
+        [
+            metric("/tensorflow/cc/saved_model/load_attempt_count", attempts),
+            metric("/tensorflow/cc/saved_model/load_latency", latency),
+        ]
+    }
+}
+
+/// A loader whose loads are counted.
+pub(crate) struct Counted<L> {
+    pub(crate) loader: L,
+    pub(crate) loads: Arc<Loads>,
+}
+
+impl<L: Loader> Loader for Counted<L> {
+    type Servable = L::Servable;
+
+    fn load(
+        &self,
+        model: &str,
+        version: i64,
+        path: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Self::Servable, LoadError> {
+        let start = Instant::now();
+        let loaded = self.loader.load(model, version, path, cancel);
+        self.loads.count(path, loaded.is_ok(), start.elapsed());
+        loaded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_counted_by_path_and_outcome() {
+        let loads = Loads::default();
+        loads.count("/m/1", false, Duration::from_micros(5));
+        loads.count("/m/1", true, Duration::from_micros(7));
+        loads.count("/n/2", true, Duration::from_micros(3));
+        let shown = |metric: &Metric| -> Vec<String> {
+            let point = |point: &Point| {
+                let values: Vec<&str> = point.labels.iter().map(|label| &*label.1).collect();
+                format!("{} {:?}", values.join(" "), point.value)
+            };
+            metric.points.iter().map(point).collect()
+        };
+        let [attempts, latency] = loads.snapshot();
+        assert_eq!(
+            shown(&attempts),
+            ["/m/1 success Counter(1)", "/m/1 fail Counter(1)", "/n/2 success Counter(1)"]
+        );
+        assert_eq!(shown(&latency), ["/m/1 Counter(12)", "/n/2 Counter(3)"]);
+    }
+
+    #[test]
+    fn paths_do_not_fill_the_memory() {
+        let loads = Loads::default();
+        for number in 0..2 * PATHS_MAX {
+            loads.count(&number.to_string(), true, Duration::ZERO);
+        }
+        assert_eq!(loads.by_path.lock().len(), PATHS_MAX);
+    }
+}

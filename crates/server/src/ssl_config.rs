@@ -1,0 +1,87 @@
+//! The file of `--ssl_config_file`: an `SSLConfig` with keys and certificates as PEM text. It is
+//! read at the start, and again when it changes.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use api::{Pem, Tls};
+use proto::serving::SslConfig;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+/// How often the file is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The most bytes of the file.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// Keys from a file.
+pub(crate) struct SslConfigFile {
+    path: PathBuf,
+    text: String,
+    pub(crate) tls: Tls,
+}
+
+impl SslConfigFile {
+    /// Reads the file.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let text = read(path)?;
+        let tls = Tls::new(&pem(&text, path)?).map_err(|status| wrong(path, &status.message))?;
+        Ok(Self { path: path.to_owned(), text, tls })
+    }
+
+    /// Looks at the file again and again until the token is cancelled.
+    pub(crate) async fn follow(mut self, token: CancellationToken) {
+        let mut interval = tokio::time::interval(INTERVAL);
+        while token.run_until_cancelled(interval.tick()).await.is_some() {
+            self.look();
+        }
+    }
+
+    /// Takes the keys of the file if it has changed. Keeps those in use if something is wrong.
+    fn look(&mut self) {
+        // It may just be being replaced.
+        let Ok(text) = read(&self.path) else { return };
+        if text == self.text {
+            return;
+        }
+        let replaced = pem(&text, &self.path).and_then(|pem| {
+            self.tls.replace(&pem).map_err(|status| wrong(&self.path, &status.message))
+        });
+        match replaced {
+            Ok(()) => info!("new keys from {}", self.path.display()),
+            Err(error) => error!("the keys in use are kept: {error:#}"),
+        }
+        self.text = text;
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    let metadata = std::fs::metadata(path)
+        .with_context(|| format!("cannot read --ssl_config_file {}", path.display()))?;
+    ensure!(
+        metadata.len() <= BYTES_MAX,
+        "--ssl_config_file {} is larger than {BYTES_MAX} bytes",
+        path.display()
+    );
+    std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read --ssl_config_file {}", path.display()))
+}
+
+fn pem(text: &str, path: &Path) -> Result<Pem> {
+    let config: SslConfig =
+        proto::text::parse(text).map_err(|error| wrong(path, &error.to_string()))?;
+    if config.client_verify && config.custom_ca.is_empty() {
+        return Err(wrong(path, "client_verify needs a custom_ca to verify clients with"));
+    }
+    Ok(Pem {
+        key: config.server_key,
+        certificates: config.server_cert,
+        client_authorities: config.client_verify.then_some(config.custom_ca),
+    })
+}
+
+fn wrong(path: &Path, why: &str) -> anyhow::Error {
+    anyhow!("Invalid protobuf file: '{}': {why}", path.display())
+}
