@@ -116,9 +116,8 @@ impl NamedService for Echo {
 impl tower::Service<http::Request<Body>> for Echo {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = std::pin::Pin<
-        Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>,
-    >;
+    type Future =
+        std::pin::Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

@@ -4,6 +4,7 @@ mod deadline;
 mod expansion;
 mod health;
 mod metered;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -39,6 +40,7 @@ use crate::{classify, metadata, model_status, multi_inference, regress};
 use deadline::deadline;
 use metered::Limits;
 pub use metered::Metered;
+pub use transport::TransportOptions;
 
 /// The settings of the gRPC face.
 #[derive(Debug, Clone, Copy)]

@@ -26,7 +26,7 @@ pub use budget::Budget;
 pub use call::MethodNames;
 pub use context::Context;
 pub use control::{Changing, Control};
-pub use grpc::{Grpc, GrpcOptions, Metered};
+pub use grpc::{Grpc, GrpcOptions, Metered, TransportOptions};
 pub use listen::{Connection, ListenOptions, Listener, connections};
 pub use rest::{Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json, serve as serve_rest};
 pub use stats::{Kind, Metric, Point, Stats, Value};

@@ -6,6 +6,7 @@ mod golden;
 mod grpc;
 mod hostile;
 mod http;
+mod http2;
 mod rest;
 mod stats;
 mod support;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use api::{
     Budget, Changing, Context, Control, Grpc, GrpcOptions, ListenOptions, Listener, MethodNames,
-    Metrics, ModelsPage, Protocol, Rest, RestOptions, Stats, Status, Tls, connections,
+    Metrics, ModelsPage, Protocol, Rest, RestOptions, Stats, Status, Tls, TransportOptions,
+    connections,
 };
 use lifecycle::{Code, Lifecycle};
 use proto::serving::ModelConfigList;
@@ -38,6 +39,7 @@ pub(crate) struct Setup {
     pub(crate) message_bytes_max: usize,
     pub(crate) in_flight_bytes_max: usize,
     pub(crate) patience: Duration,
+    pub(crate) streams_max: u32,
     pub(crate) tls: Option<Tls>,
 }
 
@@ -52,6 +54,7 @@ impl Setup {
             message_bytes_max: 64 << 20,
             in_flight_bytes_max: 256 << 20,
             patience: PATIENCE,
+            streams_max: 100,
             tls: None,
         }
     }
@@ -83,7 +86,17 @@ impl Setup {
         tokio::spawn(follow);
         let (reflection, _) = face.reflection_services().unwrap();
         let (listener, address) = listen().await;
-        let server = tonic::transport::Server::builder()
+        let transport = TransportOptions {
+            streams_max: self.streams_max,
+            header_bytes_max: 64 << 10,
+            resets_max: 20,
+            keepalive_interval: PATIENCE,
+            keepalive_timeout: PATIENCE,
+            connection_age: None,
+            connection_age_grace: None,
+        };
+        let server = transport
+            .server()
             .add_service(face.prediction_service())
             .add_service(face.model_service())
             .add_service(health)

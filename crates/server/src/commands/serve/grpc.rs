@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Changing, Control, Grpc, GrpcOptions, Listener, Protocol, Status, connections};
+use api::{
+    Changing, Control, Grpc, GrpcOptions, Listener, Protocol, Status, TransportOptions, connections,
+};
 use lifecycle::Lifecycle;
 use proto::serving::ModelConfigList;
 use session::Servable;
@@ -86,6 +88,7 @@ async fn router(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Resul
         GrpcOptions { layout, message_bytes_max, stream_requests_max: STREAM_REQUESTS_MAX };
     let face = Grpc::new(counters.requests.clone(), options, Some(Arc::new(Reload(lifecycle))));
     let mut router = transport(&arguments)
+        .server()
         .add_service(face.prediction_service())
         .add_service(face.model_service());
     if flags.enable_grpc_healthcheck_service {
@@ -100,22 +103,17 @@ async fn router(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Resul
     Ok(router)
 }
 
-/// HTTP/2 with its limits, of which a client can move none.
-fn transport(arguments: &ChannelArguments) -> tonic::transport::Server {
-    let mut server = tonic::transport::Server::builder()
-        .max_frame_size(1 << 20)
-        .max_concurrent_streams(arguments.streams_max.unwrap_or(STREAMS_MAX))
-        .http2_max_header_list_size(arguments.header_bytes_max.unwrap_or(HEADER_BYTES_MAX))
-        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
-        .http2_keepalive_interval(arguments.keepalive_interval.or(Some(KEEPALIVE_INTERVAL)))
-        .http2_keepalive_timeout(arguments.keepalive_timeout.or(Some(KEEPALIVE_TIMEOUT)));
-    if let Some(age) = arguments.connection_age {
-        server = server.max_connection_age(age);
+/// The limits of connections, as far as the flag does not say otherwise.
+fn transport(arguments: &ChannelArguments) -> TransportOptions {
+    TransportOptions {
+        streams_max: arguments.streams_max.unwrap_or(STREAMS_MAX),
+        header_bytes_max: arguments.header_bytes_max.unwrap_or(HEADER_BYTES_MAX),
+        resets_max: RESETS_MAX,
+        keepalive_interval: arguments.keepalive_interval.unwrap_or(KEEPALIVE_INTERVAL),
+        keepalive_timeout: arguments.keepalive_timeout.unwrap_or(KEEPALIVE_TIMEOUT),
+        connection_age: arguments.connection_age,
+        connection_age_grace: arguments.connection_age_grace,
     }
-    if let Some(grace) = arguments.connection_age_grace {
-        server = server.max_connection_age_grace(grace);
-    }
-    server
 }
 
 /// Replaces the list of models when a client says so.

@@ -1,0 +1,205 @@
+//! HTTP/2 as hostile or careless clients speak it: their connection suffers, and nobody else's.
+
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use h2::{Ping, Reason};
+use http::{HeaderMap, Request, Response};
+use prost::Message as _;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::grpc::request;
+use crate::support::{PATIENCE, Server, Setup};
+
+/// A connection, and the task that keeps it going until it ends.
+struct Raw {
+    send: SendRequest<Bytes>,
+    pings: h2::PingPong,
+    ended: JoinHandle<Result<(), h2::Error>>,
+}
+
+async fn connect(server: &Server, builder: &Builder) -> Raw {
+    let stream = TcpStream::connect(server.grpc).await.unwrap();
+    let (send, mut connection) = builder.handshake(stream).await.unwrap();
+    let pings = connection.ping_pong().unwrap();
+    Raw { send, pings, ended: tokio::spawn(connection) }
+}
+
+fn predict() -> Request<()> {
+    Request::post("http://x/tensorflow.serving.PredictionService/Predict")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(())
+        .unwrap()
+}
+
+/// A message with the five bytes before it.
+fn framed(message: &[u8]) -> Bytes {
+    let length = u32::try_from(message.len()).unwrap();
+    [&[0][..], &length.to_be_bytes(), message].concat().into()
+}
+
+/// The gRPC status of an answer, wherever it stands.
+async fn status(response: Response<h2::RecvStream>) -> String {
+    let named = |headers: &HeaderMap| {
+        headers.get("grpc-status").map(|value| value.to_str().unwrap().to_owned())
+    };
+    if let Some(status) = named(response.headers()) {
+        return status;
+    }
+    let mut body = response.into_body();
+    while let Some(data) = body.data().await {
+        let data = data.unwrap();
+        body.flow_control().release_capacity(data.len()).unwrap();
+    }
+    let trailers = body.trailers().await.unwrap().unwrap_or_default();
+    named(&trailers).unwrap_or_else(|| "none".to_owned())
+}
+
+/// Sends bytes as the body of a `Predict`, and gives the status.
+async fn ask(server: &Server, body: Bytes) -> String {
+    let Raw { send, .. } = connect(server, &Builder::new()).await;
+    let mut send = send.ready().await.unwrap();
+    let (response, mut stream) = send.send_request(predict(), false).unwrap();
+    stream.send_data(body, true).unwrap();
+    status(response.await.unwrap()).await
+}
+
+/// Others are answered, and nothing is held for those who were refused.
+async fn check_well(server: &Server) {
+    let whole = framed(&request("serving_default", 2.0).encode_to_vec());
+    let answered = tokio::time::timeout(PATIENCE, ask(server, whole)).await;
+    assert_eq!(answered.expect("others are answered"), "0");
+    while server.context.budget.used() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_length_without_a_message_sets_no_memory_aside() {
+    let server = Server::start().await;
+    let prefix = |length: u32| Bytes::from([&[0][..], &length.to_be_bytes()].concat());
+    assert_eq!(ask(&server, prefix(u32::MAX)).await, "8"); // RESOURCE_EXHAUSTED
+    assert_eq!(ask(&server, prefix(60 << 20)).await, "13"); // INTERNAL: it ends too early.
+    assert_eq!(ask(&server, prefix(1)).await, "13");
+    assert_eq!(ask(&server, Bytes::from_static(&[0, 0])).await, "13");
+    assert_eq!(ask(&server, Bytes::new()).await, "13");
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_in_the_middle_of_a_message_leaves_nothing_behind() {
+    let server = Server::start().await;
+    for n_bytes in [3, 100, 200_000] {
+        let Raw { send, ended, .. } = connect(&server, &Builder::new()).await;
+        let mut send = send.ready().await.unwrap();
+        let (_response, mut stream) = send.send_request(predict(), false).unwrap();
+        let mut bytes = vec![0; 5 + n_bytes];
+        bytes[..5].copy_from_slice(&[0, 0, 0x10, 0, 0]);
+        stream.send_data(bytes.into(), false).unwrap();
+        tokio::task::yield_now().await;
+        ended.abort();
+    }
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn calls_that_are_taken_back_at_once_end_their_connection_alone() {
+    let server = Server::start().await;
+    let Raw { send, ended, .. } = connect(&server, &Builder::new()).await;
+    let mut open = Some(send);
+    for _ in 0..10_000 {
+        let Some(send) = open.take() else { break };
+        let Ok(mut send) = send.ready().await else { break };
+        let Ok((_response, mut stream)) = send.send_request(predict(), false) else { break };
+        stream.send_reset(Reason::CANCEL);
+        open = Some(send);
+    }
+    drop(open);
+    // Whether the server hangs up depends on how fast it looked at them.
+    drop(tokio::time::timeout(PATIENCE, ended).await.expect("the connection ends"));
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn headers_beyond_the_limit_are_refused() {
+    let server = Server::start().await;
+    let Raw { send, .. } = connect(&server, &Builder::new()).await;
+    let mut send = send.ready().await.unwrap();
+    let mut large = predict();
+    for number in 0..200 {
+        let name = http::HeaderName::try_from(format!("x-{number}")).unwrap();
+        large.headers_mut().insert(name, "a".repeat(1000).parse().unwrap());
+    }
+    let (response, _stream) = send.send_request(large, true).unwrap();
+    match response.await {
+        Ok(response) => assert_eq!(response.status(), 431),
+        Err(error) => assert!(error.is_remote(), "{error}"),
+    }
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn more_calls_than_a_connection_may_have_wait_for_their_turn() {
+    let server = Setup { streams_max: 4, ..Setup::new() }.start().await;
+    let Raw { mut send, .. } = connect(&server, &Builder::new()).await;
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        send = send.ready().await.unwrap();
+        let (response, mut stream) = send.send_request(predict(), false).unwrap();
+        stream.send_data(framed(&request("serving_default", 2.0).encode_to_vec()), true).unwrap();
+        waiting.push(response);
+        assert!(server.context.budget.used() < 4 * 1000);
+    }
+    for response in waiting {
+        assert_eq!(status(response.await.unwrap()).await, "0");
+    }
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn a_reader_without_a_window_holds_nobody_up() {
+    let server = Server::start().await;
+    let mut builder = Builder::new();
+    builder.initial_window_size(0);
+    let Raw { send, .. } = connect(&server, &builder).await;
+    let mut send = send.ready().await.unwrap();
+    let (response, mut stream) = send.send_request(predict(), false).unwrap();
+    stream.send_data(framed(&request("serving_default", 2.0).encode_to_vec()), true).unwrap();
+    // The head comes, and the rest never.
+    let response = response.await.unwrap();
+    assert_eq!(response.status(), 200);
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn a_client_that_only_pings_is_answered_and_holds_nobody_up() {
+    let server = Server::start().await;
+    let Raw { mut pings, send, .. } = connect(&server, &Builder::new()).await;
+    for _ in 0..1000 {
+        pings.ping(Ping::opaque()).await.unwrap();
+    }
+    drop(send);
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn what_is_no_http2_is_hung_up_on() {
+    let server = Server::start().await;
+    for bytes in
+        [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], &[0xFF; 100], b"PRI * HTTP/2.0\r\n\r\nXX"]
+    {
+        crate::support::exchange(server.grpc, bytes).await;
+    }
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn idle_connections_hold_nobody_up() {
+    let server = Server::start().await;
+    let mut idle = Vec::new();
+    for _ in 0..50 {
+        idle.push(TcpStream::connect(server.grpc).await.unwrap());
+    }
+    check_well(&server).await;
+}
