@@ -4,8 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::MethodNames;
+use prost::Message as _;
+use proto::serving::model_spec::VersionChoice;
 use proto::serving::prediction_service_client::PredictionServiceClient;
-use proto::serving::{ClassificationRequest, PredictRequest, PredictResponse, RegressionRequest};
+use proto::serving::{
+    ClassificationRequest, GetModelMetadataRequest, PredictRequest, PredictResponse,
+    RegressionRequest, SignatureDefMap,
+};
 use tensor::Layout;
 use tokio_stream::StreamExt as _;
 use tonic::codec::CompressionEncoding;
@@ -78,6 +83,23 @@ async fn method_names_are_checked_if_that_is_asked_for() {
         "Expected regression signature method_name to be tensorflow/serving/regress. Was: \
          tensorflow/serving/classify"
     );
+}
+
+#[tokio::test]
+async fn metadata_holds_all_signatures() {
+    let server = Server::start().await;
+    let request: GetModelMetadataRequest =
+        proto::text::parse("model_spec { name: 'm' } metadata_field: 'signature_def'").unwrap();
+    let answer = server.predictions().await.get_model_metadata(request).await.unwrap().into_inner();
+    let spec = answer.model_spec.unwrap();
+    assert_eq!((&*spec.name, &*spec.signature_name), ("m", ""));
+    assert_eq!(spec.version_choice, Some(VersionChoice::Version(2)));
+    let any = &answer.metadata["signature_def"];
+    assert_eq!(any.type_url, "type.googleapis.com/tensorflow.serving.SignatureDefMap");
+    let signatures = SignatureDefMap::decode(&*any.value).unwrap().signature_def;
+    assert_eq!(signatures.len(), 13);
+    assert_eq!(signatures["two"].inputs.keys().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(signatures["two"].method_name, "tensorflow/serving/predict");
 }
 
 #[tokio::test]

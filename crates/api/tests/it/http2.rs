@@ -142,7 +142,9 @@ async fn headers_beyond_the_limit_are_refused() {
 #[tokio::test]
 async fn more_calls_than_a_connection_may_have_wait_for_their_turn() {
     let server = Setup { streams_max: 4, ..Setup::new() }.start().await;
-    let Raw { mut send, .. } = connect(&server, &Builder::new()).await;
+    let Raw { mut send, mut pings, .. } = connect(&server, &Builder::new()).await;
+    // Its limits are known once it has answered anything.
+    pings.ping(Ping::opaque()).await.unwrap();
     let mut waiting = Vec::new();
     for _ in 0..20 {
         send = send.ready().await.unwrap();
