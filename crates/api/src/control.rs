@@ -1,4 +1,5 @@
-//! `HandleReloadConfigRequest`: replaces the list of models. Who owns that list, the server, says how.
+//! `HandleReloadConfigRequest`: replaces the list of models. The server, which owns
+//! that list, says how.
 
 use std::pin::Pin;
 

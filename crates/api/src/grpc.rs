@@ -87,8 +87,8 @@ impl Grpc {
         Metered::new(service, self.limits())
     }
 
-    /// `grpc.health.v1.Health`, which follows readiness, and the task that makes it do so: to be run
-    /// as long as the service is.
+    /// `grpc.health.v1.Health`, which follows readiness, and the task that makes it do so: to be
+    /// run as long as the service is.
     pub async fn health_service(
         &self,
     ) -> (HealthServer<impl Health>, impl Future<Output = ()> + Send + use<>) {
@@ -234,8 +234,8 @@ impl PredictionService for Grpc {
     type PredictStreamedStream =
         Pin<Box<dyn Stream<Item = Result<PredictResponse, tonic::Status>> + Send>>;
 
-    /// Answers in the order of the requests, of which several run at once. The first that fails ends
-    /// the stream, behind the answers to those before it.
+    /// Answers in the order of the requests, of which several run at once. The first that fails
+    /// ends the stream, behind the answers to those before it.
     async fn predict_streamed(
         &self,
         request: Request<Streaming<PredictRequest>>,

@@ -1,8 +1,9 @@
 //! `Trace`: which request a log line is about.
 //!
 //! A client may name its request (`x-request-id`) and the trace it belongs to (`traceparent`, the
-//! W3C's). Both stand in the log line of the request, and the first comes back with the answer. What
-//! a client sends is looked at only when it is logged, and never trusted to be short or printable.
+//! W3C's). Both stand in the log line of the request, and the first comes back with the answer.
+//! What a client sends is looked at only when it is logged, and never trusted to be short or
+//! printable.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tonic::Request;
 
-/// The `grpc-timeout` header, counted from now. None if there is none, or one so large that it makes
-/// no difference.
+/// The `grpc-timeout` header, counted from now. None if there is none, or one so large that it
+/// makes no difference.
 pub(crate) fn deadline<T>(request: &Request<T>) -> Option<Instant> {
     let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     Instant::now().checked_add(timeout(text)?)

@@ -1,4 +1,5 @@
-//! `grpc.health.v1.Health`, which follows readiness. TensorFlow Serving sets it once and never again.
+//! `grpc.health.v1.Health`, which follows readiness. TensorFlow Serving sets it once
+//! and never again.
 
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};

@@ -1,7 +1,9 @@
-//! `Metered`: a gRPC service whose requests are held to the limits of sizes before they are decoded.
+//! `Metered`: a gRPC service whose requests are held to the limits of sizes before they are
+//! decoded.
 //!
-//! tonic sets memory aside on the word of a length prefix. So large messages are held back here until
-//! all of their bytes have come, and what they will take decoded is charged to the budget first.
+//! tonic sets memory aside on the word of a length prefix. So large messages are held back here
+//! until all of their bytes have come, and what they will take decoded is charged to the budget
+//! first.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

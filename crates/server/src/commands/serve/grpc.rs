@@ -26,8 +26,8 @@ const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 /// How many requests of one `PredictStreamed` run at once.
 const STREAM_REQUESTS_MAX: usize = 16;
 
-/// How many calls of one connection run at once, and how many of them may be cancelled by the client
-/// before it is taken for an attack.
+/// How many calls of one connection run at once, and how many of them may be cancelled by the
+/// client before it is taken for an attack.
 const STREAMS_MAX: u32 = 1024;
 const RESETS_MAX: usize = 256;
 
