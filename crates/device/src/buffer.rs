@@ -30,6 +30,14 @@ impl Buffer {
         Ok(Self { memory: Arc::new(Memory::allocate(len)?), offset: 0, len })
     }
 
+    /// A buffer over memory that somebody else gives and takes back: shared with another process,
+    /// say. It is given back when the last clone or slice is dropped.
+    pub fn from_foreign(memory: Box<dyn Foreign>) -> Self {
+        let (start, len) = (memory.start(), memory.len());
+        let memory = Memory { start, len, source: Source::Foreign(memory) };
+        Self { memory: Arc::new(memory), offset: 0, len }
+    }
+
     /// The number of bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -91,6 +99,24 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
+/// Memory that is not ours; dropping this gives it back.
+///
+/// # Safety
+/// `start` and `len` never change and name memory that is mapped, initialised and aligned to
+/// [`ALIGNMENT`], and that nothing else in this process writes, for as long as the value lives.
+pub unsafe trait Foreign: Send + Sync {
+    /// Where it begins.
+    fn start(&self) -> NonNull<u8>;
+
+    /// Its bytes.
+    fn len(&self) -> usize;
+
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// The allocation behind a buffer.
 struct Memory {
     start: NonNull<u8>,
@@ -102,6 +128,8 @@ enum Source {
     Empty,
     Heap(Layout),
     Mapped,
+    /// Kept for its drop.
+    Foreign(#[expect(dead_code, reason = "dropping it gives the memory back")] Box<dyn Foreign>),
 }
 
 // SAFETY: the memory is owned by this value alone and is plain bytes.
@@ -132,7 +160,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         match self.source {
-            Source::Empty => {}
+            Source::Empty | Source::Foreign(_) => {}
             // SAFETY: `start` came from `alloc_zeroed` with this very layout, and is freed once.
             Source::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
             Source::Mapped => {

@@ -16,7 +16,7 @@ mod simulated;
 mod workspace;
 
 pub use arena::{Arena, Chunk, Growth, Stats};
-pub use buffer::{ALIGNMENT, Buffer};
+pub use buffer::{ALIGNMENT, Buffer, Foreign};
 pub use driver::{Driver, Kind, Properties};
 pub use error::{Error, Result};
 pub use host::Host;

@@ -16,9 +16,6 @@ use crate::engine::{Executor, Model, NativeEngine};
 use crate::error::{read_error, session_error};
 use crate::variables::{self, Uses};
 
-/// The most bytes that a default value of a signature may unfold to.
-const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
-
 /// The settings of loading.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -103,7 +100,7 @@ impl Traced {
             let text = format!("signature {}: input {alias} cannot be fed: {why}", from.name);
             return Err(Error::Unimplemented(text));
         }
-        let signature = signature(from)?;
+        let signature = Signature::read(from)?;
         let feed = |endpoint: &Endpoint| {
             // Requests are not held to the signature's shape, only to its dtype.
             (endpoint.tensor.clone(), tensor::Spec::unknown(endpoint.spec.dtype))
@@ -221,31 +218,6 @@ impl Loading<'_> {
         }
         Ok((programs, library))
     }
-}
-
-fn signature(from: &savedmodel::Signature) -> Result<Signature> {
-    let endpoints = |all: &BTreeMap<String, savedmodel::Endpoint>| {
-        let convert = |(alias, endpoint): (&String, &savedmodel::Endpoint)| {
-            let (tensor, spec) = (endpoint.tensor.clone(), endpoint.spec.clone());
-            (alias.clone(), Endpoint { tensor, spec })
-        };
-        all.iter().map(convert).collect()
-    };
-    let mut defaults = BTreeMap::new();
-    for (alias, proto) in &from.defaults {
-        let value = Tensor::from_proto(proto, DEFAULT_LIMIT_BYTES).map_err(|error| {
-            let place = format!("signature {}, default of {alias}", from.name);
-            Error::InvalidArgument(format!("{place}: {error}"))
-        })?;
-        defaults.insert(alias.clone(), value);
-    }
-    Ok(Signature {
-        name: from.name.clone(),
-        method: from.method.clone(),
-        inputs: endpoints(&from.inputs),
-        outputs: endpoints(&from.outputs),
-        defaults,
-    })
 }
 
 /// The refusal of a model none of whose signatures can be run.

@@ -4,8 +4,13 @@ use std::collections::BTreeMap;
 
 use tensor::{Spec, Tensor};
 
+use crate::error::{Error, Result};
+
 /// The signature that a request means when it names none.
 pub const DEFAULT_SIGNATURE: &str = "serving_default";
+
+/// The most bytes that a default value may unfold to.
+const DEFAULT_LIMIT_BYTES: usize = 64 << 20;
 
 /// Named inputs → named outputs, in the order of their names.
 #[derive(Debug, Clone)]
@@ -32,6 +37,35 @@ pub struct Endpoint {
 }
 
 impl Signature {
+    /// The signature as a SavedModel has it.
+    ///
+    /// # Errors
+    /// If a default value cannot be read.
+    pub fn read(from: &savedmodel::Signature) -> Result<Self> {
+        let endpoints = |all: &BTreeMap<String, savedmodel::Endpoint>| {
+            let convert = |(alias, endpoint): (&String, &savedmodel::Endpoint)| {
+                let (tensor, spec) = (endpoint.tensor.clone(), endpoint.spec.clone());
+                (alias.clone(), Endpoint { tensor, spec })
+            };
+            all.iter().map(convert).collect()
+        };
+        let mut defaults = BTreeMap::new();
+        for (alias, proto) in &from.defaults {
+            let value = Tensor::from_proto(proto, DEFAULT_LIMIT_BYTES).map_err(|error| {
+                let place = format!("signature {}, default of {alias}", from.name);
+                Error::InvalidArgument(format!("{place}: {error}"))
+            })?;
+            defaults.insert(alias.clone(), value);
+        }
+        Ok(Self {
+            name: from.name.clone(),
+            method: from.method.clone(),
+            inputs: endpoints(&from.inputs),
+            outputs: endpoints(&from.outputs),
+            defaults,
+        })
+    }
+
     /// The place of an input among the inputs.
     pub fn input_number(&self, alias: &str) -> Option<usize> {
         self.inputs.keys().position(|key| key == alias)

@@ -1,0 +1,199 @@
+//! What runs inside a worker process: it does what the server says over a socket, with
+//! TensorFlow's library and tensors in shared memory, until the server is gone.
+
+mod arguments;
+mod runs;
+
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::area::{Area, Block};
+use crate::capi::{Api, Loading, Session};
+use crate::error::{Error, Result};
+use crate::sandbox;
+use crate::wire::{self, Failure, FromWorker, Inbox, Load, Loaded, Order, Ready, ToWorker, Word};
+use arguments::Arguments;
+use runs::Model;
+
+pub(crate) use arguments::{Files, Given};
+
+/// Runs a worker process with the arguments that the server gave it. Returns only if it cannot
+/// begin.
+///
+/// # Errors
+/// If the arguments make no sense. All else is told to the server, and ends the process.
+pub fn main(arguments: &[String]) -> Result<()> {
+    let arguments = Arguments::parse(arguments)?;
+    // A thread that panics would leave its request without an answer.
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("{panic}");
+        std::process::abort();
+    }));
+    yield_memory_first();
+    let inside = Inside::new(arguments)?;
+    let inside = Arc::new(inside);
+    let threads: Vec<_> = (0..inside.n_threads)
+        .map(|number| {
+            let inside = Arc::clone(&inside);
+            let thread = std::thread::Builder::new().name(format!("run-{number}"));
+            thread.spawn(move || inside.serve())
+        })
+        .collect::<std::io::Result<_>>()
+        .map_err(|error| Error::system("cannot start a thread", &error))?;
+    for thread in threads {
+        // A thread ends only with the process.
+        drop(thread.join());
+    }
+    Ok(())
+}
+
+/// When the system runs out of memory, it should end a worker rather than the server.
+fn yield_memory_first() {
+    // Some containers refuse, and then all is as it was.
+    drop(std::fs::write("/proc/self/oom_score_adj", "500"));
+}
+
+/// A worker process, seen from inside.
+pub(crate) struct Inside {
+    api: &'static Api,
+    n_threads: usize,
+    /// What arrives; whoever holds the lock reads the next order.
+    orders: Mutex<(Inbox, UnixStream)>,
+    answers: Mutex<UnixStream>,
+    /// Whose spans the server gives out.
+    inputs: Arc<Area>,
+    /// Whose spans we give out.
+    outputs: Arc<Area>,
+    /// The blocks of outputs that the server still reads, by where they begin.
+    blocks: Mutex<HashMap<u64, Block>>,
+    models: Mutex<HashMap<u64, Arc<Model>>>,
+}
+
+impl Inside {
+    fn new(arguments: Arguments) -> Result<Self> {
+        let Arguments { given, socket, inputs, outputs } = arguments;
+        let mut answers = socket
+            .try_clone()
+            .map_err(|error| Error::system("cannot use the socket to the server", &error))?;
+        let (inputs, outputs) =
+            (Area::map(inputs, given.area_bytes)?, Area::map(outputs, given.area_bytes)?);
+        let missing = sandbox::enter(&given.sandbox);
+        let api = match Api::load(&given.library) {
+            Ok(api) => &*Box::leak(Box::new(api)),
+            Err(error) => {
+                tell(&mut answers, Word::Failed(error.into()));
+                exit();
+            }
+        };
+        let version = api.version();
+        tell(&mut answers, Word::Ready(Ready { version, missing }));
+        Ok(Self {
+            api,
+            // One more than runs at once, so that there is always one that reads.
+            n_threads: given.n_threads + 1,
+            orders: Mutex::new((Inbox::default(), socket)),
+            answers: Mutex::new(answers),
+            inputs: Arc::new(inputs),
+            outputs: Arc::new(outputs),
+            blocks: Mutex::default(),
+            models: Mutex::default(),
+        })
+    }
+
+    /// Does what the server says, order by order, until it is gone.
+    fn serve(self: Arc<Self>) {
+        loop {
+            match self.next_order() {
+                Order::Run(order) => self.run(order),
+                Order::Load(load) => {
+                    // It may take long, and requests to other models must not wait for it.
+                    let inside = Arc::clone(&self);
+                    std::thread::spawn(move || inside.load(&load));
+                }
+                Order::Unload(model) => {
+                    let inside = Arc::clone(&self);
+                    std::thread::spawn(move || inside.unload(model));
+                }
+                Order::Free(offset) => drop(self.blocks.lock().remove(&offset)),
+                Order::Rest(_) => self.rest(),
+            }
+        }
+    }
+
+    fn next_order(&self) -> Order {
+        let mut orders = self.orders.lock();
+        let (inbox, socket) = &mut *orders;
+        loop {
+            match inbox.next::<ToWorker>() {
+                Ok(Some(ToWorker { order: Some(order) })) => return order,
+                Ok(Some(ToWorker { order: None })) => {}
+                Ok(None) => {
+                    if !matches!(inbox.fill(socket), Ok(true)) {
+                        exit();
+                    }
+                }
+                Err(error) => {
+                    eprintln!("{error}");
+                    exit();
+                }
+            }
+        }
+    }
+
+    fn load(&self, load: &Load) {
+        let outcome = self.session(load);
+        let (failure, devices) = match outcome {
+            Ok(devices) => (None, devices),
+            Err(error) => (Some(Failure::from(error)), Vec::new()),
+        };
+        self.tell(Word::Loaded(Loaded { model: load.model, failure, devices }));
+    }
+
+    fn session(&self, load: &Load) -> Result<Vec<String>> {
+        let loading = Loading { dir: &load.dir, tags: &load.tags, config: &load.config };
+        let session = Session::load(self.api, &loading)?;
+        let devices = session.devices();
+        let model = Model::new(session, &load.signatures)?;
+        self.models.lock().insert(load.model, Arc::new(model));
+        Ok(devices)
+    }
+
+    fn unload(&self, model: u64) {
+        let model = self.models.lock().remove(&model);
+        drop(model);
+        self.rest();
+    }
+
+    /// Gives back what is not needed now.
+    fn rest(&self) {
+        self.outputs.trim();
+        #[cfg(target_env = "gnu")]
+        // SAFETY: it may be called at any time, from any thread.
+        unsafe {
+            libc::malloc_trim(0);
+        }
+    }
+
+    fn tell(&self, word: Word) {
+        tell(&mut self.answers.lock(), word);
+    }
+}
+
+/// Tells the server something. If it is gone, so are we.
+fn tell(socket: &mut UnixStream, word: Word) {
+    if let Err(error) = wire::send(socket, &FromWorker { word: Some(word) }) {
+        if error.kind() == std::io::ErrorKind::InvalidInput {
+            eprintln!("{error}");
+        }
+        exit();
+    }
+}
+
+/// Ends the process at once, without the library's exit code, which may wait for its threads.
+fn exit() -> ! {
+    // SAFETY: nothing of ours needs to be run before the end.
+    unsafe { libc::_exit(0) }
+}

@@ -1,0 +1,138 @@
+//! `Arguments`: the command line of a worker process.
+
+use std::ffi::OsString;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use crate::error::{Error, Result};
+use crate::sandbox::Rules;
+
+/// What the server tells a worker at its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) library: PathBuf,
+    pub(crate) area_bytes: usize,
+    /// How many runs there may be at once.
+    pub(crate) n_threads: usize,
+    pub(crate) sandbox: Rules,
+}
+
+/// What is passed on beside it: open files, by their numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Files {
+    pub(crate) socket: RawFd,
+    pub(crate) inputs: RawFd,
+    pub(crate) outputs: RawFd,
+}
+
+/// What a worker starts with.
+pub(super) struct Arguments {
+    pub(super) given: Given,
+    pub(super) socket: UnixStream,
+    pub(super) inputs: OwnedFd,
+    pub(super) outputs: OwnedFd,
+}
+
+impl Given {
+    /// The words of the command line, without the program and the command.
+    pub(crate) fn to_words(&self, files: Files) -> Vec<OsString> {
+        let mut words = vec![
+            format!("--socket={}", files.socket).into(),
+            format!("--inputs={}", files.inputs).into(),
+            format!("--outputs={}", files.outputs).into(),
+            format!("--area_bytes={}", self.area_bytes).into(),
+            format!("--threads={}", self.n_threads).into(),
+            path("--library=", &self.library),
+        ];
+        if self.sandbox.is_on {
+            words.push("--sandbox".into());
+        }
+        if self.sandbox.has_gpu {
+            words.push("--gpu".into());
+        }
+        words.extend(self.sandbox.readable.iter().map(|folder| path("--read=", folder)));
+        words
+    }
+}
+
+fn path(flag: &str, path: &std::path::Path) -> OsString {
+    let mut word = OsString::from(flag);
+    word.push(path);
+    word
+}
+
+impl Arguments {
+    pub(super) fn parse(words: &[String]) -> Result<Self> {
+        let (given, files) = parse(words)?;
+        let open = |number: RawFd| {
+            // SAFETY: `is_open` asks the system only for the flags of a number.
+            if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+                return Err(Error::last("a worker is started by the server, not by hand"));
+            }
+            // SAFETY: it is open (checked above), and was passed on for us alone.
+            Ok(unsafe { OwnedFd::from_raw_fd(number) })
+        };
+        Ok(Self {
+            given,
+            socket: UnixStream::from(open(files.socket)?),
+            inputs: open(files.inputs)?,
+            outputs: open(files.outputs)?,
+        })
+    }
+}
+
+fn parse(words: &[String]) -> Result<(Given, Files)> {
+    let mut given = Given {
+        library: PathBuf::new(),
+        area_bytes: 0,
+        n_threads: 1,
+        sandbox: Rules { is_on: false, has_gpu: false, readable: Vec::new() },
+    };
+    let mut files = Files { socket: -1, inputs: -1, outputs: -1 };
+    for word in words {
+        let (flag, value) = word.split_once('=').unwrap_or((word, ""));
+        let bad = |_| Error::Malformed(format!("worker argument {word}"));
+        match flag {
+            "--socket" => files.socket = value.parse().map_err(bad)?,
+            "--inputs" => files.inputs = value.parse().map_err(bad)?,
+            "--outputs" => files.outputs = value.parse().map_err(bad)?,
+            "--area_bytes" => given.area_bytes = value.parse().map_err(bad)?,
+            "--threads" => given.n_threads = value.parse().map_err(bad)?,
+            "--library" => given.library = value.into(),
+            "--sandbox" => given.sandbox.is_on = true,
+            "--gpu" => given.sandbox.has_gpu = true,
+            "--read" => given.sandbox.readable.push(value.into()),
+            _ => return Err(Error::Malformed(format!("worker argument {word}"))),
+        }
+    }
+    Ok((given, files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_understands_what_the_server_writes() {
+        let given = Given {
+            library: "a b/lib=1.so".into(),
+            area_bytes: 1 << 32,
+            n_threads: 3,
+            sandbox: Rules { is_on: true, has_gpu: true, readable: vec!["/m".into(), "/n".into()] },
+        };
+        let files = Files { socket: 5, inputs: 6, outputs: 7 };
+        let words = given.to_words(files).into_iter().map(|word| word.into_string().unwrap());
+        let (parsed, numbers) = parse(&words.collect::<Vec<_>>()).unwrap();
+        assert_eq!(parsed, given);
+        assert_eq!((numbers.socket, numbers.inputs, numbers.outputs), (5, 6, 7));
+    }
+
+    #[test]
+    fn what_was_typed_by_hand_is_refused() {
+        for words in [&["--socket=999"][..], &["--port=1"], &["--socket=x"], &[]] {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert!(Arguments::parse(&words).is_err(), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The [`Engine`](session::Engine) on the user's own libtensorflow, in worker processes. It knows
+//! nothing of the wire or of versions.
+//!
+//! [`Workers`] makes servables. A model without settings of its own shares a worker; one with
+//! settings has its own, so that limits hold for it alone, a crash stays inside, and all memory
+//! comes back when it ends. A worker is our own program started anew ([`worker_main`]); it loads
+//! the library, which is never linked. Tensors lie in memory that both share ([`Options`] says how
+//! much), and short messages over a socket say where.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "the C API counts in `int`; what is narrowed was checked"
+)]
+
+mod area;
+mod capi;
+mod config;
+mod engine;
+mod error;
+mod find;
+mod inside;
+mod load;
+mod options;
+mod process;
+mod sandbox;
+mod snapshot;
+mod tensors;
+mod wire;
+mod worker;
+
+pub use config::{GpuOptions, Threads, session_config};
+pub use error::{Error, Result};
+pub use find::{HOW_TO_INSTALL, Places, find};
+pub use inside::main as worker_main;
+pub use load::{Request, Workers};
+pub use options::{MemoryLimit, ModelSettings, Options, Program, Renewal, Sandbox};
+pub use snapshot::{WorkerSnapshot, WorkerState};
+
+/// Says once what of the sandbox this system does not have.
+fn warn_once(missing: &[String]) {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        let missing = missing.join(", ");
+        tracing::warn!("workers are not fully confined, this system lacks {missing}");
+    });
+}

@@ -1,0 +1,241 @@
+//! `Workers`: from a SavedModel to a servable that runs in a worker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use prost::Message as _;
+use savedmodel::SavedModel;
+use session::{Error, Result, Servable, Signature, Weights};
+use storage::Storage;
+
+use crate::engine::TensorFlowEngine;
+use crate::options::{ModelSettings, Options, Sandbox};
+use crate::sandbox::Rules;
+use crate::snapshot::WorkerSnapshot;
+use crate::wire::{Load, Names};
+use crate::worker::Worker;
+
+/// The workers of a server.
+pub struct Workers {
+    options: Arc<Options>,
+    /// Those that models without settings of their own share.
+    shared: Mutex<Vec<Weak<Worker>>>,
+    all: Mutex<Vec<Weak<Worker>>>,
+    /// Models that took a shared worker with them when they were loaded.
+    suspects: Mutex<BTreeSet<String>>,
+}
+
+/// A model to be loaded.
+pub struct Request<'a> {
+    /// Its name.
+    pub model: &'a str,
+    /// Its version.
+    pub version: i64,
+    /// Its folder.
+    pub dir: &'a Storage,
+    /// What it wants of TensorFlow.
+    pub settings: &'a ModelSettings,
+    /// Whether it is no longer wanted.
+    pub is_cancelled: &'a dyn Fn() -> bool,
+}
+
+impl Workers {
+    /// No worker is started before the first model needs one.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options: Arc::new(options),
+            shared: Mutex::default(),
+            all: Mutex::default(),
+            suspects: Mutex::default(),
+        }
+    }
+
+    /// TensorFlow's library.
+    pub fn library(&self) -> &Path {
+        &self.options.library
+    }
+
+    /// The workers that there are.
+    pub fn snapshot(&self) -> Vec<WorkerSnapshot> {
+        let workers: Vec<Arc<Worker>> = {
+            let mut all = self.all.lock();
+            all.retain(|worker| worker.strong_count() > 0);
+            all.iter().filter_map(Weak::upgrade).collect()
+        };
+        workers.iter().filter(|worker| worker.is_open()).map(|worker| worker.snapshot()).collect()
+    }
+
+    /// Loads a model. Blocks until TensorFlow has restored its variables and run its init op.
+    ///
+    /// # Errors
+    /// If the SavedModel cannot be read, TensorFlow refuses it, the worker ends meanwhile, or it
+    /// takes too long.
+    pub fn load(&self, request: &Request<'_>) -> Result<Servable> {
+        let model = SavedModel::open(request.dir, &self.options.tags)
+            .map_err(|error| read_error(&error))?;
+        let (signatures, refused) = read_signatures(&model)?;
+        if signatures.is_empty() && !refused.is_empty() {
+            let reasons: Vec<String> = refused.values().map(ToString::to_string).collect();
+            return Err(Error::Unimplemented(reasons.join("; ")));
+        }
+        let dir = request.dir.path().canonicalize();
+        let dir = dir.map_err(|error| Error::NotFound(error.to_string()))?;
+        let load = self.order(request, &dir, &signatures);
+        let weights = weights(&model);
+        let signature_defs = model.signature_defs;
+        let (worker, seat) = self.seat(request, &dir, &load)?;
+        let names = signatures.keys().zip(0u32..);
+        let engine = TensorFlowEngine {
+            worker,
+            seat,
+            signatures: names.map(|(name, number)| (name.clone(), number)).collect(),
+        };
+        Ok(Servable { signatures, signature_defs, refused, weights, engine: Arc::new(engine) })
+    }
+
+    fn order(
+        &self,
+        request: &Request<'_>,
+        dir: &Path,
+        signatures: &BTreeMap<String, Arc<Signature>>,
+    ) -> Load {
+        let names = |signature: &Arc<Signature>| Names {
+            inputs: signature.inputs.values().map(|input| input.tensor.clone()).collect(),
+            outputs: signature.outputs.values().map(|output| output.tensor.clone()).collect(),
+        };
+        let config = request.settings.session.as_ref().unwrap_or(&self.options.session);
+        Load {
+            model: 0,
+            dir: dir.to_string_lossy().into_owned(),
+            tags: self.options.tags.clone(),
+            config: config.encode_to_vec().into(),
+            signatures: signatures.values().map(names).collect(),
+        }
+    }
+
+    /// Loads a model into a worker: one that it shares, if it may.
+    fn seat(&self, request: &Request<'_>, dir: &Path, load: &Load) -> Result<(Arc<Worker>, u64)> {
+        let name = format!("{}/{}", request.model, request.version);
+        let wants_own =
+            request.settings.session.is_some() || self.suspects.lock().contains(request.model);
+        if !wants_own {
+            match self.share(request, &name, dir, load) {
+                Err(Error::Unavailable(why)) => {
+                    tracing::warn!(model = request.model, "loaded again by itself: {why}");
+                    self.suspects.lock().insert(request.model.to_owned());
+                }
+                outcome => return outcome,
+            }
+        }
+        let worker = self.start(name.clone(), vec![dir.to_owned()])?;
+        let seat = worker.load(&name, load.clone(), request.is_cancelled);
+        let ended = || Err(Error::Unavailable("the worker has ended".to_owned()));
+        Ok((worker, seat.unwrap_or_else(ended)?))
+    }
+
+    fn share(
+        &self,
+        request: &Request<'_>,
+        name: &str,
+        dir: &Path,
+        load: &Load,
+    ) -> Result<(Arc<Worker>, u64)> {
+        loop {
+            let worker = self.shared_worker(dir)?;
+            if let Some(seat) = worker.load(name, load.clone(), request.is_cancelled) {
+                return Ok((worker, seat?));
+            }
+        }
+    }
+
+    /// A shared worker that can read a folder.
+    fn shared_worker(&self, dir: &Path) -> Result<Arc<Worker>> {
+        let mut shared = self.shared.lock();
+        shared.retain(|worker| worker.strong_count() > 0);
+        let can_read = |worker: &Arc<Worker>| {
+            worker.is_open()
+                && (self.options.sandbox == Sandbox::Off
+                    || worker.rules.readable.iter().any(|folder| dir.starts_with(folder)))
+        };
+        if let Some(worker) = shared.iter().filter_map(Weak::upgrade).find(can_read) {
+            return Ok(worker);
+        }
+        let mut folders: Vec<PathBuf> = self.options.model_folders.clone();
+        folders.iter_mut().for_each(|folder| {
+            if let Ok(real) = folder.canonicalize() {
+                *folder = real;
+            }
+        });
+        if !folders.iter().any(|folder| dir.starts_with(folder)) {
+            folders.push(dir.parent().unwrap_or(dir).to_owned());
+        }
+        let worker = self.start("shared".to_owned(), folders)?;
+        shared.push(Arc::downgrade(&worker));
+        Ok(worker)
+    }
+
+    fn start(&self, name: String, mut readable: Vec<PathBuf>) -> Result<Arc<Worker>> {
+        readable.extend(library_folders(&self.options.library));
+        let rules = Rules {
+            is_on: self.options.sandbox == Sandbox::On,
+            has_gpu: Path::new("/dev/nvidiactl").exists(),
+            readable,
+        };
+        let worker = Worker::start(&self.options, name, rules)?;
+        self.all.lock().push(Arc::downgrade(&worker));
+        Ok(worker)
+    }
+}
+
+/// The folders of the library and of those that it loads from beside its own.
+fn library_folders(library: &Path) -> Vec<PathBuf> {
+    let real = library.canonicalize().unwrap_or_else(|_| library.to_owned());
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for file in [library, &real] {
+        let Some(folder) = file.parent() else { continue };
+        folders.push(folder.to_owned());
+        // In Python's packages the libraries of CUDA lie beside TensorFlow's folder.
+        folders.extend(folder.parent().map(|packages| packages.join("nvidia")));
+    }
+    folders.sort();
+    folders.dedup();
+    folders
+}
+
+type Signatures = (BTreeMap<String, Arc<Signature>>, BTreeMap<String, Error>);
+
+/// The signatures that can be run, and those that cannot.
+fn read_signatures(model: &SavedModel) -> Result<Signatures> {
+    let (mut signatures, mut refused) = Signatures::default();
+    for (name, from) in &model.signatures {
+        if let Some((alias, why)) = from.unusable_inputs.first_key_value() {
+            let text = format!("signature {name}: input {alias} cannot be fed: {why}");
+            refused.insert(name.clone(), Error::Unimplemented(text));
+            continue;
+        }
+        signatures.insert(name.clone(), Arc::new(Signature::read(from)?));
+    }
+    Ok((signatures, refused))
+}
+
+/// The variables of a checkpoint. What cannot be counted is not: TensorFlow reads it, not we.
+fn weights(model: &SavedModel) -> Weights {
+    let mut weights = Weights::default();
+    let (Ok(Some(checkpoint)), Ok(restore)) = (model.checkpoint(), model.restore()) else {
+        return weights;
+    };
+    for assignment in restore.assignments {
+        if let Ok(entry) = checkpoint.entry(&assignment.source.key) {
+            weights.n_variables += 1;
+            weights.bytes += usize::try_from(entry.n_bytes()).unwrap_or(0);
+        }
+    }
+    weights
+}
+
+/// What a SavedModel that cannot be read is to a client.
+fn read_error(error: &savedmodel::Error) -> Error {
+    crate::error::session_error(error.code() as i32, error.to_string())
+}

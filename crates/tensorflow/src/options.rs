@@ -1,0 +1,85 @@
+//! `Options`: how workers are started and what TensorFlow is told.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proto::tensorflow::ConfigProto;
+
+/// The settings of the engine.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// TensorFlow's library.
+    pub library: PathBuf,
+    /// The program that becomes a worker, and the words before a worker's own arguments.
+    pub program: Program,
+    /// The environment of workers: nothing else of the server's is passed on.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The tags of the meta graph.
+    pub tags: Vec<String>,
+    /// How many bytes of inputs, and as many of outputs, a worker may share with the server. They
+    /// cost nothing until they are used.
+    pub area_bytes: usize,
+    /// How many runs there may be at once in a worker.
+    pub n_threads: usize,
+    /// How many runs may wait for a worker.
+    pub queue_max: usize,
+    /// How long a model may take to load.
+    pub load_timeout: Duration,
+    /// Whether workers are confined beyond gaining no privileges.
+    pub sandbox: Sandbox,
+    /// When a shared worker is started anew after a model has left it.
+    pub renewal: Renewal,
+    /// The folders that models come from. Workers that are shared can read all of them.
+    pub model_folders: Vec<PathBuf>,
+    /// What TensorFlow is told for models without settings of their own.
+    pub session: ConfigProto,
+    /// What a worker's resident memory should stay below, and what happens if it does not.
+    pub memory: Option<MemoryLimit>,
+}
+
+/// The program that becomes a worker.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Its file.
+    pub file: PathBuf,
+    /// The words before a worker's own arguments.
+    pub words: Vec<OsString>,
+}
+
+/// Whether workers are confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sandbox {
+    /// By all that the kernel has.
+    On,
+    /// Only by `no_new_privs`.
+    Off,
+}
+
+/// When a shared worker is started anew after a model has left it, which is when TensorFlow gives
+/// the memory of a GPU back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewal {
+    /// When it is idle and sees a GPU; without one, closing a session gives its memory back.
+    WhenIdle,
+    /// As soon as what runs has ended; what arrives meanwhile waits.
+    AtOnce,
+    /// Never.
+    Never,
+}
+
+/// What resident memory should stay below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// The bytes.
+    pub bytes: u64,
+    /// Whether a worker that has more is started anew when it is idle, besides being reported.
+    pub renews: bool,
+}
+
+/// What one model wants of TensorFlow.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelSettings {
+    /// Its own session options; with these it has a worker for itself.
+    pub session: Option<ConfigProto>,
+}

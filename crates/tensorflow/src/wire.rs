@@ -1,0 +1,277 @@
+//! What the server and a worker say to each other over their socket.
+//!
+//! A message is small: tensors stay in shared memory, and messages say where. The kernel copies a
+//! message, so neither side can change it after the other has checked it, and wakes who waits for
+//! it; the end of the other side is the end of the stream.
+
+use std::io::{Read, Write};
+
+use prost::Message;
+use prost::bytes::Bytes;
+
+use crate::error::{Error, Result};
+
+/// The longest message.
+const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// What the server says.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ToWorker {
+    #[prost(oneof = "Order", tags = "1, 2, 3, 4, 5")]
+    pub(crate) order: Option<Order>,
+}
+
+/// What a worker is to do.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum Order {
+    #[prost(message, tag = "1")]
+    Load(Load),
+    #[prost(message, tag = "2")]
+    Run(RunOrder),
+    /// Unload this model.
+    #[prost(uint64, tag = "3")]
+    Unload(u64),
+    /// The block of outputs that begins here is no longer needed.
+    #[prost(uint64, tag = "4")]
+    Free(u64),
+    /// Give memory back, nothing is going on.
+    #[prost(bool, tag = "5")]
+    Rest(bool),
+}
+
+/// Load a SavedModel.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Load {
+    #[prost(uint64, tag = "1")]
+    pub(crate) model: u64,
+    #[prost(string, tag = "2")]
+    pub(crate) dir: String,
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) tags: Vec<String>,
+    /// A serialised `ConfigProto`.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub(crate) config: Bytes,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) signatures: Vec<Names>,
+}
+
+/// The tensors of a signature.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Names {
+    #[prost(string, repeated, tag = "1")]
+    pub(crate) inputs: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) outputs: Vec<String>,
+}
+
+/// Run a signature.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RunOrder {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) model: u64,
+    /// The place of the signature among those of `Load`.
+    #[prost(uint32, tag = "3")]
+    pub(crate) signature: u32,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) inputs: Option<Tensors>,
+    /// The places of the outputs wanted.
+    #[prost(uint32, repeated, tag = "5")]
+    pub(crate) outputs: Vec<u32>,
+    /// How long it may take, in milliseconds; 0 means for ever.
+    #[prost(int64, tag = "6")]
+    pub(crate) timeout_millis: i64,
+}
+
+/// Tensors in a block of shared memory or, if they are few bytes, in the message itself.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Tensors {
+    /// Where the block begins.
+    #[prost(uint64, tag = "1")]
+    pub(crate) offset: u64,
+    /// Its bytes; 0 if there is none.
+    #[prost(uint64, tag = "2")]
+    pub(crate) len: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) parts: Vec<Part>,
+    /// What stands for the block if there is none.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub(crate) inline: Bytes,
+}
+
+/// One tensor of a block.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Part {
+    #[prost(int32, tag = "1")]
+    pub(crate) dtype: i32,
+    #[prost(int64, repeated, tag = "2")]
+    pub(crate) dims: Vec<i64>,
+    /// Where its bytes begin in the block.
+    #[prost(uint64, tag = "3")]
+    pub(crate) offset: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) len: u64,
+}
+
+/// What a worker says.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct FromWorker {
+    #[prost(oneof = "Word", tags = "1, 2, 3, 4, 5")]
+    pub(crate) word: Option<Word>,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum Word {
+    /// The library is loaded.
+    #[prost(message, tag = "1")]
+    Ready(Ready),
+    /// The library cannot be used, and the worker ends.
+    #[prost(message, tag = "2")]
+    Failed(Failure),
+    #[prost(message, tag = "3")]
+    Loaded(Loaded),
+    #[prost(message, tag = "4")]
+    Done(Done),
+    /// The inputs of this run are no longer needed.
+    #[prost(uint64, tag = "5")]
+    Released(u64),
+}
+
+/// The library is loaded.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Ready {
+    /// The version of TensorFlow.
+    #[prost(string, tag = "1")]
+    pub(crate) version: String,
+    /// What of the sandbox could not be had.
+    #[prost(string, repeated, tag = "2")]
+    pub(crate) missing: Vec<String>,
+}
+
+/// Why something failed.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Failure {
+    /// The canonical status code.
+    #[prost(int32, tag = "1")]
+    pub(crate) code: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) text: String,
+}
+
+/// How a load ended.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Loaded {
+    #[prost(uint64, tag = "1")]
+    pub(crate) model: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) failure: Option<Failure>,
+    /// The devices that TensorFlow sees.
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) devices: Vec<String>,
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Done {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) failure: Option<Failure>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) outputs: Option<Tensors>,
+    /// Whether its inputs are still needed; `Released` will say when not.
+    #[prost(bool, tag = "4")]
+    pub(crate) holds_inputs: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { code: error.code(), text: error.to_string() }
+    }
+}
+
+/// Sends a message in one piece.
+pub(crate) fn send(stream: &mut impl Write, message: &impl Message) -> std::io::Result<()> {
+    let len = message.encoded_len();
+    let Some(length) = u32::try_from(len).ok().filter(|_| len <= FRAME_BYTES_MAX) else {
+        let text = format!("a message of {len} bytes is too long");
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text));
+    };
+    let mut frame = Vec::with_capacity(4 + len);
+    frame.extend_from_slice(&length.to_le_bytes());
+    message.encode(&mut frame).expect("a vector grows");
+    stream.write_all(&frame)
+}
+
+/// What has arrived of the messages of the other side.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+}
+
+impl Inbox {
+    /// Reads what is there. Gives false at the end of the stream.
+    pub(crate) fn fill(&mut self, stream: &mut impl Read) -> std::io::Result<bool> {
+        let mut chunk = [0; 16 << 10];
+        match stream.read(&mut chunk) {
+            Ok(0) => Ok(false),
+            Ok(n) => {
+                self.bytes.extend_from_slice(&chunk[..n]);
+                Ok(true)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next message, if all of it has arrived.
+    pub(crate) fn next<M: Message + Default>(&mut self) -> Result<Option<M>> {
+        let Some(length) = self.bytes.first_chunk::<4>() else { return Ok(None) };
+        let len = u32::from_le_bytes(*length) as usize;
+        if len > FRAME_BYTES_MAX {
+            return Err(Error::Malformed(format!("{len} bytes are announced")));
+        }
+        let Some(frame) = self.bytes.get(4..4 + len) else { return Ok(None) };
+        // `bytes` fields share what is copied here.
+        let frame = Bytes::copy_from_slice(frame);
+        self.bytes.drain(..4 + len);
+        M::decode(frame).map(Some).map_err(|error| Error::Malformed(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: u64) -> ToWorker {
+        let order = RunOrder { id, outputs: vec![0, 1], ..RunOrder::default() };
+        ToWorker { order: Some(Order::Run(order)) }
+    }
+
+    #[test]
+    fn messages_arrive_whole_however_they_are_cut() {
+        let mut sent = Vec::new();
+        (0..3).for_each(|id| send(&mut sent, &run(id)).unwrap());
+        let mut inbox = Inbox::default();
+        let mut got = Vec::new();
+        for piece in sent.chunks(5) {
+            assert!(inbox.fill(&mut &*piece).unwrap());
+            while let Some(message) = inbox.next::<ToWorker>().unwrap() {
+                got.push(message);
+            }
+        }
+        assert_eq!(got, (0..3).map(run).collect::<Vec<_>>());
+        assert!(!inbox.fill(&mut &[][..]).unwrap());
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let mut inbox = Inbox { bytes: vec![0xff; 8] };
+        assert!(inbox.next::<ToWorker>().is_err());
+        let mut inbox = Inbox { bytes: vec![2, 0, 0, 0, 0xff, 0xff] };
+        assert!(inbox.next::<ToWorker>().is_err());
+        assert!(send(&mut Vec::new(), &run(1)).is_ok());
+    }
+}

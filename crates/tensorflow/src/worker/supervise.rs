@@ -1,0 +1,388 @@
+//! The thread that supervises a worker.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use device::Buffer;
+use session::{Error, Reply};
+use tensor::Tensor;
+
+use super::Worker;
+use super::state::{Next, Phase, SeatState, late};
+use crate::error::session_error;
+use crate::options::{Renewal, Sandbox};
+use crate::process::{Link, Process};
+use crate::snapshot::resident_bytes;
+use crate::tensors::{self, Received};
+use crate::wire::{Done, FromWorker, Inbox, Loaded, Order, Ready, Tensors, Word};
+
+/// How often an idle worker is looked at.
+const TICK: Duration = Duration::from_secs(5);
+
+/// The first and the longest wait before a process is started again.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// A process that ran for so long is not one of a row of failures.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// Why a process ended.
+enum Ending {
+    /// The worker is not wanted any more.
+    Unwanted,
+    /// It is to be started anew.
+    Renewed,
+    /// By itself.
+    Lost(String),
+}
+
+impl Worker {
+    /// Keeps a process running until the worker is not wanted any more.
+    pub(super) fn supervise(self: Arc<Self>) {
+        let mut n_failures = 0;
+        loop {
+            let start = Instant::now();
+            let ending = self.run_process();
+            match ending {
+                Ending::Unwanted => break,
+                Ending::Renewed => {
+                    tracing::info!(worker = self.name, "started anew");
+                    n_failures = 0;
+                }
+                Ending::Lost(why) => {
+                    n_failures = if start.elapsed() > STEADY { 1 } else { n_failures + 1 };
+                    if !self.back_off(&why, n_failures) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.fail_all("the worker has ended");
+        self.changed.notify_all();
+    }
+
+    /// Waits before the next start. Gives false if there is to be none.
+    fn back_off(&self, why: &str, n_failures: u32) -> bool {
+        let wait = BACK_OFF.0 * 2u32.saturating_pow(n_failures.min(10) - 1);
+        let wait = wait.min(BACK_OFF.1);
+        tracing::error!(worker = self.name, "{why}; the next start is in {wait:?}");
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Ended) {
+            return false;
+        }
+        state.n_restarts += 1;
+        if n_failures > 1 {
+            state.phase = Phase::BackingOff { why: format!("{why}; it will be started again") };
+            let queue = std::mem::take(&mut state.queue);
+            drop(state);
+            queue.into_iter().for_each(|task| task.fail(why));
+        } else {
+            drop(state);
+        }
+        let end = Instant::now() + wait;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if matches!(self.state.lock().phase, Phase::Ended) {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            self.bell.wait(None, left);
+        }
+    }
+
+    /// Starts a process and serves it until it ends.
+    fn run_process(&self) -> Ending {
+        {
+            let mut state = self.state.lock();
+            if matches!(state.phase, Phase::Ended) {
+                return Ending::Unwanted;
+            }
+            state.phase = Phase::Starting;
+        }
+        let ending = match Process::start(&self.options, &self.name, &self.rules) {
+            Ok(mut process) => {
+                self.state.lock().pid = Some(process.id());
+                let ending = Serving::new(self, &mut process).until_the_end();
+                process.end();
+                ending
+            }
+            Err(error) => Ending::Lost(error.to_string()),
+        };
+        let why = match &ending {
+            Ending::Lost(why) => why.clone(),
+            Ending::Unwanted | Ending::Renewed => "the worker was ended".to_owned(),
+        };
+        let lost = {
+            let mut state = self.state.lock();
+            if !matches!(state.phase, Phase::Ended) {
+                state.phase = Phase::Starting;
+            }
+            let lost = state.lose_process(&why);
+            if matches!(ending, Ending::Lost(_)) {
+                // Nothing can be loaded by a worker that does not start.
+                for seat in state.seats.values_mut().filter(|seat| !seat.was_loaded) {
+                    if matches!(seat.state, SeatState::Waiting) {
+                        seat.state = SeatState::Failed(Error::Unavailable(why.clone()));
+                    }
+                }
+            }
+            lost
+        };
+        for flight in lost {
+            (flight.reply)(Err(Error::Unavailable(why.clone())));
+        }
+        self.changed.notify_all();
+        ending
+    }
+
+    /// Answers all that waits or runs.
+    fn fail_all(&self, why: &str) {
+        let (queue, flights) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.queue), state.lose_process(why))
+        };
+        queue.into_iter().for_each(|task| task.fail(why));
+        for flight in flights {
+            (flight.reply)(Err(Error::Unavailable(why.to_owned())));
+        }
+    }
+
+    /// Does what can be done with what waits.
+    fn pump(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let Some(next) = state.next_task(self.options.n_threads, Instant::now()) else {
+                return;
+            };
+            match next {
+                Next::Fly(task) => self.fly(state, task),
+                Next::Fail(task, error) => {
+                    drop(state);
+                    (task.sent.reply)(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// One process being served.
+struct Serving<'a> {
+    worker: &'a Worker,
+    process: &'a mut Process,
+    inbox: Inbox,
+    last_tick: Instant,
+    has_rested: bool,
+    was_reported: bool,
+}
+
+impl<'a> Serving<'a> {
+    fn new(worker: &'a Worker, process: &'a mut Process) -> Self {
+        Self {
+            worker,
+            process,
+            inbox: Inbox::default(),
+            last_tick: Instant::now(),
+            has_rested: true,
+            was_reported: false,
+        }
+    }
+
+    fn until_the_end(&mut self) -> Ending {
+        loop {
+            if let Some(ending) = self.look() {
+                return ending;
+            }
+            let limit = self.wait_limit();
+            let woken = self.worker.bell.wait(Some(&self.process.socket), limit);
+            if woken.by_socket {
+                match self.inbox.fill(&mut self.process.socket) {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => {
+                        return Ending::Lost(format!(
+                            "its process ended: {}",
+                            self.process.ended()
+                        ));
+                    }
+                }
+            }
+            loop {
+                match self.inbox.next::<FromWorker>() {
+                    Ok(None) => break,
+                    Ok(Some(FromWorker { word })) => {
+                        if let Some(why) = word.and_then(|word| self.take(word)) {
+                            return Ending::Lost(why);
+                        }
+                    }
+                    Err(error) => return Ending::Lost(error.to_string()),
+                }
+            }
+        }
+    }
+
+    fn wait_limit(&self) -> Duration {
+        let next = self.worker.state.lock().next_check;
+        let now = Instant::now();
+        let tick = (self.last_tick + TICK).saturating_duration_since(now);
+        next.map_or(tick, |next| tick.min(next.saturating_duration_since(now)))
+    }
+
+    /// Does what is due, and gives the ending if it is time for it.
+    fn look(&mut self) -> Option<Ending> {
+        let now = Instant::now();
+        let late_ones = {
+            let mut state = self.worker.state.lock();
+            if matches!(state.phase, Phase::Ended) {
+                return Some(Ending::Unwanted);
+            }
+            if state.link.is_some() {
+                self.start_loads(&mut state);
+            }
+            let is_asked = self.worker.options.renewal == Renewal::AtOnce;
+            if is_asked && state.has_leavers && matches!(state.phase, Phase::Up) {
+                state.phase = Phase::Draining;
+            }
+            if matches!(state.phase, Phase::Draining) && state.flights.is_empty() {
+                return Some(Ending::Renewed);
+            }
+            if state.next_check.is_some_and(|check| check <= now) {
+                state.take_late(now)
+            } else {
+                Vec::new()
+            }
+        };
+        for reply in late_ones {
+            reply(Err(late("while it ran")));
+        }
+        self.worker.pump();
+        if now.duration_since(self.last_tick) >= TICK {
+            self.last_tick = now;
+            return self.tick();
+        }
+        None
+    }
+
+    fn start_loads(&self, state: &mut super::State) {
+        let link = state.link.clone();
+        for seat in state.seats.values_mut() {
+            if matches!(seat.state, SeatState::Waiting)
+                && let Some(link) = &link
+            {
+                seat.state = SeatState::Loading;
+                drop(link.say(Order::Load(seat.load.clone())));
+            }
+        }
+    }
+
+    /// Looks after a worker that may be idle.
+    fn tick(&mut self) -> Option<Ending> {
+        let resident = resident_bytes(self.process.id());
+        let limit = self.worker.options.memory;
+        let is_over = limit.is_some_and(|limit| resident > limit.bytes);
+        if is_over && !self.was_reported {
+            self.was_reported = true;
+            let limit = limit.map_or(0, |limit| limit.bytes);
+            tracing::warn!(
+                worker = self.worker.name,
+                "holds {resident} bytes, which is more than its limit of {limit}"
+            );
+        }
+        let state = self.worker.state.lock();
+        if !state.is_idle() {
+            self.has_rested = false;
+            return None;
+        }
+        let renewal = self.worker.options.renewal;
+        let gives_back = renewal == Renewal::WhenIdle && state.has_leavers && state.sees_gpu();
+        if gives_back || (is_over && limit.is_some_and(|limit| limit.renews)) {
+            return Some(Ending::Renewed);
+        }
+        if !self.has_rested {
+            self.has_rested = true;
+            self.process.link.inputs.trim();
+            drop(self.process.link.say(Order::Rest(true)));
+        }
+        None
+    }
+
+    /// Takes what the worker says. Gives why it cannot go on, if it cannot.
+    fn take(&mut self, word: Word) -> Option<String> {
+        match word {
+            Word::Ready(ready) => self.is_ready(ready),
+            Word::Failed(failure) => return Some(failure.text),
+            Word::Loaded(loaded) => self.is_loaded(loaded),
+            Word::Done(done) => self.is_done(done),
+            Word::Released(id) => drop(self.worker.state.lock().held.remove(&id)),
+        }
+        None
+    }
+
+    fn is_ready(&self, ready: Ready) {
+        let Ready { version, missing } = ready;
+        if !missing.is_empty() && self.worker.options.sandbox == Sandbox::On {
+            crate::warn_once(&missing);
+        }
+        let mut state = self.worker.state.lock();
+        state.version = version;
+        state.link = Some(Arc::clone(&self.process.link));
+        if !matches!(state.phase, Phase::Ended) {
+            state.phase = Phase::Up;
+        }
+    }
+
+    fn is_loaded(&self, loaded: Loaded) {
+        let mut state = self.worker.state.lock();
+        let Some(seat) = state.seats.get_mut(&loaded.model) else {
+            // Nobody waited for it any longer.
+            drop(self.process.link.say(Order::Unload(loaded.model)));
+            return;
+        };
+        seat.devices = loaded.devices;
+        seat.state = match loaded.failure {
+            None => {
+                seat.was_loaded = true;
+                SeatState::Loaded
+            }
+            Some(failure) => SeatState::Failed(session_error(failure.code, failure.text)),
+        };
+        drop(state);
+        self.worker.changed.notify_all();
+    }
+
+    fn is_done(&mut self, done: Done) {
+        self.has_rested = false;
+        let flight = {
+            let mut state = self.worker.state.lock();
+            let Some(mut flight) = state.flights.remove(&done.id) else { return };
+            if done.holds_inputs
+                && let Some(block) = flight.block.take()
+            {
+                state.held.insert(done.id, block);
+            }
+            flight
+        };
+        // What waits is sent before the answer is passed on: the process is free.
+        self.worker.pump();
+        let reply: Reply = flight.reply;
+        drop(flight.block);
+        let outputs = match (done.failure, done.outputs) {
+            (Some(failure), _) => Err(session_error(failure.code, failure.text)),
+            (None, outputs) => open(&self.process.link, outputs.unwrap_or_default()),
+        };
+        reply(outputs);
+    }
+}
+
+/// The outputs of a run, where the worker put them.
+fn open(link: &Arc<Link>, outputs: Tensors) -> session::Result<Vec<Tensor>> {
+    if outputs.len == 0 {
+        let whole = tensors::inline(&outputs.inline)?;
+        return Ok(tensors::take(&outputs, &whole)?);
+    }
+    let (owner, offset) = (Arc::clone(link), outputs.offset);
+    // If the worker is gone, so is its memory.
+    let given_back = Box::new(move || drop(owner.say(Order::Free(offset))));
+    let received = Received::new(&link.outputs, &outputs, given_back)?;
+    let whole = Buffer::from_foreign(Box::new(received));
+    Ok(tensors::take(&outputs, &whole)?)
+}
