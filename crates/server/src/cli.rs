@@ -46,6 +46,9 @@ pub fn main(persona: Persona) -> ExitCode {
         (Persona::Tensord, Some("inspect")) => commands::inspect::main(rest(&args, "inspect")),
         (Persona::Tensord, Some("bench")) => commands::bench::main(rest(&args, "bench")),
         (Persona::Tensord, Some("profile")) => commands::profile::main(rest(&args, "profile")),
+        (_, Some("worker")) if is_worker(&args) => {
+            tensorflow::worker_main(&args[2..]).map_err(anyhow::Error::from)
+        }
         (Persona::Tensord, Some("serve")) => serve(persona, rest(&args, "serve")),
         _ => serve(persona, args),
     };
@@ -56,6 +59,11 @@ pub fn main(persona: Persona) -> ExitCode {
             ExitCode::from(if persona == Persona::Tensord { 1 } else { REFUSED })
         }
     }
+}
+
+/// Whether the server started this process as a worker. A model's folder may have that name too.
+fn is_worker(args: &[String]) -> bool {
+    args.get(2).is_some_and(|arg| arg.starts_with("--socket="))
 }
 
 /// The arguments of a command, with the program's name and the command's as one.

@@ -217,6 +217,29 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Threads")]
     pub(crate) tensorflow_session_parallelism: usize,
 
+    /// What serves models: auto (our own engine if it has every op, else TensorFlow), native or
+    /// tensorflow; other engines for some models as auto,MODEL=tensorflow
+    #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = "TensorFlow")]
+    pub(crate) engine: String,
+    /// TensorFlow's library, or a folder that has it [default: $TENSORD_TENSORFLOW, else that of the
+    /// active Python]
+    #[arg(long, value_name = "PATH", default_value = "", help_heading = "TensorFlow")]
+    pub(crate) tensorflow_library: String,
+    /// Confine TensorFlow's workers: no network, no programs, no files but their models
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "TensorFlow"
+    )]
+    pub(crate) tensorflow_sandbox: bool,
+    /// How long TensorFlow may take to load a model, in seconds
+    #[arg(long, value_name = "S", default_value_t = 600, help_heading = "TensorFlow")]
+    pub(crate) tensorflow_load_timeout_seconds: u64,
+
     /// Seconds that requests in flight are given to finish after SIGTERM
     #[arg(long, value_name = "S", default_value_t = 30, help_heading = "Process")]
     pub(crate) shutdown_grace_seconds: u64,

@@ -21,6 +21,7 @@ mod cli;
 mod commands;
 mod config;
 mod discover;
+mod engines;
 mod flags;
 mod loader;
 mod loads;

@@ -3,14 +3,27 @@
 use lifecycle::{Code, LoadError, Loader};
 use native::Executor;
 use session::{Error, Servable};
+use storage::Storage;
+use tensorflow::{HOW_TO_INSTALL, ModelSettings, Request, Workers};
 use tokio_util::sync::CancellationToken;
 
+use crate::engines::{Choices, Engine};
 use crate::source;
 
-/// Loads versions on our own engine.
+/// Loads versions on our own engine or on TensorFlow.
 pub(crate) struct Engines {
     pub(crate) executor: Executor,
     pub(crate) options: native::Options,
+    pub(crate) choices: Choices,
+    pub(crate) workers: Option<Workers>,
+}
+
+/// A version to be loaded.
+struct Wanted<'a> {
+    model: &'a str,
+    version: i64,
+    dir: Storage,
+    cancel: &'a CancellationToken,
 }
 
 impl Loader for Engines {
@@ -21,16 +34,68 @@ impl Loader for Engines {
         model: &str,
         version: i64,
         path: &str,
-        _: &CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<Servable, LoadError> {
         let dir = storage::open(&source::folder(path))
             .map_err(|error| LoadError::new(Code::NotFound, error.to_string()))?;
-        let loaded = native::load(&dir, &self.options, &self.executor);
-        let servable = loaded.map_err(|error| load_error(&error))?.servable;
+        let wanted = Wanted { model, version, dir, cancel };
+        let servable = match self.choices.of(model) {
+            Engine::Auto => self.either(&wanted),
+            Engine::Native => self.native(&wanted),
+            Engine::TensorFlow => self.tensorflow(&wanted),
+        };
+        let servable = servable.map_err(|error| load_error(&error))?;
+        let engine = servable.engine.name();
+        tracing::info!(model, version, engine, "loaded");
         for (signature, why) in &servable.refused {
             tracing::warn!(model, version, signature, "signature is not served: {why}");
         }
         Ok(servable)
+    }
+}
+
+impl Engines {
+    fn native(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
+        native::load(&wanted.dir, &self.options, &self.executor).map(|loaded| loaded.servable)
+    }
+
+    fn tensorflow(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
+        let Some(workers) = &self.workers else {
+            let text = format!("there is no TensorFlow: {HOW_TO_INSTALL}");
+            return Err(Error::FailedPrecondition(text));
+        };
+        workers.load(&Request {
+            model: wanted.model,
+            version: wanted.version,
+            dir: &wanted.dir,
+            settings: &ModelSettings::default(),
+            is_cancelled: &|| wanted.cancel.is_cancelled(),
+        })
+    }
+
+    /// Our own engine if it can run all signatures, else TensorFlow if there is one.
+    fn either(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
+        let (model, version) = (wanted.model, wanted.version);
+        match (self.native(wanted), &self.workers) {
+            (Ok(servable), _) if servable.refused.is_empty() => Ok(servable),
+            (Ok(servable), None) => Ok(servable),
+            (Ok(servable), Some(_)) => match self.tensorflow(wanted) {
+                Ok(other) if other.refused.len() < servable.refused.len() => Ok(other),
+                Ok(_) => Ok(servable),
+                Err(error) => {
+                    tracing::warn!(model, version, "TensorFlow cannot load it either: {error}");
+                    Ok(servable)
+                }
+            },
+            (Err(Error::Unimplemented(why)), Some(_)) => {
+                tracing::info!(model, version, "goes to TensorFlow: {why}");
+                self.tensorflow(wanted)
+            }
+            (Err(Error::Unimplemented(why)), None) => {
+                Err(Error::Unimplemented(format!("{why}; TensorFlow could: {HOW_TO_INSTALL}")))
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 }
 

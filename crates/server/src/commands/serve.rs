@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use super::PLANS_MAX;
 use crate::cli::Persona;
 use crate::config::Config;
+use crate::engines::{self, Choices};
 use crate::flags::Flags;
 use crate::loader::Engines;
 use crate::loads::{Counted, Loads};
@@ -52,7 +53,8 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let Files { ssl, metrics_path } = Files::read(flags)?;
     let token = CancellationToken::new();
     let loads = Arc::new(Loads::default());
-    let lifecycle = Arc::new(start_lifecycle(config, Arc::clone(&loads), token.clone())?);
+    let lifecycle = start_lifecycle(config, flags, Arc::clone(&loads), token.clone())?;
+    let lifecycle = Arc::new(lifecycle);
     load(config, &lifecycle).await?;
     let tasks = TaskTracker::new();
     let counters = Counters { requests: context(flags, &lifecycle), loads };
@@ -97,6 +99,7 @@ fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> api::Context {
 
 fn start_lifecycle(
     config: &Config,
+    flags: &Flags,
     loads: Arc<Loads>,
     token: CancellationToken,
 ) -> Result<Lifecycle<Servable>> {
@@ -106,7 +109,10 @@ fn start_lifecycle(
         pool: Arc::new(Pool::new(config.n_threads)),
     };
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
-    let loader = Counted { loader: Engines { executor, options }, loads };
+    let choices = Choices::parse(&flags.engine)?;
+    let workers = engines::workers(flags, &choices, config)?;
+    let engines = Engines { executor, options, choices, workers };
+    let loader = Counted { loader: engines, loads };
     Ok(Lifecycle::start(config.lifecycle.clone(), Models, loader, token))
 }
 

@@ -1,0 +1,181 @@
+//! Which engine serves a model, and where TensorFlow is.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use proto::tensorflow::ConfigProto;
+use tensorflow::{Places, Program, Renewal, Sandbox, Threads, Workers};
+
+use crate::commands::n_cpus;
+use crate::config::Config;
+use crate::flags::Flags;
+
+/// The bytes of inputs, and as many of outputs, that a worker may share with the server.
+const AREA_BYTES: usize = 4 << 30;
+
+/// How many runs may wait for a worker.
+const QUEUE_MAX: usize = 10_000;
+
+/// What of our environment workers get: what TensorFlow and the drivers of GPUs go by.
+const PASSED_ON: &[&str] = &["HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"];
+const PASSED_ON_PREFIXES: &[&str] =
+    &["CUDA_", "KMP_", "LC_", "MKL_", "NVIDIA_", "OMP_", "TF_", "XLA_"];
+
+/// Which engine serves a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Engine {
+    /// Our own if it has every op, else TensorFlow if there is one.
+    #[default]
+    Auto,
+    /// Our own.
+    Native,
+    /// TensorFlow in a worker.
+    TensorFlow,
+}
+
+/// Which engine serves which model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Choices {
+    default: Engine,
+    models: BTreeMap<String, Engine>,
+}
+
+impl Choices {
+    /// Reads `auto`, or `auto,digits=tensorflow`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut choices = Self::default();
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match word.split_once('=') {
+                None => choices.default = engine(word)?,
+                Some((model, word)) => {
+                    choices.models.insert(model.to_owned(), engine(word)?);
+                }
+            }
+        }
+        Ok(choices)
+    }
+
+    /// The engine of a model.
+    pub(crate) fn of(&self, model: &str) -> Engine {
+        self.models.get(model).copied().unwrap_or(self.default)
+    }
+
+    /// Whether any model is to be served by TensorFlow whatever ops it has.
+    fn needs_tensorflow(&self) -> bool {
+        let mut all = self.models.values().chain([&self.default]);
+        all.any(|engine| *engine == Engine::TensorFlow)
+    }
+}
+
+fn engine(word: &str) -> Result<Engine> {
+    match word {
+        "auto" => Ok(Engine::Auto),
+        "native" => Ok(Engine::Native),
+        "tensorflow" => Ok(Engine::TensorFlow),
+        _ => bail!("--engine={word}: expected auto, native or tensorflow, for all or as model=…"),
+    }
+}
+
+/// Finds TensorFlow's library: the one named by the flag or by `TENSORD_TENSORFLOW`, else that of
+/// the active Python.
+pub(crate) fn find(flag: &str) -> Result<Option<PathBuf>> {
+    let variable = || std::env::var_os("TENSORD_TENSORFLOW").filter(|value| !value.is_empty());
+    let flag = Some(OsString::from(flag)).filter(|flag| !flag.is_empty());
+    let given = flag.or_else(variable).map(PathBuf::from);
+    Ok(tensorflow::find(&Places { given, python_prefixes: pythons() })?)
+}
+
+/// The folders that Pythons are installed in, the active one first.
+fn pythons() -> Vec<PathBuf> {
+    let named = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
+    let mut prefixes: Vec<PathBuf> = named.map(PathBuf::from).collect();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    for bin in std::env::split_paths(&path) {
+        let python = bin.join("python3");
+        if !python.is_file() {
+            continue;
+        }
+        let real = python.canonicalize().ok();
+        let prefix = |python: &Path| python.parent()?.parent().map(Path::to_path_buf);
+        prefixes.extend(prefix(&python));
+        prefixes.extend(real.as_deref().and_then(prefix));
+    }
+    prefixes.extend(std::env::home_dir().map(|home| home.join(".local")));
+    prefixes
+}
+
+/// The workers that TensorFlow runs in; `None` if there is no TensorFlow.
+pub(crate) fn workers(
+    flags: &Flags,
+    choices: &Choices,
+    config: &Config,
+) -> Result<Option<Workers>> {
+    let Some(library) = find(&flags.tensorflow_library)? else {
+        if choices.needs_tensorflow() {
+            bail!(
+                "--engine=tensorflow, but there is no TensorFlow: {}",
+                tensorflow::HOW_TO_INSTALL
+            );
+        }
+        return Ok(None);
+    };
+    let threads =
+        Threads { intra: i32::try_from(config.n_threads)?, inter: i32::try_from(config.n_lanes)? };
+    let session = tensorflow::session_config(&ConfigProto::default(), threads, &Default::default());
+    let folders = config.models.iter().map(|model| PathBuf::from(&model.base_path)).collect();
+    Ok(Some(Workers::new(tensorflow::Options {
+        library,
+        program: program(),
+        environment: environment(),
+        tags: config.tags.clone(),
+        area_bytes: AREA_BYTES,
+        n_threads: (4 * n_cpus()).max(config.n_lanes),
+        queue_max: QUEUE_MAX,
+        load_timeout: Duration::from_secs(flags.tensorflow_load_timeout_seconds),
+        sandbox: if flags.tensorflow_sandbox { Sandbox::On } else { Sandbox::Off },
+        renewal: Renewal::WhenIdle,
+        model_folders: folders,
+        session,
+        memory: None,
+    })))
+}
+
+/// Our own program, whatever became of its file since it was started.
+fn program() -> Program {
+    Program { file: "/proc/self/exe".into(), words: vec!["worker".into()] }
+}
+
+fn environment() -> Vec<(OsString, OsString)> {
+    let is_passed_on = |name: &str| {
+        PASSED_ON.contains(&name) || PASSED_ON_PREFIXES.iter().any(|start| name.starts_with(start))
+    };
+    let mut all: Vec<(OsString, OsString)> =
+        std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed_on)).collect();
+    let level = "TF_CPP_MIN_LOG_LEVEL";
+    if !all.iter().any(|(name, _)| name == level) {
+        // Warnings and errors; what TensorFlow says beyond that is about itself.
+        all.push((level.into(), "1".into()));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_engine_for_all_and_others_by_model() {
+        let choices = Choices::parse("native, digits=tensorflow,clicks=auto").unwrap();
+        assert_eq!(choices.of("digits"), Engine::TensorFlow);
+        assert_eq!(choices.of("clicks"), Engine::Auto);
+        assert_eq!(choices.of("other"), Engine::Native);
+        assert!(choices.needs_tensorflow());
+        assert!(!Choices::parse("auto").unwrap().needs_tensorflow());
+        assert_eq!(Choices::parse("").unwrap(), Choices::default());
+        assert!(Choices::parse("onnx").is_err());
+        assert!(Choices::parse("digits=").is_err());
+    }
+}
