@@ -14,11 +14,13 @@
 mod area;
 mod capi;
 mod config;
+mod direct;
 mod engine;
 mod error;
 mod find;
 mod inside;
 mod load;
+mod nvml;
 mod options;
 mod process;
 mod sandbox;
@@ -28,10 +30,13 @@ mod wire;
 mod worker;
 
 pub use config::{GpuOptions, Threads, session_config};
+#[doc(hidden)]
+pub use direct::Direct;
 pub use error::{Error, Result};
 pub use find::{HOW_TO_INSTALL, Places, find};
 pub use inside::main as worker_main;
 pub use load::{Request, Workers};
+pub use nvml::{Gpu, GpuProcess, Nvml};
 pub use options::{MemoryLimit, ModelSettings, Options, Program, Renewal, Sandbox};
 pub use snapshot::{WorkerSnapshot, WorkerState};
 

@@ -8,8 +8,10 @@ use clap::Parser;
 use graph::{Request, Source};
 use savedmodel::{Endpoint, SavedModel, Signature};
 use serde_json::{Value, json};
+use tensorflow::HOW_TO_INSTALL;
 
 use super::{open, split_tags};
+use crate::engines;
 
 /// Show the tags, signatures, ops and weights of a model
 #[derive(Debug, Parser)]
@@ -46,6 +48,39 @@ struct Report {
     unsupported: BTreeMap<String, BTreeMap<String, usize>>,
     /// The variables that the signatures use, with their bytes, largest first.
     weights: Vec<(String, String, u64)>,
+    engine: Chosen,
+}
+
+/// The engine that would serve a model.
+struct Chosen {
+    name: &'static str,
+    why: String,
+}
+
+impl Chosen {
+    /// As `--engine=auto` would choose.
+    fn new(unsupported: &BTreeMap<String, BTreeMap<String, usize>>) -> Result<Self> {
+        if unsupported.is_empty() {
+            return Ok(Self { name: "native", why: "it has every op".to_owned() });
+        }
+        let lacks = format!("native lacks {}", counted(&most(unsupported)));
+        Ok(match engines::find("")? {
+            Some(library) => {
+                Self { name: "tensorflow", why: format!("{lacks}; {}", library.display()) }
+            }
+            None => Self { name: "none", why: format!("{lacks}; {HOW_TO_INSTALL}") },
+        })
+    }
+}
+
+/// The ops of all, each with its largest count.
+fn most(all: &BTreeMap<String, BTreeMap<String, usize>>) -> BTreeMap<String, usize> {
+    let mut most = BTreeMap::new();
+    for (op, count) in all.values().flatten() {
+        let largest = most.entry(op.clone()).or_insert(0);
+        *largest = (*count).max(*largest);
+    }
+    most
 }
 
 /// Ops that never run by themselves: they are rewritten while a graph is taken in.
@@ -84,7 +119,8 @@ impl Report {
             }
         }
         let weights = weights(&model, &used, unsupported.is_empty())?;
-        Ok(Self { model, ops, unsupported, weights })
+        let engine = Chosen::new(&unsupported)?;
+        Ok(Self { model, ops, unsupported, weights, engine })
     }
 
     fn weights_bytes(&self) -> u64 {
@@ -113,11 +149,7 @@ impl Report {
         };
         let signatures: BTreeMap<&String, Value> =
             self.model.signatures.iter().map(|(name, s)| (name, signature(s))).collect();
-        let mut unsupported: BTreeMap<&String, usize> = BTreeMap::new();
-        for (op, count) in self.unsupported.values().flatten() {
-            let most = unsupported.entry(op).or_insert(0);
-            *most = (*most).max(*count);
-        }
+        let unsupported = most(&self.unsupported);
         let weight =
             |row: &(String, String, u64)| json!({"name": row.0, "type": row.1, "bytes": row.2});
         json!({
@@ -126,6 +158,8 @@ impl Report {
             "signatures": signatures,
             "ops": self.ops,
             "unsupported_ops": unsupported,
+            "engine": self.engine.name,
+            "engine_reason": self.engine.why,
             "weights_bytes": self.weights_bytes(),
             "weights": self.weights.iter().map(weight).collect::<Vec<_>>(),
         })
@@ -135,6 +169,7 @@ impl Report {
         let tags: Vec<&str> = self.model.tags.iter().map(String::as_str).collect();
         say!("tags        {}", tags.join(", "));
         say!("written by  TensorFlow {}", self.model.tensorflow_version);
+        say!("engine      {}: {}", self.engine.name, self.engine.why);
         for (name, signature) in &self.model.signatures {
             say!("\nsignature {name}  ({})", signature.method);
             for (alias, endpoint) in &signature.inputs {

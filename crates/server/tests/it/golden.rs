@@ -25,7 +25,7 @@ fn predict_equals_tensorflow_on_every_model_version_and_signature() {
 }
 
 /// All `<model>/<version>/<signature>/<case>.in.npz` below the golden folder.
-fn cases(golden: &Path) -> Vec<PathBuf> {
+pub(crate) fn cases(golden: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![golden.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -83,11 +83,11 @@ fn model_folder(model: &str, version: &str) -> PathBuf {
     folders.into_iter().find(|path| name(path).parse() == Ok(version)).unwrap()
 }
 
-fn name(path: &Path) -> String {
+pub(crate) fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-fn same(want: &Tensor, got: &Tensor) -> Result<(), String> {
+pub(crate) fn same(want: &Tensor, got: &Tensor) -> Result<(), String> {
     if want.dtype() != got.dtype() || want.shape() != got.shape() {
         let like = |t: &Tensor| format!("{}{}", t.dtype(), t.shape());
         return Err(format!("expected {} but got {}", like(want), like(got)));

@@ -13,3 +13,4 @@ mod golden;
 mod inspect;
 mod serving;
 mod support;
+mod tensorflow;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 /// How long anything may take before a test gives up.
@@ -31,7 +31,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) grpc: u16,
     pub(crate) rest: u16,
-    output: mpsc::Receiver<String>,
+    output: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Server {
@@ -71,13 +71,15 @@ impl Server {
         for _ in 0..2 {
             is_listening.recv_timeout(PATIENCE).expect("the server says that it listens");
         }
-        Self { child, grpc, rest, output: output_lines }
+        Self { child, grpc, rest, output: Mutex::new(output_lines) }
     }
 
     /// Waits for a line on standard output that has `wanted` in it.
     pub(crate) fn says(&self, wanted: &str) -> String {
         loop {
-            let line = self.output.recv_timeout(PATIENCE).expect("the server says more");
+            let output = self.output.lock().expect("nobody panicked with it");
+            let line = output.recv_timeout(PATIENCE).expect("the server says more");
+            drop(output);
             if line.contains(wanted) {
                 return line;
             }

@@ -367,22 +367,22 @@ impl<'a> Serving<'a> {
         drop(flight.block);
         let outputs = match (done.failure, done.outputs) {
             (Some(failure), _) => Err(session_error(failure.code, failure.text)),
-            (None, outputs) => open(&self.process.link, outputs.unwrap_or_default()),
+            (None, outputs) => open(&self.process.link, &outputs.unwrap_or_default()),
         };
         reply(outputs);
     }
 }
 
 /// The outputs of a run, where the worker put them.
-fn open(link: &Arc<Link>, outputs: Tensors) -> session::Result<Vec<Tensor>> {
+fn open(link: &Arc<Link>, outputs: &Tensors) -> session::Result<Vec<Tensor>> {
     if outputs.len == 0 {
         let whole = tensors::inline(&outputs.inline)?;
-        return Ok(tensors::take(&outputs, &whole)?);
+        return Ok(tensors::take(outputs, &whole)?);
     }
     let (owner, offset) = (Arc::clone(link), outputs.offset);
     // If the worker is gone, so is its memory.
     let given_back = Box::new(move || drop(owner.say(Order::Free(offset))));
-    let received = Received::new(&link.outputs, &outputs, given_back)?;
+    let received = Received::new(&link.outputs, outputs, given_back)?;
     let whole = Buffer::from_foreign(Box::new(received));
-    Ok(tensors::take(&outputs, &whole)?)
+    Ok(tensors::take(outputs, &whole)?)
 }

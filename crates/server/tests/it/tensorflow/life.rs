@@ -1,0 +1,135 @@
+//! Workers begin, end, are killed, and are begun again.
+
+use std::time::Duration;
+
+use tensor::Tensor;
+
+use super::{fallback, is_alive, predict, spec, ticks, until, with_tensorflow, workers};
+use crate::support::{Server, root, tensord};
+
+/// A run that takes for ever.
+fn forever() -> Tensor {
+    Tensor::scalar(i64::MAX).unwrap()
+}
+
+fn serve(models: &[&str], flags: &[&str]) -> Server {
+    let mut args: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    for model in models {
+        let fallback = fallback().join(model);
+        let demo = root().join("models").join(model);
+        let folder = if fallback.is_dir() { fallback } else { demo };
+        args.push(folder.to_string_lossy().into_owned());
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    Server::start(with_tensorflow(tensord()), &args)
+}
+
+#[track_caller]
+fn check_spin(server: &Server, n: i64) {
+    let n = Tensor::scalar(n).unwrap();
+    let outputs = predict(server, spec("spin", ""), &[("n", n.clone())], None).unwrap();
+    assert_eq!(outputs["last"].as_slice::<i64>(), n.as_slice::<i64>());
+}
+
+#[track_caller]
+fn check_native(server: &Server) {
+    let body = r#"{"instances": [1.0, 2.0, 5.0]}"#;
+    let (status, body) = server.rest("POST", "/v1/models/half_plus_two:predict", body);
+    assert_eq!((status, body.contains("[2.5, 3.0, 4.5")), (200, true), "{body}");
+}
+
+fn kill(pid: u32) {
+    let killed = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+}
+
+#[test]
+fn a_killed_worker_fails_what_it_runs_and_serves_again() {
+    let server = serve(&["spin", "half_plus_two"], &[]);
+    check_spin(&server, 5);
+    let [worker] = workers(server.id())[..] else { panic!("one worker is shared") };
+    let before = ticks(worker);
+    std::thread::scope(|scope| {
+        let spin = scope.spawn(|| predict(&server, spec("spin", ""), &[("n", forever())], None));
+        until("the worker runs", || ticks(worker) > before + 20);
+        kill(worker);
+        let (code, text) = spin.join().unwrap().unwrap_err();
+        assert_eq!(code, tonic::Code::Unavailable, "{text}");
+        check_native(&server);
+    });
+    // Waits for the next process, within its own time.
+    check_spin(&server, 6);
+    assert!(!is_alive(worker));
+    assert_eq!(workers(server.id()).len(), 1);
+    check_native(&server);
+}
+
+#[test]
+fn no_worker_outlives_a_server_that_is_killed() {
+    let server = serve(&["spin"], &[]);
+    let all = workers(server.id());
+    assert_eq!(all.len(), 1);
+    kill(server.id());
+    until("the worker is gone", || all.iter().all(|pid| !is_alive(*pid)));
+}
+
+#[test]
+fn time_that_runs_out_ends_a_run_and_nothing_else() {
+    let server = serve(&["spin"], &[]);
+    let short = Some(Duration::from_millis(300));
+    for _ in 0..3 {
+        let answer = predict(&server, spec("spin", ""), &[("n", forever())], short);
+        let (code, text) = answer.unwrap_err();
+        assert_eq!(code, tonic::Code::DeadlineExceeded, "{text}");
+    }
+    let before = workers(server.id());
+    check_spin(&server, 5);
+    assert_eq!(workers(server.id()), before, "the worker is the same");
+}
+
+#[test]
+fn native_models_and_tensorflows_are_served_side_by_side() {
+    let server = serve(&["spin", "half_plus_two", "crossed"], &["--engine=auto"]);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                for i in 0..25 {
+                    if thread % 2 == 0 { check_spin(server, i) } else { check_native(server) }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_request_that_does_not_fit_the_model_has_tensorflows_code() {
+    let server = serve(&["half_plus_two"], &["--engine=tensorflow"]);
+    let strings = Tensor::from_strings(
+        tensor::Shape::of(&[1]),
+        [b"no number"].into_iter().collect::<tensor::Strings>(),
+    );
+    let answer = predict(&server, spec("half_plus_two", ""), &[("x", strings.unwrap())], None);
+    let (code, text) = answer.unwrap_err();
+    assert_eq!(code, tonic::Code::InvalidArgument, "{text}");
+    assert!(text.contains("to be float but string is provided"), "{text}");
+    check_native(&server);
+    let answer = predict(&server, spec("half_plus_two", "no_such"), &[], None);
+    assert_eq!(answer.unwrap_err().0, tonic::Code::FailedPrecondition);
+}
+
+#[test]
+fn what_a_variable_keeps_of_a_request_stays_what_it_was() {
+    let server = serve(&["keeper"], &[]);
+    let tensor =
+        |x: f32| Tensor::from_slice(tensor::Shape::of(&[4, 1024]), &vec![x; 4096]).unwrap();
+    for round in 1..10u8 {
+        let x = f32::from(round);
+        predict(&server, spec("keeper", "put"), &[("x", tensor(x))], None).unwrap();
+        // Others use the memory of requests meanwhile.
+        let other = predict(&server, spec("keeper", "put"), &[("x", tensor(-x))], None).unwrap();
+        assert_eq!(other["sum"].as_slice::<f32>(), [-x * 4096.0]);
+        let kept = predict(&server, spec("keeper", ""), &[], None).unwrap();
+        assert!(kept["kept"].as_slice::<f32>().iter().all(|kept| *kept == -x));
+    }
+}
