@@ -2,8 +2,8 @@
 
     tools/make_fallback.py [MODEL ...]
 
-testdata/fallback/<model>/1 is the SavedModel, testdata/fallback/<model>/golden/<signature> has inputs
-and TensorFlow's outputs as <case>.{in,out}.npz.
+testdata/fallback/<model>/1 is the SavedModel, testdata/fallback/<model>/golden/<signature> has
+inputs and TensorFlow's outputs as <case>.{in,out}.npz.
 """
 
 import shutil

@@ -221,8 +221,8 @@ pub(crate) struct Flags {
     /// tensorflow; other engines for some models as auto,MODEL=tensorflow
     #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = "TensorFlow")]
     pub(crate) engine: String,
-    /// TensorFlow's library, or a folder that has it [default: $TENSORD_TENSORFLOW, else that of the
-    /// active Python]
+    /// TensorFlow's library, or a folder that has it [default: $TENSORD_TENSORFLOW, else that of
+    /// the active Python]
     #[arg(long, value_name = "PATH", default_value = "", help_heading = "TensorFlow")]
     pub(crate) tensorflow_library: String,
     /// Confine TensorFlow's workers: no network, no programs, no files but their models

@@ -1,7 +1,7 @@
 //! What a worker costs: the same runs in a worker and in this process, one after the other.
 //!
-//! `TENSORD_TENSORFLOW=… cargo bench -p tensorflow` prints a line for each size. The model gives its
-//! input's sum, so that the way in is what is measured, or its input, for both ways.
+//! `TENSORD_TENSORFLOW=VENV cargo bench -p tensorflow` prints a line for each size. The model gives
+//! its input's first element, so that the way in is measured, or its input, for both ways.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

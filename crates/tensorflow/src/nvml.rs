@@ -1,5 +1,5 @@
-//! `Nvml`: the GPUs of this machine as NVIDIA's management library sees them, and who holds how much
-//! of their memory. The library comes with the driver; without it there are none.
+//! `Nvml`: the GPUs of this machine as NVIDIA's management library sees them, and who holds how
+//! much of their memory. The library comes with the driver; without it there are none.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;

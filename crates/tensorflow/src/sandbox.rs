@@ -1,8 +1,8 @@
 //! What a worker may do: a SavedModel is a program, and need not be trusted.
 //!
-//! It gains no privileges, ever. Where the kernel has Landlock it reads only the library, the system's
-//! folders and its models, writes nothing but devices, and signals nobody; where it has seccomp it
-//! opens no socket, starts no program and looks into no other process.
+//! It gains no privileges, ever. Where the kernel has Landlock it reads only the library, the
+//! system's folders and its models, writes nothing but devices, and signals nobody; where it has
+//! seccomp it opens no socket, starts no program and looks into no other process.
 
 mod landlock;
 mod seccomp;

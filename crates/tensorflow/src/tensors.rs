@@ -1,7 +1,7 @@
 //! Tensors in shared memory: how they are laid out, put in and taken out.
 //!
-//! Each begins at a multiple of 64 bytes, so that TensorFlow takes it where it lies. A string tensor
-//! is where each string ends, as `u64`, and then their bytes.
+//! Each begins at a multiple of 64 bytes, so that TensorFlow takes it where it lies. A string
+//! tensor is where each string ends, as `u64`, and then their bytes.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

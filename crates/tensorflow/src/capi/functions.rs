@@ -61,7 +61,9 @@ functions! {
     TF_GetCode: fn(*const c_void) -> c_int;
     TF_Message: fn(*const c_void) -> *const c_char;
 
-    TF_NewTensor: fn(c_int, *const i64, c_int, *mut c_void, usize, Deallocate, *mut c_void) -> Opaque;
+    TF_NewTensor: fn(
+        c_int, *const i64, c_int, *mut c_void, usize, Deallocate, *mut c_void
+    ) -> Opaque;
     TF_DeleteTensor: fn(Opaque);
     TF_TensorType: fn(*const c_void) -> c_int;
     TF_NumDims: fn(*const c_void) -> c_int;
