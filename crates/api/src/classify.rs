@@ -1,13 +1,17 @@
 //! `Classify`: labels with scores for each example. The rules and texts are those of TensorFlow
 //! Serving's `classifier.cc`.
 
-use proto::serving::{Class, ClassificationResponse, ClassificationResult, Classifications, Input};
+use proto::serving::{
+    Class, ClassificationRequest, ClassificationResponse, ClassificationResult, Classifications,
+    Input,
+};
 use session::{Servable, Signature};
 use tensor::{DType, Tensor};
 
 use crate::call::{Call, MethodNames, answered};
 use crate::context::Context;
 use crate::examples;
+use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
 use crate::status::Status;
@@ -25,6 +29,7 @@ pub(crate) async fn classify(
     let servable = call.servable(&context.models)?;
     let signature = examples::signature(&servable, call.signature_name())?;
     check(&servable, signature, context.method_names)?;
+    let request = context.sampled(&call.target.model).map(|recorder| (recorder, input.clone()));
     let input = examples::serialized(input)?;
     let n_examples = input.n_elements();
     let inputs = vec![input];
@@ -33,7 +38,17 @@ pub(crate) async fn classify(
     let outputs = run.outputs(context, Api::Classify).await?;
     let result = result(signature, &outputs, n_examples)?;
     let model_spec = answered(&call.target.model, servable.version(), &signature.name);
-    Ok(ClassificationResponse { model_spec: Some(model_spec), result: Some(result) })
+    let response = ClassificationResponse { model_spec: Some(model_spec), result: Some(result) };
+    if let Some((recorder, input)) = request {
+        let request = ClassificationRequest { model_spec: response.model_spec.clone(), input };
+        recorder.record(Record {
+            model: call.target.model.clone(),
+            version: servable.version(),
+            signature: signature.name.clone(),
+            exchange: Exchange::Classify(request, response.clone()),
+        });
+    }
+    Ok(response)
 }
 
 /// Fails if a signature is not one input `inputs` → `classes`, `scores` or both.

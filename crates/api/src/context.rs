@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::Models;
 use crate::budget::Budget;
 use crate::call::MethodNames;
+use crate::record::Recorder;
 use crate::stats::{Api, Entrypoint, InFlight, Stats};
 use crate::trace::Trace;
 
@@ -19,9 +20,16 @@ pub struct Context {
     pub budget: Budget,
     /// Whether the method name of a signature must fit the call.
     pub method_names: MethodNames,
+    /// Takes some of the requests, to log them.
+    pub recorder: Option<Arc<dyn Recorder>>,
 }
 
 impl Context {
+    /// Who records the request to a model that is about to be run, if it is to be recorded.
+    pub(crate) fn sampled(&self, model: &str) -> Option<&dyn Recorder> {
+        self.recorder.as_deref().filter(|recorder| recorder.samples(model))
+    }
+
     /// Begins to count a request, which is logged when it ends.
     pub(crate) fn begin(
         &self,

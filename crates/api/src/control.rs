@@ -3,10 +3,12 @@
 
 use std::pin::Pin;
 
+use lifecycle::Code;
 use proto::serving::metric::ValueIncrease;
 use proto::serving::model_server_config::Config;
 use proto::serving::{
-    Metric as MetricProto, ModelConfigList, ReloadConfigRequest, ReloadConfigResponse, StatusProto,
+    Metric as MetricProto, ModelConfig, ModelConfigList, ReloadConfigRequest, ReloadConfigResponse,
+    StatusProto,
 };
 
 use crate::stats::{Stats, Value};
@@ -16,10 +18,46 @@ use crate::status::Status;
 pub trait Control: Send + Sync {
     /// Replaces the list of models, and waits until the new ones are available or have failed.
     fn reload(&self, models: ModelConfigList) -> Changing<'_>;
+
+    /// Adds one model, or gives it another config, and waits until it is available or has failed.
+    fn add(&self, model: ModelConfig) -> Changing<'_> {
+        drop(model);
+        Box::pin(async { Err(not_here()) })
+    }
+
+    /// Takes one model away. Does not wait until it is gone.
+    fn remove(&self, name: String) -> Changing<'_> {
+        drop(name);
+        Box::pin(async { Err(not_here()) })
+    }
+}
+
+fn not_here() -> Status {
+    Status::new(Code::PermissionDenied, "models are not added or removed one by one here")
 }
 
 /// A change of the models that is under way.
 pub type Changing<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
+
+/// Adds the model that the body of a request describes, as JSON or text proto. Its name is the one
+/// in the path.
+pub(crate) async fn add(control: &dyn Control, name: &str, body: &[u8]) -> Result<(), Status> {
+    let text = std::str::from_utf8(body).map_err(|_| Status::invalid("the body is no UTF-8"))?;
+    let is_json = text.trim_start().starts_with('{');
+    let mut model: ModelConfig = if is_json {
+        proto::json::parse(text).map_err(|error| Status::invalid(error.to_string()))?
+    } else {
+        proto::text::parse(text).map_err(|error| Status::invalid(error.to_string()))?
+    };
+    if model.name.is_empty() {
+        name.clone_into(&mut model.name);
+    }
+    if model.name != name {
+        let text = format!("the path names the model {name}, the body {}", model.name);
+        return Err(Status::invalid(text));
+    }
+    control.add(model).await
+}
 
 /// Replaces the list of models, and tells by how much the metrics that were named have grown.
 pub(crate) async fn reload(

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use lifecycle::Handle;
 use prost::Message as _;
 use proto::serving::Input;
 use proto::serving::input::Kind;
@@ -38,7 +37,7 @@ pub(crate) fn serialized(input: Option<Input>) -> Result<Tensor, Status> {
 
 /// The signature called `name`, with `Classify`'s and `Regress`'s text if there is none.
 pub(crate) fn signature<'a>(
-    servable: &'a Handle<Servable>,
+    servable: &'a Servable,
     name: &str,
 ) -> Result<&'a Arc<Signature>, Status> {
     let missing = || Status::invalid(format!("No signature was found with the name: {name}"));

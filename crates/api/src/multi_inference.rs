@@ -16,6 +16,7 @@ use tensor::Tensor;
 use crate::call::{Call, MethodNames, answered};
 use crate::context::Context;
 use crate::examples;
+use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
 use crate::status::Status;
@@ -31,6 +32,7 @@ pub(crate) async fn multi_inference(
     let call = Call::from_spec(Some(first.unwrap_or_default()), deadline)?;
     let servable = call.servable(&context.models)?;
     let chosen = check(&call.target.model, &request.tasks, &servable, context.method_names)?;
+    let logged = context.sampled(&call.target.model).map(|recorder| (recorder, request.clone()));
     let input = examples::serialized(request.input)?;
     let runs = chosen.iter().map(|task| run(context, &servable, task, &input, deadline));
     let outcomes = try_join_all(runs).await?;
@@ -39,7 +41,17 @@ pub(crate) async fn multi_inference(
         model_spec: Some(answered(&call.target.model, servable.version(), &task.signature.name)),
         result: Some(outcome),
     };
-    Ok(MultiInferenceResponse { results: chosen.iter().zip(outcomes).map(result).collect() })
+    let results = chosen.iter().zip(outcomes).map(result).collect();
+    let response = MultiInferenceResponse { results };
+    if let Some((recorder, request)) = logged {
+        recorder.record(Record {
+            model: call.target.model.clone(),
+            version: servable.version(),
+            signature: call.signature_name().to_owned(),
+            exchange: Exchange::MultiInference(request, response.clone()),
+        });
+    }
+    Ok(response)
 }
 
 /// What is to be done with which signature.

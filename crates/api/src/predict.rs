@@ -10,6 +10,7 @@ use tensor::Tensor;
 
 use crate::call::{Call, MethodNames};
 use crate::context::Context;
+use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
 use crate::status::Status;
@@ -68,9 +69,21 @@ pub(crate) async fn run(
 ) -> Result<Answer, Status> {
     let aliases: Vec<&String> = signature.outputs.keys().collect();
     let wanted: Vec<String> = outputs.iter().map(|number| aliases[*number].clone()).collect();
+    let model = &servable.id().model;
+    // Clones of tensors share their memory.
+    let sampled = context.sampled(model).map(|recorder| (recorder, tensors.clone()));
     let run = Run { servable, signature, inputs: tensors, outputs, deadline };
     let values = run.outputs(context, Api::Predict).await?;
-    let outputs = wanted.into_iter().zip(values).collect();
+    let outputs: Vec<(String, Tensor)> = wanted.into_iter().zip(values).collect();
+    if let Some((recorder, tensors)) = sampled {
+        let inputs = signature.inputs.keys().cloned().zip(tensors).collect();
+        recorder.record(Record {
+            model: model.to_string(),
+            version: servable.version(),
+            signature: signature.name.clone(),
+            exchange: Exchange::Predict { inputs, outputs: outputs.clone() },
+        });
+    }
     Ok(Answer { version: servable.version(), signature: signature.name.clone(), outputs })
 }
 

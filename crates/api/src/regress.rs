@@ -1,13 +1,14 @@
 //! `Regress`: a number for each example. The rules and texts are those of TensorFlow Serving's
 //! `regressor.cc`.
 
-use proto::serving::{Input, Regression, RegressionResponse, RegressionResult};
+use proto::serving::{Input, Regression, RegressionRequest, RegressionResponse, RegressionResult};
 use session::{Servable, Signature};
 use tensor::{DType, Tensor};
 
 use crate::call::{Call, MethodNames, answered};
 use crate::context::Context;
 use crate::examples;
+use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
 use crate::status::Status;
@@ -23,6 +24,7 @@ pub(crate) async fn regress(
     let servable = call.servable(&context.models)?;
     let signature = examples::signature(&servable, call.signature_name())?;
     check(&servable, signature, context.method_names)?;
+    let request = context.sampled(&call.target.model).map(|recorder| (recorder, input.clone()));
     let input = examples::serialized(input)?;
     let n_examples = input.n_elements();
     let (inputs, outputs) = (vec![input], vec![0]);
@@ -30,7 +32,17 @@ pub(crate) async fn regress(
     let outputs = run.outputs(context, Api::Regress).await?;
     let result = result(&outputs, n_examples)?;
     let model_spec = answered(&call.target.model, servable.version(), &signature.name);
-    Ok(RegressionResponse { model_spec: Some(model_spec), result: Some(result) })
+    let response = RegressionResponse { model_spec: Some(model_spec), result: Some(result) };
+    if let Some((recorder, input)) = request {
+        let request = RegressionRequest { model_spec: response.model_spec.clone(), input };
+        recorder.record(Record {
+            model: call.target.model.clone(),
+            version: servable.version(),
+            signature: signature.name.clone(),
+            exchange: Exchange::Regress(request, response.clone()),
+        });
+    }
+    Ok(response)
 }
 
 /// Fails if a signature is not one input `inputs` → one output `outputs`.

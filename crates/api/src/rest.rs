@@ -4,6 +4,7 @@
 mod body;
 mod compress;
 pub mod json;
+mod manage;
 mod pages;
 mod reply;
 mod routes;
@@ -17,6 +18,7 @@ pub use reply::Reply;
 pub use serve::serve;
 
 use crate::context::Context;
+use crate::control::Control;
 
 /// The settings of the REST face.
 #[derive(Debug, Clone, Copy)]
@@ -68,11 +70,20 @@ struct Shared {
     context: Context,
     options: RestOptions,
     metrics: Option<Metrics>,
+    control: Option<Arc<dyn Control>>,
 }
 
 impl Rest {
     /// The face of some models. Without `metrics` there is no page of them.
     pub fn new(context: Context, options: RestOptions, metrics: Option<Metrics>) -> Self {
-        Self { shared: Arc::new(Shared { context, options, metrics }) }
+        Self { shared: Arc::new(Shared { context, options, metrics, control: None }) }
+    }
+
+    /// With `POST` and `DELETE /v1/models/NAME`, which change the models that are served.
+    #[must_use]
+    pub fn with_control(self, control: Arc<dyn Control>) -> Self {
+        let Shared { context, options, metrics, .. } = &*self.shared;
+        let (context, options, metrics) = (context.clone(), *options, metrics.clone());
+        Self { shared: Arc::new(Shared { context, options, metrics, control: Some(control) }) }
     }
 }

@@ -58,7 +58,7 @@ pub use folders::Folders;
 pub use handle::{Handle, Id};
 pub use look::{Source, Tree};
 pub use models::{Choice, ModelSnapshot, Models, Target};
-pub use options::{LabelRule, ModelOptions, Options, Poll, StartWhen};
+pub use options::{LabelRule, Missing, ModelOptions, Options, Poll, StartWhen};
 pub use policy::Policy;
 pub use shell::{Applied, Lifecycle, Loader};
 pub use state::{State, VersionStatus};

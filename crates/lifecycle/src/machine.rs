@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::error::{Error, LoadError};
 use crate::handle::Id;
 use crate::models::ModelSnapshot;
-use crate::options::{LabelRule, ModelOptions, StartWhen};
+use crate::options::{LabelRule, Missing, ModelOptions, StartWhen};
 use model::Model;
 
 pub(crate) use model::{Aspired, Outcome};
@@ -59,12 +59,22 @@ pub(crate) enum Order {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retries {
     pub(crate) max: u32,
+    pub(crate) first: Duration,
     pub(crate) interval: Duration,
+}
+
+impl Retries {
+    /// How long to wait after this many attempts, all of which failed.
+    fn wait(&self, n_attempts: u32) -> Duration {
+        let doubled = 1_u32.checked_shl(n_attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.first.saturating_mul(doubled).min(self.interval)
+    }
 }
 
 /// All models and their versions.
 pub(crate) struct Machine {
     retries: Retries,
+    missing: Missing,
     models: BTreeMap<Arc<str>, Model>,
     /// Models that left the configuration, the longest gone first.
     gone: Vec<Arc<str>>,
@@ -72,8 +82,9 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(retries: Retries) -> Self {
-        Machine { retries, models: BTreeMap::new(), gone: Vec::new(), is_stopping: false }
+    pub(crate) fn new(retries: Retries, missing: Missing) -> Self {
+        let (models, gone) = (BTreeMap::new(), Vec::new());
+        Machine { retries, missing, models, gone, is_stopping: false }
     }
 
     /// Whether these models may follow those that are there.
@@ -150,7 +161,9 @@ impl Machine {
 
     /// How a model of the configuration fares: `None` while that is open.
     pub(crate) fn outcome(&self, model: &str) -> Option<Outcome> {
-        self.models.get(model).and_then(Model::outcome)
+        let outcome = self.models.get(model).and_then(Model::outcome);
+        let is_missing = matches!(outcome, Some(Err((None, _))));
+        outcome.filter(|_| !(is_missing && self.missing == Missing::Waits))
     }
 
     /// Whether the server may say that it is ready.

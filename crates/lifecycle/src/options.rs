@@ -26,8 +26,12 @@ pub struct Options {
     pub n_unload_threads: usize,
     /// How often loading is tried again after the first failure.
     pub load_retries_max: u32,
-    /// How long to wait between a failure and the next attempt.
+    /// How long to wait between the first failure and the next attempt. The wait doubles each time.
+    pub load_retry_first: Duration,
+    /// How long to wait at most between a failure and the next attempt.
     pub load_retry_interval: Duration,
+    /// What a model without any version means to whoever waits for it.
+    pub missing: Missing,
     /// Where a label may point.
     pub label_rule: LabelRule,
     /// When the server is ready.
@@ -56,6 +60,15 @@ pub enum LabelRule {
     /// Anywhere. A label that moves to a version that is not yet available stays on the old one
     /// until then.
     Anywhere,
+}
+
+/// What a model without any version means to whoever waits for it to be available.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// It failed.
+    Fails,
+    /// Its versions may still come, and are waited for, as TensorFlow Serving does.
+    Waits,
 }
 
 /// When the server is ready.

@@ -86,11 +86,13 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
         let (ready, readiness) = watch::channel(false);
         let done = CancellationToken::new();
         let models = Models::new(readiness);
+        let retries = Retries {
+            max: options.load_retries_max,
+            first: options.load_retry_first,
+            interval: options.load_retry_interval,
+        };
         let shell = Shell {
-            machine: Machine::new(Retries {
-                max: options.load_retries_max,
-                interval: options.load_retry_interval,
-            }),
+            machine: Machine::new(retries, options.missing),
             views: Views::new(Looker::new(Box::new(source), &options), &options),
             waiters: Waiters::default(),
             loader: Arc::new(loader),
@@ -274,9 +276,10 @@ impl<L: Loader> Shell<L> {
         let models: Vec<Arc<ModelOptions>> = models.into_iter().map(Arc::new).collect();
         self.views.configure(&models, Instant::now());
         let outcome = self.waiters.add(new, is_first);
-        drop(reply.send(Ok(Applied { outcome })));
         self.models.publish(Vec::new());
         self.apply(Event::Configured(models));
+        // Whoever is told sees the models that left as gone.
+        drop(reply.send(Ok(Applied { outcome })));
         for name in self.views.due(Instant::now()) {
             self.start_look(&name);
         }

@@ -20,4 +20,4 @@ pub use error::{Error, Fault, Result};
 pub use model::SavedModel;
 pub use restore::{Assignment, Part, Restore, Source, TableImport, VariableId, VariableKind};
 pub use signature::{Endpoint, Signature};
-pub use warmup::Warmup;
+pub use warmup::{Warmup, tfrecord};

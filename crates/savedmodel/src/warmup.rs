@@ -101,6 +101,13 @@ impl Iterator for Warmup {
     }
 }
 
+/// A record as it stands in a TFRecord file, to be read again by [`Warmup`].
+pub fn tfrecord(bytes: &[u8]) -> Vec<u8> {
+    let len = (bytes.len() as u64).to_le_bytes();
+    let crc = |bytes| Crc::of(bytes).masked().to_le_bytes();
+    [&len[..], &crc(&len), bytes, &crc(bytes)].concat()
+}
+
 fn little_endian_u32(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().expect("four bytes"))
 }
@@ -139,9 +146,7 @@ mod tests {
     }
 
     fn record(bytes: &[u8]) -> Vec<u8> {
-        let len = (bytes.len() as u64).to_le_bytes();
-        let crc = |bytes| Crc::of(bytes).masked().to_le_bytes();
-        [&len[..], &crc(&len), bytes, &crc(bytes)].concat()
+        tfrecord(bytes)
     }
 
     #[test]

@@ -3,12 +3,10 @@
 //! Under TensorFlow Serving's name an unknown flag is reported and the server starts all the same;
 //! the program's own name and blanks among the words, as container files leave them, are dropped.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Result, bail};
+use std::collections::BTreeMap;
 
 use crate::cli::Persona;
-use crate::flags::{IGNORED, LATER, REFUSED};
+use crate::flags::{IGNORED, LATER};
 
 /// The words that are left, and what a person should know of the others.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,37 +15,76 @@ pub(crate) struct Typed {
     pub(crate) remarks: Vec<String>,
 }
 
-/// Sorts the words of a command line. `known` are the names of the flags we have.
-pub(crate) fn sort(persona: Persona, args: Vec<String>, known: &BTreeSet<String>) -> Result<Typed> {
+/// Whether a flag takes the word after it as its value, or only what follows its `=`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    NextWord,
+    OwnWord,
+}
+
+/// The flags that we have.
+pub(crate) type Known = BTreeMap<String, Takes>;
+
+/// Sorts the words of a command line.
+pub(crate) fn sort(persona: Persona, args: Vec<String>, known: &Known) -> Typed {
     let mut typed = Typed::default();
     let mut words = args.into_iter();
     typed.args.extend(words.next());
+    let mut is_value = false;
     for word in words {
         let word = word.trim();
+        if std::mem::take(&mut is_value) {
+            typed.args.push(word.to_owned());
+            continue;
+        }
         let Some(flag) = word.strip_prefix("--") else {
-            if !word.is_empty() && !is_own_name(word) {
-                typed.args.push(word.to_owned());
-            }
+            typed.take_word(persona, word);
             continue;
         };
-        let name = flag.split('=').next().unwrap_or_default();
-        if REFUSED.contains(&name) {
-            bail!("--{name} is not built in yet: without it connections would be in the clear");
-        } else if let Some((_, why)) = IGNORED.iter().find(|row| row.0 == name) {
-            typed.remarks.push(format!("--{name} has no effect here: {why}"));
+        let (name, value) = flag.split_once('=').map_or((flag, None), |(n, v)| (n, Some(v)));
+        let takes = known.get(name);
+        if let Some((_, why)) = IGNORED.iter().find(|row| row.0 == name) {
+            typed.remark(format!("--{name} has no effect here: {why}"));
         } else if LATER.contains(&name) {
-            typed.remarks.push(format!("--{name} is not built in yet and has no effect"));
-        } else if persona == Persona::TensorFlowModelServer && !known.contains(name) {
-            typed.remarks.push(format!("unknown argument: --{flag}"));
+            typed.remark(format!("--{name} is not built in yet and has no effect"));
+        } else if persona == Persona::TensorFlowModelServer && takes.is_none() {
+            typed.remark(format!("unknown argument: --{flag}"));
         } else {
+            is_value = value.is_none() && takes == Some(&Takes::NextWord);
             typed.args.push(word.to_owned());
         }
     }
-    Ok(typed)
+    typed
+}
+
+impl Typed {
+    /// Takes a word that is no flag and no flag's value. TensorFlow Serving has no use for any.
+    fn take_word(&mut self, persona: Persona, word: &str) {
+        if word.is_empty() || is_own_name(word) {
+            return;
+        }
+        let is_short_flag = word.starts_with('-');
+        match persona {
+            Persona::TensorFlowModelServer if !is_short_flag => {
+                self.remark(format!("unknown argument: {word}"));
+            }
+            Persona::TensorFlowModelServer | Persona::Tensord => self.args.push(word.to_owned()),
+        }
+    }
+
+    /// Says something once.
+    fn remark(&mut self, text: String) {
+        if !self.remarks.contains(&text) {
+            self.remarks.push(text);
+        }
+    }
 }
 
 fn is_own_name(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or_default();
+    // A folder of models may be called as we are; a path that ends so is the program.
     ["tensorflow_model_server", "tensord"].contains(&word)
+        || (name == "tensorflow_model_server" && word.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -57,8 +94,9 @@ mod tests {
     #[track_caller]
     fn check(persona: Persona, args: &str, expected: &str, n_remarks: usize) {
         let args = args.split(',').map(str::to_owned).collect();
-        let known = ["port".to_owned()].into();
-        let typed = sort(persona, args, &known).unwrap();
+        let known = [("port", Takes::NextWord), ("enable_x", Takes::OwnWord)];
+        let known = known.map(|(name, takes)| (name.to_owned(), takes)).into();
+        let typed = sort(persona, args, &known);
         assert_eq!(typed.args.join(","), expected);
         assert_eq!(typed.remarks.len(), n_remarks, "{:?}", typed.remarks);
     }
@@ -67,23 +105,21 @@ mod tests {
     fn own_names_and_blanks_are_dropped() {
         let persona = Persona::TensorFlowModelServer;
         check(persona, "x,tensorflow_model_server,  ,  --port=1", "x,--port=1", 0);
+        check(persona, "x,/usr/bin/tensorflow_model_server,--port,1", "x,--port,1", 0);
+        check(Persona::Tensord, "x,tensord,models", "x,models", 0);
     }
 
     #[test]
     fn unknown_flags_are_remarked_on_under_the_other_name_only() {
         check(Persona::TensorFlowModelServer, "x,--nonsense=1,--port=1", "x,--port=1", 1);
+        check(Persona::TensorFlowModelServer, "x,--nonsense,1,--port=1", "x,--port=1", 2);
+        check(Persona::TensorFlowModelServer, "x,--enable_x,true", "x,--enable_x", 1);
         check(Persona::Tensord, "x,--nonsense=1", "x,--nonsense=1", 0);
     }
 
     #[test]
-    fn flags_without_effect_are_accepted_and_remarked_on() {
+    fn flags_without_effect_are_accepted_and_remarked_on_once() {
         check(Persona::Tensord, "x,--enable_profiler=true,--port=1", "x,--port=1", 1);
-        check(Persona::Tensord, "x,--enable_batching", "x", 1);
-    }
-
-    #[test]
-    fn what_would_weaken_security_is_refused() {
-        let args = vec!["x".to_owned(), "--ssl_config_file=f".to_owned()];
-        assert!(sort(Persona::Tensord, args, &BTreeSet::new()).is_err());
+        check(Persona::Tensord, "x,--skip_initialize_tpu,--skip_initialize_tpu", "x", 1);
     }
 }

@@ -1,13 +1,14 @@
 //! From the words on the command line to a command.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
-use crate::arguments;
+use crate::arguments::{self, Known, Takes};
 use crate::commands;
 use crate::flags::Flags;
+use crate::model_config::Mistake;
 
 /// Under which name the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,7 @@ pub enum Persona {
 /// Serve TensorFlow SavedModels, and know every byte of their memory
 #[derive(Debug, Parser)]
 #[command(name = "tensord", version, max_term_width = 100, after_help = COMMANDS)]
+#[command(args_override_self = true)]
 struct Serve {
     #[command(flatten)]
     flags: Flags,
@@ -37,28 +39,35 @@ Each has its own --help.";
 /// The exit status of TensorFlow Serving when it cannot start.
 const REFUSED: u8 = 255;
 
+/// The exit status when the command line is wrong.
+const USAGE: u8 = 2;
+
 /// Runs the program under a name, with the arguments of the process.
 pub fn main(persona: Persona) -> ExitCode {
     let args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into()).collect();
     let command = args.get(1).map(String::as_str);
     let result = match (persona, command) {
-        (Persona::Tensord, Some("predict")) => commands::predict::main(rest(&args, "predict")),
-        (Persona::Tensord, Some("inspect")) => commands::inspect::main(rest(&args, "inspect")),
-        (Persona::Tensord, Some("bench")) => commands::bench::main(rest(&args, "bench")),
-        (Persona::Tensord, Some("profile")) => commands::profile::main(rest(&args, "profile")),
+        (Persona::Tensord, Some("predict")) => {
+            done(commands::predict::main(rest(&args, "predict")))
+        }
+        (Persona::Tensord, Some("inspect")) => {
+            done(commands::inspect::main(rest(&args, "inspect")))
+        }
+        (Persona::Tensord, Some("bench")) => done(commands::bench::main(rest(&args, "bench"))),
+        (Persona::Tensord, Some("profile")) => {
+            done(commands::profile::main(rest(&args, "profile")))
+        }
         (_, Some("worker")) if is_worker(&args) => {
-            tensorflow::worker_main(&args[2..]).map_err(anyhow::Error::from)
+            done(tensorflow::worker_main(&args[2..]).map_err(anyhow::Error::from))
         }
         (Persona::Tensord, Some("serve")) => serve(persona, rest(&args, "serve")),
         _ => serve(persona, args),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(if persona == Persona::Tensord { 1 } else { REFUSED })
-        }
-    }
+    result.unwrap_or_else(|error| failed(persona, &error))
+}
+
+fn done(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
 }
 
 /// Whether the server started this process as a worker. A model's folder may have that name too.
@@ -73,21 +82,113 @@ fn rest(args: &[String], command: &str) -> Vec<String> {
     rest
 }
 
-fn serve(persona: Persona, args: Vec<String>) -> anyhow::Result<()> {
+/// Says why the program ends, under TensorFlow Serving's name as that does.
+fn failed(persona: Persona, error: &anyhow::Error) -> ExitCode {
+    match persona {
+        Persona::Tensord => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+        Persona::TensorFlowModelServer => {
+            let (mut code, mut text) = ("INVALID_ARGUMENT", format!("{error:#}"));
+            if let Some(error) = error.downcast_ref::<lifecycle::Error>() {
+                code = error.code().name();
+            }
+            if let Some(commands::serve::Refused(status)) = error.downcast_ref() {
+                code = status.code.name();
+            }
+            if let Some(Mistake { file, line, column, message }) = error.downcast_ref() {
+                // What the protobuf library writes, and TensorFlow Serving after it.
+                let kind = "tensorflow.serving.ModelServerConfig";
+                eprintln!("Error parsing text-format {kind}: {line}:{column}: {message}");
+                text = format!("Invalid protobuf file: '{file}'");
+            }
+            say!("Failed to start server. Error: {code}: {text}");
+            ExitCode::from(REFUSED)
+        }
+    }
+}
+
+fn serve(persona: Persona, args: Vec<String>) -> anyhow::Result<ExitCode> {
     if persona == Persona::TensorFlowModelServer && args.iter().any(|arg| arg == "--version") {
         say!("TensorFlow ModelServer: {0}\nTensorFlow Library: {0}", env!("CARGO_PKG_VERSION"));
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
-    let known: BTreeSet<String> = Serve::command()
-        .get_arguments()
-        .flat_map(|arg| {
-            let aliases = arg.get_visible_aliases().unwrap_or_default();
-            arg.get_long().into_iter().chain(aliases).map(str::to_owned).collect::<Vec<_>>()
-        })
-        .chain(["help".to_owned(), "version".to_owned()])
-        .collect();
-    let typed = arguments::sort(persona, args, &known)?;
+    let typed = arguments::sort(persona, args, &known());
     typed.remarks.iter().for_each(|remark| eprintln!("warning: {remark}"));
-    let flags = Serve::parse_from(typed.args).flags;
-    commands::serve::main(persona, &flags)
+    let matches = Serve::command().try_get_matches_from(typed.args);
+    match matches.and_then(|matches| Serve::from_arg_matches(&matches)) {
+        Ok(serve) => commands::serve::main(persona, &serve.flags),
+        Err(error) => Ok(misused(persona, &error)),
+    }
+}
+
+/// Shows help, or what is wrong with the command line.
+fn misused(persona: Persona, error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // A reader that has had enough is no error.
+        drop(error.print());
+        return ExitCode::SUCCESS;
+    }
+    match persona {
+        Persona::Tensord => {
+            drop(error.print());
+            ExitCode::from(USAGE)
+        }
+        Persona::TensorFlowModelServer => {
+            say!("{}", error.render());
+            ExitCode::from(REFUSED)
+        }
+    }
+}
+
+/// The flags that we have, and which of them may have their value in the next word.
+fn known() -> Known {
+    let mut known =
+        Known::from([("help".to_owned(), Takes::OwnWord), ("version".to_owned(), Takes::OwnWord)]);
+    for arg in Serve::command().get_arguments() {
+        let takes = if arg.is_require_equals_set() { Takes::OwnWord } else { Takes::NextWord };
+        let aliases = arg.get_visible_aliases().unwrap_or_default();
+        known.extend(arg.get_long().into_iter().chain(aliases).map(|n| (n.to_owned(), takes)));
+    }
+    known
+}
+
+/// The flags among some words, for tests.
+#[cfg(test)]
+pub(crate) fn parse(args: &[&str]) -> Flags {
+    let args = ["tensord"].into_iter().chain(args.iter().copied());
+    Serve::try_parse_from(args).expect("a test's flags are right").flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every flag of TensorFlow Serving 2.21 is one of ours, or is told to have no effect.
+    #[test]
+    fn every_flag_of_tensorflow_serving_is_accepted() {
+        let flags = include_str!("../../../testdata/requirements/flags.txt");
+        let known = known();
+        let tables = crate::flags::IGNORED.iter().map(|row| row.0);
+        let tables: Vec<&str> = tables.chain(crate::flags::LATER.iter().copied()).collect();
+        for flag in flags.lines().filter(|line| !line.starts_with('#')) {
+            assert!(known.contains_key(flag) || tables.contains(&flag), "--{flag}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_a_repeated_flag_counts() {
+        let flags = |args: &[&str]| Serve::try_parse_from(args).unwrap().flags;
+        let given = flags(&["x", "--port=1", "--port=2", "--model_name=a", "--model_name=b"]);
+        assert_eq!((given.port, given.model_name.len()), (2, 2));
+        let given = flags(&["x", "--enable_model_warmup=false", "--enable_grpc_reflection"]);
+        assert!(!given.enable_model_warmup && given.enable_grpc_reflection);
+    }
+
+    #[test]
+    fn an_unknown_flag_is_refused_and_the_nearest_named() {
+        let error = Serve::try_parse_from(["x", "--modle_name=a"]).unwrap_err();
+        assert!(error.to_string().contains("--model_name"), "{error}");
+    }
 }

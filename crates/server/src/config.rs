@@ -1,17 +1,25 @@
 //! `Config`: what the flags and files mean, validated.
 
-use std::collections::BTreeMap;
+mod address;
+mod models;
+mod platform;
+mod session;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use lifecycle::{LabelRule, ModelOptions, Policy, Poll, StartWhen, VersionPolicy};
+use anyhow::{Result, bail, ensure};
+use lifecycle::{LabelRule, Missing, Policy, Poll, StartWhen};
+use proto::serving::{ModelConfig, SessionBundleConfig};
 
 use crate::cli::Persona;
 use crate::commands::{n_cpus, split_tags};
-use crate::discover::discover;
-use crate::flags::Flags;
-use crate::model_config;
+use crate::control::{self, Roots};
+use crate::flags::{self, Flags};
+use crate::model_config::{self, Rules};
+
+pub(crate) use address::Address;
+pub(crate) use session::Session;
 
 /// The port of the REST API under our own name.
 const REST_PORT: u16 = 8501;
@@ -19,20 +27,57 @@ const REST_PORT: u16 = 8501;
 /// How long a version's files must have rested to be taken at the first look.
 const SETTLE: Duration = Duration::from_millis(200);
 
+/// How long to wait before the first retry under our own name; the wait doubles from there.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+
+/// How often the model config file is looked at under our own name, in seconds.
+const CONFIG_POLL_SECONDS: i64 = 1;
+
 /// What is served, where and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) grpc_port: Option<u16>,
     pub(crate) grpc_socket: Option<PathBuf>,
     pub(crate) rest_port: Option<u16>,
-    pub(crate) models: Vec<ModelOptions>,
+    /// Where models are changed, if not on the ports above.
+    pub(crate) management_address: Option<Address>,
+    /// The models to begin with.
+    pub(crate) models: Vec<ModelConfig>,
+    /// The file that lists the models, if one does.
+    pub(crate) model_config_file: Option<ModelConfigFile>,
+    /// How the list of models is changed.
+    pub(crate) control: control::Options,
     pub(crate) lifecycle: lifecycle::Options,
     pub(crate) tags: Vec<String>,
+    pub(crate) session: Session,
+    /// How versions are warmed up, if they are.
+    pub(crate) warmup: Option<Warmup>,
     pub(crate) n_lanes: usize,
     pub(crate) n_threads: usize,
     pub(crate) shutdown_grace: Duration,
     /// Whether a model that does not load ends the process, as under TensorFlow Serving's name.
     pub(crate) must_load_all: bool,
+}
+
+/// The file that lists the models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ModelConfigFile {
+    pub(crate) path: PathBuf,
+    /// What it said at the start.
+    pub(crate) text: String,
+    /// How often it is looked at.
+    pub(crate) poll: Option<Duration>,
+}
+
+/// How a version is warmed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Warmup {
+    /// How often each request is run.
+    pub(crate) n_iterations: u32,
+    /// How many requests run at once.
+    pub(crate) n_threads: usize,
+    /// How long all of it may take.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Config {
@@ -41,25 +86,67 @@ impl Config {
         let is_tensord = persona == Persona::Tensord;
         let rest_port = flags.rest_api_port.unwrap_or(if is_tensord { REST_PORT } else { 0 });
         let socket = &flags.grpc_socket_path;
-        ensure!(
-            flags.port != 0 || !socket.is_empty() || is_tensord,
-            "At least one of server_options.grpc_port or server_options.grpc_socket_path must be \
-             set."
-        );
+        check(persona, flags)?;
         let (n_lanes, n_threads) = threads(flags)?;
+        let platform = platform::read(flags)?;
+        let policy = match flags.aspired_version_policy {
+            flags::AspiredVersionPolicy::AvailabilityPreserving => Policy::AvailabilityPreserving,
+            flags::AspiredVersionPolicy::ResourcePreserving => Policy::ResourcePreserving,
+        };
+        let model_config_file = model_config_file(persona, flags)?;
         Ok(Self {
             grpc_port: (flags.port != 0).then_some(flags.port),
             grpc_socket: (!socket.is_empty()).then(|| PathBuf::from(socket)),
             rest_port: (rest_port != 0).then_some(rest_port),
-            models: models(persona, flags)?,
-            lifecycle: lifecycle_options(flags),
-            tags: split_tags(&flags.saved_model_tags),
+            management_address: flags
+                .management_address
+                .as_deref()
+                .map(Address::parse)
+                .transpose()?,
+            models: match &model_config_file {
+                Some(file) => model_config::read(&file.text, &file.path)?,
+                None => models::models(persona, flags)?,
+            },
+            model_config_file,
+            control: control::Options {
+                rules: Rules { persona, policy },
+                roots: Roots::new(&flags.model_roots)?,
+                state_dir: flags.state_dir.clone(),
+            },
+            lifecycle: lifecycle_options(persona, flags),
+            tags: platform
+                .as_ref()
+                .filter(|bundle| !bundle.saved_model_tags.is_empty())
+                .map_or_else(
+                    || split_tags(&flags.saved_model_tags),
+                    |bundle| bundle.saved_model_tags.clone(),
+                ),
+            session: Session::new(flags, platform.as_ref())?,
+            warmup: warmup(flags, platform.as_ref()),
             n_lanes,
             n_threads,
             shutdown_grace: Duration::from_secs(flags.shutdown_grace_seconds),
             must_load_all: !is_tensord,
         })
     }
+}
+
+/// What TensorFlow Serving's `server.cc` refuses, in its words.
+fn check(persona: Persona, flags: &Flags) -> Result<()> {
+    ensure!(
+        flags.port != 0 || !flags.grpc_socket_path.is_empty() || persona == Persona::Tensord,
+        "At least one of server_options.grpc_port or server_options.grpc_socket_path must be set."
+    );
+    ensure!(
+        !flags.use_alts_credentials || flags.ssl_config_file.is_empty(),
+        "Either use_alts_credentials must be false or ssl_config_file must be empty."
+    );
+    if flags.use_alts_credentials {
+        bail!(
+            "--use_alts_credentials: ALTS works only inside Google's network and is not built in"
+        );
+    }
+    Ok(())
 }
 
 /// The numbers of lanes and of threads within one request.
@@ -76,7 +163,20 @@ fn threads(flags: &Flags) -> Result<(usize, usize)> {
     Ok((or_cpus(inter.max(both)), or_cpus(intra.max(both))))
 }
 
-fn lifecycle_options(flags: &Flags) -> lifecycle::Options {
+fn model_config_file(persona: Persona, flags: &Flags) -> Result<Option<ModelConfigFile>> {
+    if flags.model_config_file.is_empty() {
+        return Ok(None);
+    }
+    let path = PathBuf::from(&flags.model_config_file);
+    let text = model_config::read_text(&path)?;
+    // 0 means that it is read once.
+    let default = if persona == Persona::Tensord { CONFIG_POLL_SECONDS } else { 0 };
+    let seconds = flags.model_config_file_poll_wait_seconds.unwrap_or(default);
+    let poll = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+    Ok(Some(ModelConfigFile { path, text, poll: poll.map(Duration::from_secs) }))
+}
+
+fn lifecycle_options(persona: Persona, flags: &Flags) -> lifecycle::Options {
     let poll = match flags.file_system_poll_wait_seconds {
         0 => Poll::Once,
         seconds => u64::try_from(seconds)
@@ -84,6 +184,17 @@ fn lifecycle_options(flags: &Flags) -> lifecycle::Options {
     };
     let or = |n: usize, default: usize| if n == 0 { default } else { n };
     let interval = u64::try_from(flags.load_retry_interval_micros).unwrap_or(0);
+    let label_rule = match persona {
+        Persona::Tensord => LabelRule::Anywhere,
+        Persona::TensorFlowModelServer if flags.allow_version_labels_for_unavailable_models => {
+            LabelRule::NewAnywhere
+        }
+        Persona::TensorFlowModelServer => LabelRule::Available,
+    };
+    let start_when = match (flags.start_when, persona) {
+        (Some(flags::StartWhen::All), _) | (None, Persona::TensorFlowModelServer) => StartWhen::All,
+        (Some(flags::StartWhen::Any), _) | (None, Persona::Tensord) => StartWhen::Any,
+    };
     lifecycle::Options {
         poll,
         settle: SETTLE,
@@ -93,80 +204,41 @@ fn lifecycle_options(flags: &Flags) -> lifecycle::Options {
         n_load_threads: or(flags.num_load_threads, 4 * n_cpus()),
         n_unload_threads: or(flags.num_unload_threads, 1),
         load_retries_max: flags.max_num_load_retries,
-        load_retry_interval: Duration::from_micros(interval),
-        label_rule: if flags.allow_version_labels_for_unavailable_models {
-            LabelRule::NewAnywhere
-        } else {
-            LabelRule::Available
+        load_retry_first: match persona {
+            Persona::Tensord => RETRY_FIRST,
+            Persona::TensorFlowModelServer => Duration::from_micros(interval),
         },
-        start_when: StartWhen::All,
+        load_retry_interval: Duration::from_micros(interval),
+        missing: match persona {
+            Persona::Tensord => Missing::Fails,
+            Persona::TensorFlowModelServer => Missing::Waits,
+        },
+        label_rule,
+        start_when,
     }
 }
 
-/// The models that the flags name, by file, by pairs or by folders.
-fn models(persona: Persona, flags: &Flags) -> Result<Vec<ModelOptions>> {
-    if !flags.model_config_file.is_empty() {
-        return model_config::read(Path::new(&flags.model_config_file));
-    }
-    let mut models = pairs(flags)?;
-    let mut dirs = flags.dirs.clone();
-    if models.is_empty() && dirs.is_empty() {
-        ensure!(
-            persona == Persona::Tensord,
-            "Both server_options.model_base_path and server_options.model_config_file are empty!"
-        );
-        let demo = PathBuf::from("models");
-        ensure!(
-            demo.is_dir(),
-            "nothing to serve: give a folder (a SavedModel, a model with versions, or a folder of \
-             models), --model_base_path or --model_config_file"
-        );
-        dirs.push(demo);
-    }
-    for found in discover(&dirs)? {
-        let base_path = found.base_path.to_string_lossy().into_owned();
-        let versions = match found.version {
-            Some(version) => VersionPolicy::Specific(vec![version]),
-            None => VersionPolicy::Latest(1),
-        };
-        models.push(ModelOptions { versions, ..model(found.name, base_path) });
-    }
-    Ok(models)
+/// How versions are warmed up. A platform config stands in for the flags.
+fn warmup(flags: &Flags, platform: Option<&SessionBundleConfig>) -> Option<Warmup> {
+    let timeout = Some(flags.warmup_timeout_seconds).filter(|seconds| *seconds > 0);
+    let timeout = timeout.map(Duration::from_secs);
+    let at_least_one = |n: i32| u32::try_from(n).unwrap_or(0).max(1);
+    let Some(bundle) = platform else {
+        let n_iterations = at_least_one(flags.num_request_iterations_for_warmup);
+        let warmup = Warmup { n_iterations, n_threads: 1, timeout };
+        return flags.enable_model_warmup.then_some(warmup);
+    };
+    let options = bundle.model_warmup_options.clone().unwrap_or_default();
+    let n_iterations = at_least_one(options.num_request_iterations.unwrap_or(1));
+    let n_threads = at_least_one(options.num_model_warmup_threads.unwrap_or(1)).min(64) as usize;
+    bundle.enable_model_warmup.then_some(Warmup { n_iterations, n_threads, timeout })
 }
 
-/// Names and base paths, each name with the path beside it.
-fn pairs(flags: &Flags) -> Result<Vec<ModelOptions>> {
-    let (names, paths) = (&flags.model_name, &flags.model_base_path);
-    if names.is_empty() && paths.len() == 1 {
-        return Ok(vec![model("default".to_owned(), absolute(&paths[0])?)]);
-    }
-    if names.len() != paths.len() {
-        bail!(
-            "{} --model_name but {} --model_base_path: give one base path for each name",
-            names.len(),
-            paths.len()
-        );
-    }
-    names.iter().zip(paths).map(|(name, path)| Ok(model(name.clone(), absolute(path)?))).collect()
+/// Reads a text proto from a file that a flag names.
+fn read_proto<T: prost::Message + prost::Name + Default>(path: &str) -> Result<T> {
+    let text = model_config::read_text(Path::new(path))?;
+    proto::text::parse(&text).map_err(|error| anyhow::anyhow!("{path}:{error}"))
 }
 
-/// A path that does not depend on where the server was started; a URL stays.
-fn absolute(path: &str) -> Result<String> {
-    if path.contains("://") {
-        return Ok(path.to_owned());
-    }
-    let path = std::path::absolute(path).with_context(|| format!("base path {path}"))?;
-    Ok(path.to_string_lossy().into_owned())
-}
-
-/// A model with the usual settings.
-pub(crate) fn model(name: String, base_path: String) -> ModelOptions {
-    ModelOptions {
-        name,
-        base_path,
-        platform: "tensorflow".to_owned(),
-        versions: VersionPolicy::Latest(1),
-        policy: Policy::AvailabilityPreserving,
-        labels: BTreeMap::new(),
-    }
-}
+#[cfg(test)]
+mod tests;

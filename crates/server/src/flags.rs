@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 
 /// Flags of TensorFlow Serving that change nothing here, and why.
 pub(crate) const IGNORED: &[(&str, &str)] = &[
@@ -13,7 +13,6 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("rest_api_num_threads", "requests are not bound to threads"),
     ("flush_filesystem_caches", "files are read once and not cached"),
     ("remove_unused_fields_from_bundle_metagraph", "only what is served is kept"),
-    ("use_alts_credentials", "ALTS works only inside Google's network"),
     ("thread_pool_factory_config_file", "there are no thread pool factories"),
     ("mixed_precision", "computation is in the model's own precision"),
     ("prefer_tflite_model", "TensorFlow Lite models are not served"),
@@ -27,19 +26,8 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
 
 /// Flags of TensorFlow Serving that are not built in yet. They are accepted, and said to have no
 /// effect.
-pub(crate) const LATER: &[&str] = &[
-    "enable_batching",
-    "batching_parameters_file",
-    "enable_per_model_batching_parameters",
-    "enable_model_warmup",
-    "num_request_iterations_for_warmup",
-    "tensorflow_session_config_file",
-    "per_process_gpu_memory_fraction",
-    "platform_config_file",
-];
-
-/// Flags that change who may connect: to accept them without effect would be a trap.
-pub(crate) const REFUSED: &[&str] = &[];
+pub(crate) const LATER: &[&str] =
+    &["enable_batching", "batching_parameters_file", "enable_per_model_batching_parameters"];
 
 /// What `serve` was told.
 #[derive(Debug, Clone, Args)]
@@ -83,6 +71,17 @@ pub(crate) struct Flags {
         help_heading = "gRPC"
     )]
     pub(crate) enable_grpc_reflection: bool,
+    /// Use Google's ALTS, which is not built in: refused if true
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "gRPC"
+    )]
+    pub(crate) use_alts_credentials: bool,
 
     /// Port of the REST API; 0 turns it off [default: 8501 under tensord, off under
     /// tensorflow_model_server]
@@ -118,15 +117,10 @@ pub(crate) struct Flags {
     /// File with a ModelServerConfig, as text proto or JSON
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "Models")]
     pub(crate) model_config_file: String,
-    /// Read the model config file anew every so many seconds; 0 means once
-    #[arg(
-        long,
-        value_name = "S",
-        default_value_t = 0,
-        allow_negative_numbers = true,
-        help_heading = "Models"
-    )]
-    pub(crate) model_config_file_poll_wait_seconds: i64,
+    /// Look whether the model config file changed every so many seconds; 0 means never [default: 1
+    /// under tensord, 0 under tensorflow_model_server]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, help_heading = "Models")]
+    pub(crate) model_config_file_poll_wait_seconds: Option<i64>,
     /// Look for new versions every so many seconds; 0 means once, below 0 never
     #[arg(
         long,
@@ -147,6 +141,30 @@ pub(crate) struct Flags {
         help_heading = "Models"
     )]
     pub(crate) allow_version_labels_for_unavailable_models: bool,
+    /// Folder below which clients may add models by the API, which needs at least one; may be
+    /// repeated
+    #[arg(long, value_name = "DIR", help_heading = "Models")]
+    pub(crate) model_roots: Vec<PathBuf>,
+    /// Address of the calls that change what is served (HOST:PORT, a port of this machine alone, or
+    /// unix:PATH), which are then refused on the other ports
+    #[arg(long, value_name = "ADDRESS", help_heading = "Models")]
+    pub(crate) management_address: Option<String>,
+    /// Folder in which models added by the API are remembered over a restart
+    #[arg(long, value_name = "DIR", help_heading = "Models")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// How one version of a model replaces another, unless its config says so
+    #[arg(
+        long,
+        value_enum,
+        value_name = "POLICY",
+        default_value_t = AspiredVersionPolicy::AvailabilityPreserving,
+        help_heading = "Models"
+    )]
+    pub(crate) aspired_version_policy: AspiredVersionPolicy,
+    /// When to be ready: when all models are available or have failed, or at the first available
+    /// one [default: any under tensord, all under tensorflow_model_server]
+    #[arg(long, value_enum, value_name = "WHICH", help_heading = "Models")]
+    pub(crate) start_when: Option<StartWhen>,
     /// Tags of the meta graph to serve, with commas between them
     #[arg(long, value_name = "TAGS", default_value = "serve", help_heading = "Models")]
     pub(crate) saved_model_tags: String,
@@ -159,7 +177,8 @@ pub(crate) struct Flags {
     /// How often a failed load is tried again
     #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Models")]
     pub(crate) max_num_load_retries: u32,
-    /// How long to wait before a failed load is tried again, in microseconds
+    /// How long to wait before a failed load is tried again, in microseconds; under tensord the
+    /// most: the first wait is 1 s, and it doubles
     #[arg(
         long,
         value_name = "US",
@@ -168,6 +187,38 @@ pub(crate) struct Flags {
         help_heading = "Models"
     )]
     pub(crate) load_retry_interval_micros: i64,
+    /// Run the warm-up requests of a version before it is served
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Models"
+    )]
+    pub(crate) enable_model_warmup: bool,
+    /// How often each warm-up request is run; 0 means once
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        help_heading = "Models"
+    )]
+    pub(crate) num_request_iterations_for_warmup: i32,
+    /// Seconds that the warm-up of a version may take before its load fails; 0 means for ever
+    #[arg(long, value_name = "S", default_value_t = 600, help_heading = "Models")]
+    pub(crate) warmup_timeout_seconds: u64,
+    /// File with a ConfigProto (text proto): session settings such as gpu_options
+    #[arg(long, value_name = "FILE", default_value = "", help_heading = "Models")]
+    pub(crate) tensorflow_session_config_file: String,
+    /// File with a PlatformConfigMap (text proto); its settings stand in for those of flags
+    #[arg(long, value_name = "FILE", default_value = "", help_heading = "Models")]
+    pub(crate) platform_config_file: String,
+    /// Share of each GPU's memory that may be used; 0 means all that is free
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, help_heading = "Models")]
+    pub(crate) per_process_gpu_memory_fraction: f64,
 
     /// Refuse signatures whose method name does not fit the call
     #[arg(
@@ -240,7 +291,44 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "S", default_value_t = 600, help_heading = "TensorFlow")]
     pub(crate) tensorflow_load_timeout_seconds: u64,
 
+    /// How log lines look on standard error
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t = LogFormat::Text,
+        help_heading = "Process"
+    )]
+    pub(crate) log_format: LogFormat,
     /// Seconds that requests in flight are given to finish after SIGTERM
     #[arg(long, value_name = "S", default_value_t = 30, help_heading = "Process")]
     pub(crate) shutdown_grace_seconds: u64,
+}
+
+/// How one version of a model replaces another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum AspiredVersionPolicy {
+    /// The new version is loaded before the old one goes
+    AvailabilityPreserving,
+    /// The old version goes before the new one is loaded
+    ResourcePreserving,
+}
+
+/// When the server is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StartWhen {
+    /// When every model is available or has failed, and one is available
+    All,
+    /// When the first model is available; the others load meanwhile
+    Any,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line of text
+    Text,
+    /// A JSON object on a line
+    Json,
 }

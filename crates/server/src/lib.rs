@@ -14,12 +14,14 @@ macro_rules! say {
     }};
 }
 
+mod active;
 mod arguments;
 mod banner;
 mod channel_arguments;
 mod cli;
 mod commands;
 mod config;
+mod control;
 mod discover;
 mod engines;
 mod flags;
@@ -31,9 +33,11 @@ mod model_config;
 mod monitoring;
 #[doc(hidden)]
 pub mod npz;
+mod request_log;
 mod sample;
 mod signals;
 mod source;
 mod ssl_config;
+mod warmup;
 
 pub use cli::{Persona, main};

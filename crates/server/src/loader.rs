@@ -1,5 +1,7 @@
 //! Introduces the lifecycle to the engines: makes a servable of a version.
 
+use std::sync::Arc;
+
 use lifecycle::{Code, LoadError, Loader};
 use native::Executor;
 use session::{Error, Servable};
@@ -7,8 +9,10 @@ use storage::Storage;
 use tensorflow::{HOW_TO_INSTALL, ModelSettings, Request, Workers};
 use tokio_util::sync::CancellationToken;
 
+use crate::active::Active;
+use crate::config::{Session, Warmup};
 use crate::engines::{Choices, Engine};
-use crate::source;
+use crate::{source, warmup};
 
 /// Loads versions on our own engine or on TensorFlow.
 pub(crate) struct Engines {
@@ -16,6 +20,14 @@ pub(crate) struct Engines {
     pub(crate) options: native::Options,
     pub(crate) choices: Choices,
     pub(crate) workers: Option<Workers>,
+    pub(crate) settings: Settings,
+}
+
+/// How versions are loaded, whatever their engine.
+pub(crate) struct Settings {
+    pub(crate) session: Session,
+    pub(crate) active: Arc<Active>,
+    pub(crate) warmup: Option<Warmup>,
 }
 
 /// A version to be loaded.
@@ -36,6 +48,7 @@ impl Loader for Engines {
         path: &str,
         cancel: &CancellationToken,
     ) -> Result<Servable, LoadError> {
+        self.settings.tell(model, version);
         let dir = storage::open(&source::folder(path))
             .map_err(|error| LoadError::new(Code::NotFound, error.to_string()))?;
         let wanted = Wanted { model, version, dir, cancel };
@@ -50,7 +63,23 @@ impl Loader for Engines {
         for (signature, why) in &servable.refused {
             tracing::warn!(model, version, signature, "signature is not served: {why}");
         }
+        if let Some(options) = self.settings.warmup {
+            let dir = &wanted.dir;
+            let fresh = warmup::Version { model, version, servable: &servable, dir };
+            fresh.warm_up(options, cancel)?;
+        }
         Ok(servable)
+    }
+}
+
+impl Settings {
+    /// Says which memory settings a model has, if it has any.
+    fn tell(&self, model: &str, version: i64) {
+        let gpu = self.session.gpu_options(&self.active.get(model));
+        if gpu.allow_growth || gpu.per_process_gpu_memory_fraction > 0.0 {
+            let (growth, fraction) = (gpu.allow_growth, gpu.per_process_gpu_memory_fraction);
+            tracing::info!(model, version, growth, fraction, "memory settings");
+        }
     }
 }
 

@@ -1,58 +1,141 @@
-//! The model config file: a `ModelServerConfig` as text proto or JSON.
+//! The models to serve, as `ModelConfig` messages: read from a file (text proto or JSON), checked,
+//! and turned into the settings of the lifecycle.
+
+mod json;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use lifecycle::{ModelOptions, VersionPolicy};
+use anyhow::{Context, Result, bail};
+use lifecycle::{ModelOptions, Policy, VersionPolicy};
 use proto::serving::file_system_storage_path_source_config::ServableVersionPolicy;
 use proto::serving::file_system_storage_path_source_config::servable_version_policy::PolicyChoice;
 use proto::serving::model_server_config::Config;
-use proto::serving::{ModelConfigList, ModelServerConfig};
-use serde_json::Value;
+use proto::serving::{AspiredVersionPolicy, ModelConfig, ModelServerConfig, ModelType};
 
-use crate::config::model;
+use crate::cli::Persona;
+use crate::request_log;
 
-/// Reads a model config file.
-pub(crate) fn read(path: &Path) -> Result<Vec<ModelOptions>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the model config file {}", path.display()))?;
-    let config = parse(&text).with_context(|| format!("model config file {}", path.display()))?;
-    match &config.config {
+/// The only platform there is.
+const TENSORFLOW: &str = "tensorflow";
+
+/// The longest config file that is read.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a model config may leave open.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// Under TensorFlow Serving's name, a platform must be named.
+    pub(crate) persona: Persona,
+    /// How one version replaces another if the model does not say.
+    pub(crate) policy: Policy,
+}
+
+/// A mistake in a config file, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {message}")]
+pub(crate) struct Mistake {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    pub(crate) message: String,
+}
+
+/// A model with the usual settings.
+pub(crate) fn model(name: String, base_path: String) -> ModelConfig {
+    let model_platform = TENSORFLOW.to_owned();
+    ModelConfig { name, base_path, model_platform, ..ModelConfig::default() }
+}
+
+/// The models that a text from a file lists.
+///
+/// # Errors
+/// If it is wrong: a [`Mistake`] says where.
+pub(crate) fn read(text: &str, path: &Path) -> Result<Vec<ModelConfig>> {
+    models(parse(text, &path.display().to_string())?)
+}
+
+/// Reads a file that a person wrote.
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    let cannot = || format!("cannot read {}", path.display());
+    let n_bytes = std::fs::metadata(path).with_context(cannot)?.len();
+    if n_bytes > FILE_BYTES_MAX {
+        bail!("{}: {n_bytes} bytes, at most {FILE_BYTES_MAX} are taken", path.display());
+    }
+    std::fs::read_to_string(path).with_context(cannot)
+}
+
+/// Reads a text from `file`: JSON if it begins with a brace, else text proto.
+pub(crate) fn parse(text: &str, file: &str) -> Result<ModelServerConfig, Mistake> {
+    let mistake = |line, column, message| Mistake { file: file.to_owned(), line, column, message };
+    if text.trim_start().starts_with('{') {
+        return json::parse(text).map_err(|at| mistake(at.line, at.column, at.message));
+    }
+    proto::text::parse(text).map_err(|error| mistake(error.line, error.column, error.message))
+}
+
+/// The models of a config; none if it is empty.
+pub(crate) fn models(config: ModelServerConfig) -> Result<Vec<ModelConfig>> {
+    match config.config {
         None => Ok(Vec::new()),
-        Some(Config::ModelConfigList(list)) => models(list),
+        Some(Config::ModelConfigList(list)) => Ok(list.config),
         Some(Config::CustomModelConfig(_)) => bail!("custom_model_config is not supported"),
     }
 }
 
-/// Reads a config from text: JSON if it begins with a brace, else text proto.
-fn parse(text: &str) -> Result<ModelServerConfig> {
-    if !text.trim_start().starts_with('{') {
-        return proto::text::parse(text).map_err(|error| anyhow!("{error}"));
-    }
-    let mut json: Value = serde_json::from_str(text)?;
-    // Written as a plain list, as people do, or as the message that it is.
-    if let Some(list) = json.get_mut("model_config_list").filter(|list| list.is_array()) {
-        *list = serde_json::json!({"config": list.take()});
-    }
-    proto::json::parse(&json.to_string()).map_err(|error| anyhow!("{error}"))
+/// What the lifecycle must know of a model. The rules are those of TensorFlow Serving's
+/// `server_core.cc`.
+pub(crate) fn options(config: &ModelConfig, rules: Rules) -> Result<ModelOptions> {
+    check_platform(config, rules.persona)?;
+    check_scheme(config)?;
+    request_log::check(config)?;
+    let policy = match config.aspired_version_policy() {
+        AspiredVersionPolicy::Unspecified => rules.policy,
+        AspiredVersionPolicy::AvailabilityPreserving => Policy::AvailabilityPreserving,
+        AspiredVersionPolicy::ResourcePreserving => Policy::ResourcePreserving,
+    };
+    Ok(ModelOptions {
+        name: config.name.clone(),
+        base_path: config.base_path.clone(),
+        platform: TENSORFLOW.to_owned(),
+        versions: versions(config.model_version_policy.as_ref()),
+        policy,
+        labels: config.version_labels.clone(),
+    })
 }
 
-/// The models of a list.
-pub(crate) fn models(list: &ModelConfigList) -> Result<Vec<ModelOptions>> {
-    let mut models = Vec::with_capacity(list.config.len());
-    for config in &list.config {
-        let platform = &config.model_platform;
-        ensure!(
-            platform.is_empty() || platform == "tensorflow",
-            "Model {} requests unsupported platform {platform}",
-            config.name
-        );
-        let mut options = model(config.name.clone(), config.base_path.clone());
-        options.versions = versions(config.model_version_policy.as_ref());
-        options.labels = config.version_labels.clone();
-        models.push(options);
+fn check_platform(config: &ModelConfig, persona: Persona) -> Result<()> {
+    let platform = config.model_platform.as_str();
+    match (platform, config.model_type()) {
+        (TENSORFLOW, ModelType::Unspecified) | ("", ModelType::Tensorflow) => Ok(()),
+        ("", ModelType::Unspecified) if persona == Persona::Tensord => Ok(()),
+        ("", ModelType::Unspecified) => bail!(
+            "Illegal setting neither ModelServerConfig::model_type (deprecated) nor \
+             ModelServerConfig::model_platform."
+        ),
+        ("", ModelType::Other) => {
+            bail!("Model {} requests unsupported platform OTHER", config.name)
+        }
+        (_, ModelType::Unspecified) => {
+            bail!("Model {} requests unsupported platform {platform}", config.name)
+        }
+        (_, ModelType::Tensorflow | ModelType::Other) => bail!(
+            "Illegal setting both ModelServerConfig::model_type (deprecated) and \
+             ModelServerConfig::model_platform."
+        ),
     }
-    Ok(models)
+}
+
+/// A path that can never be read is better refused now than looked at for ever.
+fn check_scheme(config: &ModelConfig) -> Result<()> {
+    let Some((scheme, _)) = config.base_path.split_once("://") else { return Ok(()) };
+    if scheme == "file" {
+        return Ok(());
+    }
+    bail!(
+        "Model {}: paths that begin with {scheme}:// are not supported; copy the model to a \
+         local folder (or mount it) and give that path",
+        config.name
+    )
 }
 
 fn versions(policy: Option<&ServableVersionPolicy>) -> VersionPolicy {
@@ -65,3 +148,6 @@ fn versions(policy: Option<&ServableVersionPolicy>) -> VersionPolicy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use session::{DEFAULT_SIGNATURE, Servable, Signature};
 use super::json::{self, Format, write};
 use super::reply::{self, Failure, Reply};
 use super::target::{self, Method, Route};
-use super::{ModelsPage, Rest, body, compress, pages};
+use super::{ModelsPage, Rest, body, compress, manage, pages};
 use crate::call::Call;
 use crate::predict::{self, Inputs};
 use crate::stats::{Api, Entrypoint};
@@ -73,6 +73,11 @@ impl Rest {
         let lists = path == pages::LIST || (is_models && models_page == ModelsPage::List);
         if request.method() == HttpMethod::GET && lists {
             return reply::json(pages::list(&context.models));
+        }
+        if let Some(control) = &self.shared.control
+            && let Some(change) = manage::change(request.method(), path)
+        {
+            return self.change(&**control, change, request).await;
         }
         let route = target::parse(request.method().as_str(), path);
         let (model, api) = match &route {

@@ -65,6 +65,12 @@ pub(crate) fn parse(http_method: &str, path: &str) -> Result<Route, Status> {
     Ok(Route { method, target: Target { model: decode(name), choice } })
 }
 
+/// The model of `/v1/models/NAME`, if the path is nothing else.
+pub(crate) fn bare_model(path: &str) -> Option<String> {
+    let name = strip(path, MODELS)?.strip_prefix('/')?;
+    (is_name(name) && !name.contains(['/', '?'])).then(|| decode(name))
+}
+
 /// The parts of a path as they are written.
 struct Parts<'a> {
     name: &'a str,

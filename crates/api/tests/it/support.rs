@@ -69,6 +69,7 @@ impl Setup {
             stats: Arc::new(Stats::new()),
             budget: Budget::new(self.in_flight_bytes_max),
             method_names: self.method_names,
+            recorder: None,
         };
         let grpc = self.start_grpc(&context, &token).await;
         let rest = self.start_rest(&context, &token).await;

@@ -50,7 +50,9 @@ fn options(poll: Poll) -> Options {
         n_load_threads: 1,
         n_unload_threads: 1,
         load_retries_max: 0,
+        load_retry_first: Duration::ZERO,
         load_retry_interval: Duration::ZERO,
+        missing: crate::options::Missing::Fails,
         label_rule: crate::options::LabelRule::Available,
         start_when: crate::options::StartWhen::All,
     }

@@ -226,7 +226,7 @@ impl Model {
             // Given up and wanted again: that failure says nothing about the version.
             version.phase = Phase::Start;
         } else if is_aspired && n_attempts <= retries.max {
-            let until = now.saturating_add(retries.interval);
+            let until = now.saturating_add(retries.wait(n_attempts));
             version.phase = Phase::Waiting { n_attempts, until, error };
         } else {
             self.end(number, Some((error, fingerprint)));

@@ -16,9 +16,11 @@ struct Bench {
 
 impl Bench {
     fn new(policy: Policy) -> Self {
-        let retries = Retries { max: 2, interval: Duration::from_secs(10) };
+        let interval = Duration::from_secs(10);
+        let retries = Retries { max: 2, first: interval, interval };
         let options = ModelOptions { policy, ..ModelOptions::for_test("m") };
-        let mut bench = Bench { machine: Machine::new(retries), options, now: Duration::ZERO };
+        let mut bench =
+            Bench { machine: Machine::new(retries, Missing::Fails), options, now: Duration::ZERO };
         bench.run("config");
         bench
     }
@@ -110,6 +112,19 @@ fn check_with(policy: Policy, script: &str) {
 #[track_caller]
 fn check(script: &str) {
     check_with(Policy::AvailabilityPreserving, script);
+}
+
+/// No retries.
+const NEVER: Retries = Retries { max: 0, first: Duration::ZERO, interval: Duration::ZERO };
+
+#[test]
+fn the_wait_before_a_retry_doubles_up_to_the_interval() {
+    let second = Duration::from_secs(1);
+    let retries = Retries { max: 9, first: second, interval: second * 5 };
+    let waits: Vec<u64> = (1..6).map(|n| retries.wait(n).as_secs()).collect();
+    assert_eq!(waits, [1, 2, 4, 5, 5]);
+    assert_eq!(retries.wait(u32::MAX), second * 5);
+    assert_eq!(NEVER.wait(3), Duration::ZERO);
 }
 
 #[test]
@@ -314,7 +329,7 @@ fn ended_versions_stay_listed_up_to_a_limit() {
 
 #[test]
 fn gone_models_stay_listed_up_to_a_limit() {
-    let mut machine = Machine::new(Retries { max: 0, interval: Duration::ZERO });
+    let mut machine = Machine::new(NEVER, Missing::Fails);
     for model in 0..150 {
         let options = Arc::new(ModelOptions::for_test(&model.to_string()));
         machine.apply(Event::Configured(vec![options]), Duration::ZERO);
@@ -363,7 +378,7 @@ fn the_highest_version_that_is_available_or_failed_decides_how_a_model_fares() {
 
 #[track_caller]
 fn check_ready(models: &[&str], (all, any): (bool, bool)) {
-    let mut machine = Machine::new(Retries { max: 0, interval: Duration::ZERO });
+    let mut machine = Machine::new(NEVER, Missing::Fails);
     let options = |index: usize| Arc::new(ModelOptions::for_test(&index.to_string()));
     let list = (0..models.len()).map(options).collect();
     machine.apply(Event::Configured(list), Duration::ZERO);

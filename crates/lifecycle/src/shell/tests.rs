@@ -9,7 +9,7 @@ use super::*;
 use crate::error::Code;
 use crate::look::Tree;
 use crate::models::{ModelSnapshot, Target};
-use crate::options::{LabelRule, Poll, StartWhen};
+use crate::options::{LabelRule, Missing, Poll, StartWhen};
 use crate::versions::{Child, VersionPolicy};
 
 /// What the tests set, and what source and loader did.
@@ -160,7 +160,9 @@ fn options() -> Options {
         n_load_threads: 2,
         n_unload_threads: 1,
         load_retries_max: 5,
+        load_retry_first: Duration::from_secs(60),
         load_retry_interval: Duration::from_secs(60),
+        missing: Missing::Fails,
         label_rule: LabelRule::Available,
         start_when: StartWhen::All,
     }
@@ -318,6 +320,39 @@ async fn a_missing_base_path_stops_no_other_model() {
     assert!(bench.models().is_ready());
     bench.world.put("none", &[3]);
     bench.reaches("none", "3:available").await;
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_base_path_is_waited_for_if_that_is_wanted() {
+    let bench = Bench::with(Options { missing: Missing::Waits, ..options() });
+    bench.world.put("good", &[1]);
+    let waits = bench.lifecycle.apply_config(list(&["good", "none"])).await.unwrap();
+    bench.reaches("good", "1:available").await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!bench.models().is_ready());
+    bench.world.put("none", &[3]);
+    waits.available().await.unwrap();
+    assert!(bench.models().is_ready());
+    assert_eq!(bench.serves("none"), "none/3");
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_that_come_and_go_are_loaded_no_more_often_than_they_are_looked_at() {
+    let bench = Bench::new();
+    bench.world.put("m", &[1]);
+    bench.set(&["m"]).await.unwrap();
+    for round in 0..600 {
+        // Ten changes between two looks.
+        let versions = if round % 2 == 0 { [1] } else { [2] };
+        bench.world.put("m", &versions);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(bench.serves("m").starts_with("m/"), "something is always served");
+    }
+    let n_loads = bench.world.lock().n_loads;
+    assert!(n_loads <= 62, "{n_loads} loads in 60 looks");
+    assert!(bench.world.lock().n_alive <= 2);
     bench.stop().await;
 }
 

@@ -2,14 +2,16 @@
 
 mod doors;
 mod grpc;
+mod management;
 mod rest;
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use api::{Budget, MethodNames, Stats};
-use lifecycle::Lifecycle;
+use lifecycle::{Applied, Lifecycle, StartWhen};
 use native::Executor;
 use pool::Pool;
 use schedule::Lanes;
@@ -19,13 +21,16 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::PLANS_MAX;
+use crate::active::Active;
 use crate::cli::Persona;
 use crate::config::Config;
+use crate::control::{self, Control};
 use crate::engines::{self, Choices};
 use crate::flags::Flags;
-use crate::loader::Engines;
+use crate::loader::{Engines, Settings};
 use crate::loads::{Counted, Loads};
 use crate::metrics::Counters;
+use crate::request_log::RequestLog;
 use crate::source::Models;
 use crate::{banner, signals};
 
@@ -42,41 +47,57 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const QUEUE_MAX: usize = 10_000;
 
 /// Runs the command.
-pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<()> {
-    crate::logging::start();
+pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
+    crate::logging::start(flags.log_format);
     let config = Config::new(persona, flags)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(&config, flags))
+    let served = runtime.block_on(serve(&config, flags));
+    // A file system or a kernel may hang for ever: nothing that was left behind is waited for.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
 }
 
 async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let Files { ssl, metrics_path } = Files::read(flags)?;
     let token = CancellationToken::new();
+    let mut stop = signals::Stop::listen()?;
     let loads = Arc::new(Loads::default());
-    let lifecycle = start_lifecycle(config, flags, Arc::clone(&loads), token.clone())?;
+    let active = Arc::new(Active::default());
+    let lifecycle = start_lifecycle(config, flags, Arc::clone(&loads), &active, token.clone())?;
     let lifecycle = Arc::new(lifecycle);
-    load(config, &lifecycle).await?;
+    let log = Arc::new(RequestLog::start(Arc::clone(&active), config.tags.clone())?);
+    let control = Control::new(Arc::clone(&lifecycle), active, config.control.clone());
     let tasks = TaskTracker::new();
-    let counters = Counters { requests: context(flags, &lifecycle), loads };
+    let counters = Counters { requests: context(flags, &lifecycle, &log), loads };
     let doors = Doors {
         config,
         flags,
         counters: &counters,
+        control: Arc::new(control),
         metrics_path,
         tls: Files::keys(ssl, &token),
         tasks: &tasks,
         token: &token,
     };
-    grpc::start(&doors, Arc::clone(&lifecycle)).await?;
-    rest::start(&doors)?;
-    banner::print(config, lifecycle.models());
-    signals::stop().await?;
+    let is_started = tokio::select! {
+        () = stop.recv() => false,
+        started = start(&doors, &lifecycle) => {
+            started?;
+            true
+        }
+    };
+    if is_started {
+        stop.recv().await;
+    }
+    stop.exit_at_next();
     info!("stopping: requests in flight are given {:?}", config.shutdown_grace);
     token.cancel();
     tasks.close();
     let drained = async {
         tasks.wait().await;
         lifecycle.stopped().await;
+        // Its disk may hang; nobody waits longer for it than for the rest.
+        tokio::task::spawn_blocking(move || log.finish()).await
     };
     if tokio::time::timeout(config.shutdown_grace, drained).await.is_err() {
         warn!("requests were still in flight after {:?}", config.shutdown_grace);
@@ -84,7 +105,44 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     Ok(())
 }
 
-fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> api::Context {
+/// Why the first models were refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.message)]
+pub(crate) struct Refused(pub(crate) api::Status);
+
+/// Loads the models and opens the doors: when all models are settled, or before any is.
+async fn start(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>) -> Result<()> {
+    let Doors { config, control, tasks, token, .. } = doors;
+    let applied = control.start(config.models.clone()).await.map_err(Refused)?;
+    let (file, hangup) = (config.model_config_file.clone(), signals::Hangup::listen()?);
+    tasks.spawn(control::watch(Arc::clone(control), file, hangup, (*token).clone()));
+    let loading = loaded(config, lifecycle, applied);
+    match config.lifecycle.start_when {
+        StartWhen::All => {
+            loading.await?;
+            open(doors).await?;
+        }
+        StartWhen::Any => {
+            // Health can be asked for before anything is ready.
+            open(doors).await?;
+            let mut ready = lifecycle.models().readiness();
+            tokio::select! {
+                loaded = loading => loaded?,
+                is_ready = ready.wait_for(|is_ready| *is_ready) => drop(is_ready),
+            }
+        }
+    }
+    banner::print(config, lifecycle.models());
+    Ok(())
+}
+
+async fn open(doors: &Doors<'_>) -> Result<()> {
+    management::start(doors).await?;
+    grpc::start(doors).await?;
+    rest::start(doors)
+}
+
+fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>, log: &Arc<RequestLog>) -> api::Context {
     api::Context {
         models: lifecycle.models().clone(),
         stats: Arc::new(Stats::new()),
@@ -94,6 +152,7 @@ fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>) -> api::Context {
         } else {
             MethodNames::Unchecked
         },
+        recorder: Some(Arc::clone(log) as Arc<dyn api::Recorder>),
     }
 }
 
@@ -101,6 +160,7 @@ fn start_lifecycle(
     config: &Config,
     flags: &Flags,
     loads: Arc<Loads>,
+    active: &Arc<Active>,
     token: CancellationToken,
 ) -> Result<Lifecycle<Servable>> {
     let lanes = schedule::Options { n_lanes: config.n_lanes, queue_max: QUEUE_MAX };
@@ -111,14 +171,18 @@ fn start_lifecycle(
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
     let choices = Choices::parse(&flags.engine)?;
     let workers = engines::workers(flags, &choices, config)?;
-    let engines = Engines { executor, options, choices, workers };
+    let settings = Settings {
+        session: config.session.clone(),
+        active: Arc::clone(active),
+        warmup: config.warmup,
+    };
+    let engines = Engines { executor, options, choices, workers, settings };
     let loader = Counted { loader: engines, loads };
     Ok(Lifecycle::start(config.lifecycle.clone(), Models, loader, token))
 }
 
-/// Loads the models, and waits for their first versions.
-async fn load(config: &Config, lifecycle: &Lifecycle<Servable>) -> Result<()> {
-    let applied = lifecycle.apply_config(config.models.clone()).await?;
+/// Waits for the first versions of the models.
+async fn loaded(config: &Config, lifecycle: &Lifecycle<Servable>, applied: Applied) -> Result<()> {
     if let Err(error) = applied.available().await {
         if config.must_load_all || lifecycle.models().available().is_empty() {
             return Err(error.into());

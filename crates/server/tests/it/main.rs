@@ -8,9 +8,13 @@
 )]
 
 mod clients;
+mod control;
 mod doors;
 mod golden;
 mod inspect;
+mod requirements;
 mod serving;
+mod shutdown;
 mod support;
 mod tensorflow;
+mod versions;

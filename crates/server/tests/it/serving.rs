@@ -7,32 +7,10 @@ use std::process::Command;
 use proto::serving::prediction_service_client::PredictionServiceClient;
 use proto::serving::{ModelSpec, PredictRequest};
 
-use crate::support::{Server, model_server, root, tensord};
+use crate::support::{Server, check_half_plus_two, copy, model_server, root, tensord};
 
 fn models(name: &str) -> String {
     root().join("models").join(name).to_string_lossy().into_owned()
-}
-
-/// Copies a folder with all that is in it.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
-#[track_caller]
-fn check_half_plus_two(server: &Server, model: &str) {
-    let path = format!("/v1/models/{model}:predict");
-    let (status, body) = server.rest("POST", &path, r#"{"instances": [1.0, 2.0, 5.0]}"#);
-    assert_eq!(status, 200, "{body}");
-    assert_eq!(body, "{\n    \"predictions\": [2.5, 3.0, 4.5\n    ]\n}");
 }
 
 #[test]
@@ -140,8 +118,7 @@ fn a_damaged_new_version_leaves_the_old_one_serving() {
 fn sigterm_ends_the_server_cleanly() {
     let mut server = Server::start(tensord(), &[&models("half_plus_two")]);
     check_half_plus_two(&server, "half_plus_two");
-    let kill = Command::new("kill").arg("-TERM").arg(server.id().to_string()).status().unwrap();
-    assert!(kill.success());
+    server.signal("TERM");
     assert!(server.wait().success());
 }
 

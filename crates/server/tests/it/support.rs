@@ -32,46 +32,54 @@ pub(crate) struct Server {
     pub(crate) grpc: u16,
     pub(crate) rest: u16,
     output: Mutex<mpsc::Receiver<String>>,
+    log: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Server {
     /// Starts a server with these arguments besides its ports, and waits until it listens.
-    pub(crate) fn start(mut command: Command, args: &[&str]) -> Self {
+    pub(crate) fn start(command: Command, args: &[&str]) -> Self {
+        let server = Self::spawn(command, args);
+        for door in ["Running gRPC ModelServer at", "Exporting HTTP/REST API at"] {
+            server.logs(door);
+        }
+        server
+    }
+
+    /// Starts a server with these arguments besides its ports, and does not wait.
+    pub(crate) fn spawn(mut command: Command, args: &[&str]) -> Self {
         let (grpc, rest) = (free_port(), free_port());
         let mut child = command
+            .arg("--start_when=all")
+            .args(args)
             .arg(format!("--port={grpc}"))
             .arg(format!("--rest_api_port={rest}"))
-            .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the server starts");
-        let log = child.stderr.take().expect("it is piped");
-        let (listening, is_listening) = mpsc::channel();
-        std::thread::spawn(move || {
-            // Reads on to the end, so that the server never waits for its log.
-            for line in BufReader::new(log).lines().map_while(Result::ok) {
-                if line.contains("Running gRPC ModelServer at") {
-                    let _ = listening.send("gRPC");
-                }
-                if line.contains("Exporting HTTP/REST API at") {
-                    let _ = listening.send("REST");
-                }
-                eprintln!("server: {line}");
+        let log = lines(child.stderr.take().expect("it is piped"), "server: ");
+        let output = lines(child.stdout.take().expect("it is piped"), "");
+        let (output, log) = (Mutex::new(output), Mutex::new(log));
+        Self { child, grpc, rest, output, log }
+    }
+
+    /// Waits for a line in the log that has `wanted` in it.
+    #[track_caller]
+    pub(crate) fn logs(&self, wanted: &str) -> String {
+        loop {
+            let line = self.log.lock().expect("one test").recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("the server never logged {wanted:?}"));
+            if line.contains(wanted) {
+                return line;
             }
-        });
-        let output = child.stdout.take().expect("it is piped");
-        let (said, output_lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let _ = said.send(line);
-            }
-        });
-        for _ in 0..2 {
-            is_listening.recv_timeout(PATIENCE).expect("the server says that it listens");
         }
-        Self { child, grpc, rest, output: Mutex::new(output_lines) }
+    }
+
+    /// Sends a signal, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = Command::new("kill").arg(format!("-{name}")).arg(self.id().to_string()).status();
+        assert!(kill.expect("kill runs").success());
     }
 
     /// Waits for a line on standard output that has `wanted` in it.
@@ -131,6 +139,56 @@ impl Drop for Server {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// The lines of a stream, read to its end so that the server never waits for its reader.
+fn lines(stream: impl Read + Send + 'static, shown_as: &'static str) -> mpsc::Receiver<String> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if !shown_as.is_empty() {
+                eprintln!("{shown_as}{line}");
+            }
+            // A test need not listen to the end.
+            drop(send.send(line));
+        }
+    });
+    receive
+}
+
+/// Copies a folder with all that is in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder can be made");
+    for entry in std::fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("it can be listed");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a file can be copied");
+        }
+    }
+}
+
+/// The demo model that needs least.
+pub(crate) fn half_plus_two() -> PathBuf {
+    root().join("models/half_plus_two/00000123")
+}
+
+/// Makes a folder with versions of the demo model.
+pub(crate) fn model_with_versions(folder: &Path, versions: &[i64]) {
+    for version in versions {
+        copy(&half_plus_two(), &folder.join(version.to_string()));
+    }
+}
+
+/// Asks a model for half of three numbers, plus two.
+#[track_caller]
+pub(crate) fn check_half_plus_two(server: &Server, model: &str) {
+    let path = format!("/v1/models/{model}:predict");
+    let (status, body) = server.rest("POST", &path, r#"{"instances": [1.0, 2.0, 5.0]}"#);
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(body, "{\n    \"predictions\": [2.5, 3.0, 4.5\n    ]\n}");
 }
 
 /// A port that was free a moment ago.

@@ -29,7 +29,9 @@ pub(crate) async fn start(gate: &Gate, token: CancellationToken) -> Lifecycle<Se
         n_load_threads: 2,
         n_unload_threads: 1,
         load_retries_max: 0,
+        load_retry_first: Duration::ZERO,
         load_retry_interval: Duration::ZERO,
+        missing: lifecycle::Missing::Fails,
         label_rule: LabelRule::Anywhere,
         start_when: StartWhen::All,
     };

@@ -1,6 +1,7 @@
 //! What both faces need, and how they take connections.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::PATIENCE;
 use crate::config::Config;
+use crate::control::Control;
 use crate::flags::Flags;
 use crate::metrics::Counters;
 use crate::monitoring;
@@ -26,6 +28,7 @@ pub(super) struct Doors<'a> {
     pub(super) config: &'a Config,
     pub(super) flags: &'a Flags,
     pub(super) counters: &'a Counters,
+    pub(super) control: Arc<Control>,
     /// Where the metrics are shown besides `/metrics`.
     pub(super) metrics_path: Option<String>,
     pub(super) tls: Option<Tls>,
@@ -34,6 +37,12 @@ pub(super) struct Doors<'a> {
 }
 
 impl Doors<'_> {
+    /// Changes what is served for those at the data ports, if they may.
+    pub(super) fn control(&self) -> Option<Arc<dyn api::Control>> {
+        let is_elsewhere = self.config.management_address.is_some();
+        (!is_elsewhere).then(|| Arc::clone(&self.control) as Arc<dyn api::Control>)
+    }
+
     /// How a face takes connections.
     pub(super) fn listening(&self, protocol: Protocol) -> ListenOptions {
         ListenOptions {

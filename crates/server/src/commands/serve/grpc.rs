@@ -5,12 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{
-    Changing, Control, Grpc, GrpcOptions, Listener, Protocol, Status, TransportOptions, connections,
-};
-use lifecycle::Lifecycle;
-use proto::serving::ModelConfigList;
-use session::Servable;
+use api::{Control, Grpc, GrpcOptions, Listener, Protocol, TransportOptions, connections};
 use tensor::Layout;
 use tokio::net::{TcpListener, UnixListener};
 use tonic::transport::server::Router;
@@ -18,7 +13,6 @@ use tracing::info;
 
 use super::Doors;
 use crate::channel_arguments::{self, ChannelArguments};
-use crate::model_config;
 
 /// The most bytes of a message: what its length field can say.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
@@ -40,9 +34,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 
 /// Serves the gRPC face on its port and its UNIX socket, if it has them.
-pub(super) async fn start(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Result<()> {
+pub(super) async fn start(doors: &Doors<'_>) -> Result<()> {
     let Doors { config, tasks, token, .. } = doors;
-    let router = router(doors, lifecycle).await?;
+    let router = router(doors).await?;
     let serve = |listener: Listener| {
         let (options, token) = (doors.listening(Protocol::Http2), (*token).clone());
         let incoming = connections(listener, options, token.clone());
@@ -75,18 +69,28 @@ async fn ended(server: impl Future<Output = Result<(), tonic::transport::Error>>
     }
 }
 
-async fn router(doors: &Doors<'_>, lifecycle: Arc<Lifecycle<Servable>>) -> Result<Router> {
-    let Doors { flags, counters, .. } = doors;
-    let layout =
-        if flags.enable_serialization_as_tensor_content { Layout::Content } else { Layout::Values };
+/// The gRPC services; with `control`, the list of models can be replaced.
+pub(super) fn face(
+    doors: &Doors<'_>,
+    arguments: &ChannelArguments,
+    control: Option<Arc<dyn Control>>,
+) -> Grpc {
+    let as_content = doors.flags.enable_serialization_as_tensor_content;
+    let options = GrpcOptions {
+        layout: if as_content { Layout::Content } else { Layout::Values },
+        message_bytes_max: arguments.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX),
+        stream_requests_max: STREAM_REQUESTS_MAX,
+    };
+    Grpc::new(doors.counters.requests.clone(), options, control)
+}
+
+async fn router(doors: &Doors<'_>) -> Result<Router> {
+    let flags = doors.flags;
     let (arguments, ignored) = channel_arguments::parse(&flags.grpc_channel_arguments)?;
     if !ignored.is_empty() {
         info!("--grpc_channel_arguments: without effect here: {}", ignored.join(", "));
     }
-    let message_bytes_max = arguments.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX);
-    let options =
-        GrpcOptions { layout, message_bytes_max, stream_requests_max: STREAM_REQUESTS_MAX };
-    let face = Grpc::new(counters.requests.clone(), options, Some(Arc::new(Reload(lifecycle))));
+    let face = face(doors, &arguments, doors.control());
     let mut router = transport(&arguments)
         .server()
         .add_service(face.prediction_service())
@@ -113,18 +117,5 @@ fn transport(arguments: &ChannelArguments) -> TransportOptions {
         keepalive_timeout: arguments.keepalive_timeout.unwrap_or(KEEPALIVE_TIMEOUT),
         connection_age: arguments.connection_age,
         connection_age_grace: arguments.connection_age_grace,
-    }
-}
-
-/// Replaces the list of models when a client says so.
-struct Reload(Arc<Lifecycle<Servable>>);
-
-impl Control for Reload {
-    fn reload(&self, models: ModelConfigList) -> Changing<'_> {
-        Box::pin(async move {
-            let models = model_config::models(&models)
-                .map_err(|error| Status::invalid(format!("{error:#}")))?;
-            Ok(self.0.set_config(models).await?)
-        })
     }
 }

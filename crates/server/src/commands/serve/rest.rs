@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Listener, Metrics, ModelsPage, Protocol, Rest, RestOptions, connections};
+use api::{Control, Listener, Metrics, ModelsPage, Protocol, Rest, RestOptions, connections};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing::{error, info};
 
@@ -23,7 +23,7 @@ const BACKLOG: u32 = 1024;
 
 /// Serves the REST face of models, if it has a port.
 pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
-    let Doors { config, flags, counters, tasks, token, .. } = doors;
+    let Doors { config, tasks, token, .. } = doors;
     let Some(port) = config.rest_port else { return Ok(()) };
     let listener = match listen_anywhere(port) {
         Ok(listener) => listener,
@@ -41,6 +41,19 @@ pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
             });
         }
     };
+    // Under TensorFlow Serving's name there is no such thing, unless it is asked for.
+    let has_control = !config.must_load_all || !config.control.roots.is_empty();
+    let rest = face(doors, doors.control().filter(|_| has_control));
+    let listening = doors.listening(Protocol::Http1);
+    let connections = connections(Listener::Tcp(listener), listening, (*token).clone());
+    tasks.spawn(api::serve_rest(connections, rest, (*token).clone()));
+    info!("Exporting HTTP/REST API at:localhost:{port} ...");
+    Ok(())
+}
+
+/// The REST face; with `control`, models can be added and removed.
+pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>) -> Rest {
+    let Doors { config, flags, counters, .. } = doors;
     let timeout = u64::try_from(flags.rest_api_timeout_in_ms).ok().filter(|ms| *ms > 0);
     let options = RestOptions {
         timeout: timeout.map(Duration::from_millis),
@@ -60,11 +73,10 @@ pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
     let metrics =
         Metrics { page: Arc::new(move || counters.page()), path: doors.metrics_path.clone() };
     let rest = Rest::new(context, options, Some(metrics));
-    let listening = doors.listening(Protocol::Http1);
-    let connections = connections(Listener::Tcp(listener), listening, (*token).clone());
-    tasks.spawn(api::serve_rest(connections, rest, (*token).clone()));
-    info!("Exporting HTTP/REST API at:localhost:{port} ...");
-    Ok(())
+    match control {
+        Some(control) => rest.with_control(control),
+        None => rest,
+    }
 }
 
 /// Listens on every address of the machine: over IPv6 with IPv4 within it, else over IPv4 alone.

@@ -1,0 +1,99 @@
+//! The session settings of TensorFlow that models are run with.
+
+use anyhow::{Result, ensure};
+use proto::serving::{ModelConfig, SessionBundleConfig};
+use proto::tensorflow::{ConfigProto, GpuOptions};
+
+use super::read_proto;
+use crate::flags::Flags;
+
+/// The environment variable that has the last word on growth.
+const FORCE_GROWTH: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
+
+/// The session settings: of all models, and what the environment makes of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Session {
+    config: ConfigProto,
+    /// Whether memory grows on demand, if the environment says so.
+    forced_growth: Option<bool>,
+}
+
+impl Session {
+    /// From a file, or from the platform config, which stands in for it.
+    pub(super) fn new(flags: &Flags, platform: Option<&SessionBundleConfig>) -> Result<Self> {
+        let fraction = flags.per_process_gpu_memory_fraction;
+        ensure!(
+            fraction >= 0.0 && fraction.is_finite(),
+            "--per_process_gpu_memory_fraction={fraction}: expected a share, such as 0.5"
+        );
+        let mut config = match platform {
+            Some(bundle) => bundle.session_config.clone().unwrap_or_default(),
+            None if flags.tensorflow_session_config_file.is_empty() => ConfigProto::default(),
+            None => read_proto(&flags.tensorflow_session_config_file)?,
+        };
+        if platform.is_none() {
+            // As in TensorFlow Serving, the flag counts even when it was not given.
+            config.gpu_options.get_or_insert_default().per_process_gpu_memory_fraction = fraction;
+        }
+        Ok(Self { config, forced_growth: forced_growth(std::env::var(FORCE_GROWTH).ok()) })
+    }
+
+    /// The memory settings of a model: its own if it has any, and the environment's word on growth.
+    pub(crate) fn gpu_options(&self, model: &ModelConfig) -> GpuOptions {
+        let own = model.config.as_ref().and_then(|config| config.gpu_options.clone());
+        let all = || self.config.gpu_options.clone();
+        let mut options = own.or_else(all).unwrap_or_default();
+        if let Some(growth) = self.forced_growth {
+            options.allow_growth = growth;
+        }
+        options
+    }
+}
+
+/// TensorFlow takes `true` and `false`, and nothing else.
+fn forced_growth(value: Option<String>) -> Option<bool> {
+    match value?.as_str() {
+        "true" => Some(true),
+        "false" => Some(false),
+        other => {
+            tracing::error!("{FORCE_GROWTH}={other} is neither true nor false, and is ignored");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Growth and fraction of a model with a config, under a session config and the environment.
+    #[track_caller]
+    fn check(model: &str, session: &str, forced: Option<&str>, expected: (bool, f64)) {
+        let model = ModelConfig {
+            config: (!model.is_empty()).then(|| proto::text::parse(model).unwrap()),
+            ..ModelConfig::default()
+        };
+        let config = proto::text::parse(session).unwrap();
+        let forced_growth = forced_growth(forced.map(str::to_owned));
+        let options = Session { config, forced_growth }.gpu_options(&model);
+        assert_eq!((options.allow_growth, options.per_process_gpu_memory_fraction), expected);
+    }
+
+    #[test]
+    fn a_model_has_its_own_memory_settings_or_those_of_all() {
+        let all = "gpu_options { per_process_gpu_memory_fraction: 0.5 }";
+        let own = "gpu_options { allow_growth: true per_process_gpu_memory_fraction: 0.7 }";
+        check("", "", None, (false, 0.0));
+        check("", all, None, (false, 0.5));
+        check(own, all, None, (true, 0.7));
+        check("intra_op_parallelism_threads: 1", all, None, (false, 0.5));
+    }
+
+    #[test]
+    fn the_environment_has_the_last_word_on_growth() {
+        let own = "gpu_options { allow_growth: true }";
+        check("", "", Some("true"), (true, 0.0));
+        check(own, "", Some("false"), (false, 0.0));
+        check(own, "", Some("maybe"), (true, 0.0));
+    }
+}

@@ -1,0 +1,152 @@
+//! `Control`: which models are served. Those of the command line or the config file, or those that
+//! a client put in their place; besides them those that clients added, and without those that
+//! clients took away. Changes are applied one after another.
+
+mod listed;
+mod roots;
+mod store;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::{Changing, Status};
+use lifecycle::{Applied, Code, Lifecycle, ModelOptions};
+use proto::serving::{ModelConfig, ModelConfigList};
+use session::Servable;
+use tokio::sync::Mutex;
+use tracing::info;
+
+use crate::active::Active;
+use crate::model_config::{self, Rules};
+use listed::Listed;
+pub(crate) use roots::Roots;
+pub(crate) use store::Store;
+pub(crate) use watch::watch;
+
+/// Changes which models are served.
+pub(crate) struct Control {
+    lifecycle: Arc<Lifecycle<Servable>>,
+    active: Arc<Active>,
+    options: Options,
+    listed: Mutex<Listed>,
+}
+
+/// The settings of [`Control`].
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// What the configs of models may leave open.
+    pub(crate) rules: Rules,
+    /// Where clients may add models from.
+    pub(crate) roots: Roots,
+    /// The folder in which changes are kept over a restart.
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+impl Control {
+    /// Without any model yet.
+    pub(crate) fn new(
+        lifecycle: Arc<Lifecycle<Servable>>,
+        active: Arc<Active>,
+        options: Options,
+    ) -> Self {
+        Self { lifecycle, active, options, listed: Mutex::default() }
+    }
+
+    /// Serves the first models, and those that clients added before a restart.
+    pub(crate) async fn start(&self, models: Vec<ModelConfig>) -> Result<Applied, Status> {
+        let changes = match self.store() {
+            Some(store) => store.read().map_err(invalid)?,
+            None => listed::Changes::default(),
+        };
+        let mut listed = self.listed.lock().await;
+        self.apply(&mut listed, Listed { own: models, changes }).await
+    }
+
+    /// Serves these models in place of those of the command line or the file. What clients added or
+    /// took away one by one stays so.
+    pub(crate) async fn reload(&self, models: Vec<ModelConfig>) -> Result<Applied, Status> {
+        let mut listed = self.listed.lock().await;
+        let new = listed.with_own(models);
+        self.apply(&mut listed, new).await
+    }
+
+    /// Serves these models and no others.
+    pub(crate) async fn replace(&self, models: Vec<ModelConfig>) -> Result<Applied, Status> {
+        if !self.options.roots.is_empty() {
+            models.iter().try_for_each(|model| self.options.roots.check(model))?;
+        }
+        let mut listed = self.listed.lock().await;
+        self.apply(&mut listed, Listed { own: models, changes: listed::Changes::default() }).await
+    }
+
+    /// Serves one more model, or one with another config.
+    pub(crate) async fn add(&self, model: ModelConfig) -> Result<Applied, Status> {
+        self.options.roots.check(&model)?;
+        info!(model = model.name, base_path = model.base_path, "added by a client");
+        let mut listed = self.listed.lock().await;
+        let new = listed.with(model);
+        self.apply(&mut listed, new).await
+    }
+
+    /// Serves a model no longer.
+    pub(crate) async fn remove(&self, name: &str) -> Result<Applied, Status> {
+        self.options.roots.check_any()?;
+        let mut listed = self.listed.lock().await;
+        let missing = || Status::new(Code::NotFound, format!("there is no model called {name}"));
+        let new = listed.without(name).ok_or_else(missing)?;
+        info!(model = name, "removed by a client");
+        self.apply(&mut listed, new).await
+    }
+
+    /// Puts a list into effect, if all of it is right.
+    async fn apply(&self, listed: &mut Listed, new: Listed) -> Result<Applied, Status> {
+        let models = new.models();
+        let options: Result<Vec<ModelOptions>, Status> = models
+            .iter()
+            .map(|model| model_config::options(model, self.options.rules).map_err(invalid))
+            .collect();
+        let options = options?;
+        // Loads may begin before the lifecycle has answered.
+        let before = self.active.replace(&models);
+        let applied = match self.lifecycle.apply_config(options).await {
+            Ok(applied) => applied,
+            Err(error) => {
+                self.active.restore(before);
+                return Err(error.into());
+            }
+        };
+        let is_changed = listed.changes != new.changes;
+        *listed = new;
+        if let Some(store) = self.store().filter(|_| is_changed) {
+            store.write(&listed.changes).map_err(|error| {
+                let text = format!("applied, but it will not survive a restart: {error:#}");
+                Status::new(Code::Internal, text)
+            })?;
+        }
+        Ok(applied)
+    }
+
+    fn store(&self) -> Option<Store> {
+        self.options.state_dir.clone().map(Store::new)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+fn invalid(error: anyhow::Error) -> Status {
+    Status::invalid(format!("{error:#}"))
+}
+
+impl api::Control for Control {
+    fn reload(&self, models: ModelConfigList) -> Changing<'_> {
+        Box::pin(async move { Ok(self.replace(models.config).await?.available().await?) })
+    }
+
+    fn add(&self, model: ModelConfig) -> Changing<'_> {
+        Box::pin(async move { Ok(self.add(model).await?.available().await?) })
+    }
+
+    fn remove(&self, name: String) -> Changing<'_> {
+        Box::pin(async move { Ok(self.remove(&name).await?.available().await?) })
+    }
+}

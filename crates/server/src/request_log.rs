@@ -1,0 +1,195 @@
+//! Samples requests into files that can serve as warm-up files: TFRecord of `PredictionLog`.
+//!
+//! A request is sampled where it is served and written by a thread of its own. When that falls
+//! behind, records are dropped and counted: logging never holds up serving.
+
+mod files;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Result, bail, ensure};
+use api::{Record, Recorder};
+use prost::Message as _;
+use proto::serving::{LoggingConfig, ModelConfig, SamplingConfig};
+use tracing::{error, warn};
+
+use crate::active::Active;
+use files::Files;
+
+/// How many records may wait to be written.
+const QUEUE_MAX: usize = 1024;
+
+/// Samples requests as the configs of their models say, and writes them.
+pub(crate) struct RequestLog {
+    active: Arc<Active>,
+    tags: Vec<String>,
+    queue: Mutex<Option<SyncSender<Job>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    n_dropped: AtomicU64,
+    n_seen: AtomicU64,
+}
+
+struct Job {
+    /// Where the file names begin.
+    prefix: String,
+    sampling: SamplingConfig,
+    record: Record,
+}
+
+/// Refuses a logging config that could not be followed.
+pub(crate) fn check(model: &ModelConfig) -> Result<()> {
+    let Some(LoggingConfig { log_collector_config, sampling_config, custom_logging_config }) =
+        &model.logging_config
+    else {
+        return Ok(());
+    };
+    let name = &model.name;
+    if let Some(any) = custom_logging_config {
+        bail!("Model {name}: custom_logging_config {} is not supported", any.type_url);
+    }
+    let collector = log_collector_config.clone().unwrap_or_default();
+    ensure!(
+        ["", "tfrecord"].contains(&collector.r#type.as_str()),
+        "Model {name}: log_collector_config.type {:?} is not supported; tfrecord is",
+        collector.r#type
+    );
+    ensure!(
+        collector.filename_prefix.starts_with('/'),
+        "Model {name}: log_collector_config.filename_prefix must be an absolute path; got {:?}",
+        collector.filename_prefix
+    );
+    let rate = sampling_config.as_ref().map_or(0.0, |sampling| sampling.sampling_rate);
+    ensure!(
+        (0.0..=1.0).contains(&rate),
+        "Model {name}: sampling_rate must be from 0 to 1; got {rate}"
+    );
+    Ok(())
+}
+
+impl RequestLog {
+    /// Starts the thread that writes. `tags` are those of the meta graph that is served.
+    pub(crate) fn start(active: Arc<Active>, tags: Vec<String>) -> std::io::Result<Self> {
+        let (send, receive) = mpsc::sync_channel(QUEUE_MAX);
+        let written_tags = tags.clone();
+        let write = move || {
+            let mut files = Files::default();
+            for job in receive {
+                write(&mut files, job, &written_tags);
+            }
+        };
+        let writer = thread::Builder::new().name("request log".to_owned()).spawn(write)?;
+        Ok(Self {
+            active,
+            tags,
+            queue: Mutex::new(Some(send)),
+            writer: Mutex::new(Some(writer)),
+            n_dropped: AtomicU64::new(0),
+            n_seen: AtomicU64::new(0),
+        })
+    }
+
+    /// Writes what is waiting, and takes nothing more.
+    pub(crate) fn finish(&self) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(queue);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if writer.is_some_and(|writer| writer.join().is_err()) {
+            error!("the request log ended early");
+        }
+    }
+}
+
+impl std::fmt::Debug for RequestLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RequestLog({:?})", self.tags)
+    }
+}
+
+impl Recorder for RequestLog {
+    fn samples(&self, model: &str) -> bool {
+        let config = self.active.get(model);
+        let sampling = config.logging_config.as_ref().and_then(|log| log.sampling_config.as_ref());
+        let Some(rate) = sampling.map(|sampling| sampling.sampling_rate) else { return false };
+        is_chosen(self.n_seen.fetch_add(1, Ordering::Relaxed), rate)
+    }
+
+    fn record(&self, record: Record) {
+        let config = self.active.get(&record.model);
+        let Some(log) = &config.logging_config else { return };
+        let prefix = log.log_collector_config.clone().unwrap_or_default().filename_prefix;
+        let sampling = log.sampling_config.clone().unwrap_or_default();
+        let job = Job { prefix, sampling, record };
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = &*queue else { return };
+        if let Err(TrySendError::Full(_)) = queue.try_send(job) {
+            let n_dropped = self.n_dropped.fetch_add(1, Ordering::Relaxed) + 1;
+            if n_dropped.is_power_of_two() {
+                warn!(n_dropped, "the request log falls behind: records are dropped");
+            }
+        }
+    }
+}
+
+/// Whether the request with this number is one of those that a rate chooses.
+fn is_chosen(number: u64, rate: f64) -> bool {
+    // Consecutive numbers become independent ones (the mixing of SplitMix64).
+    let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^= bits >> 31;
+    let share = f64::from(u32::try_from(bits >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX);
+    rate >= 1.0 || share < rate
+}
+
+fn write(files: &mut Files, Job { prefix, sampling, record }: Job, tags: &[String]) {
+    let model = record.model.clone();
+    let mut log = match record.into_log() {
+        Ok(log) => log,
+        Err(status) => {
+            warn!(model, "a request is not logged: {}", status.message);
+            return;
+        }
+    };
+    let metadata = log.log_metadata.get_or_insert_default();
+    metadata.sampling_config = Some(sampling);
+    metadata.saved_model_tags = tags.to_vec();
+    files.append(&prefix, &savedmodel::tfrecord(&log.encode_to_vec()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_config(text: &str, expected: &str) {
+        let model: ModelConfig =
+            proto::text::parse(&format!("name: 'm' logging_config {{ {text} }}")).unwrap();
+        let found = check(&model).map_or_else(|error| error.to_string(), |()| String::new());
+        assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{found}");
+    }
+
+    #[test]
+    fn a_logging_config_that_cannot_be_followed_is_refused() {
+        let prefix = "filename_prefix: '/tmp/x'";
+        let good =
+            format!("log_collector_config {{ {prefix} }} sampling_config {{ sampling_rate: 1 }}");
+        check_config(&good, "");
+        check_config(&format!("log_collector_config {{ type: 'tfrecord' {prefix} }}"), "");
+        check_config(&format!("log_collector_config {{ type: 'kafka' {prefix} }}"), "kafka");
+        check_config("log_collector_config { filename_prefix: 'x' }", "absolute path");
+        check_config("", "absolute path");
+        let rate = "sampling_config { sampling_rate: 1.5 }";
+        check_config(&format!("log_collector_config {{ {prefix} }} {rate}"), "from 0 to 1");
+    }
+
+    #[test]
+    fn a_rate_chooses_its_share_of_requests() {
+        let n_chosen = |rate| (0..10_000).filter(|number| is_chosen(*number, rate)).count();
+        assert_eq!(n_chosen(0.0), 0);
+        assert_eq!(n_chosen(1.0), 10_000);
+        assert!((2_300..2_700).contains(&n_chosen(0.25)), "{}", n_chosen(0.25));
+    }
+}

@@ -1,0 +1,233 @@
+//! Versions that come, go, are half there or do not load, as clients see it; warm-up and the
+//! logging of requests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use prost::Message as _;
+use proto::serving::prediction_log::LogType;
+use proto::serving::{ModelSpec, PredictLog, PredictRequest, PredictStreamedLog, PredictionLog};
+
+use crate::support::{
+    Server, check_half_plus_two, copy, half_plus_two, model_server, model_with_versions, tensord,
+};
+
+const WARMUP: &str = "assets.extra/tf_serving_warmup_requests";
+
+/// A folder with a model `m`, in which version 1 is.
+struct Model {
+    folder: tempfile::TempDir,
+}
+
+impl Model {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        model_with_versions(&folder.path().join("m"), &[1]);
+        Self { folder }
+    }
+
+    fn base(&self) -> PathBuf {
+        self.folder.path().join("m")
+    }
+
+    fn serve(&self, flags: &[&str]) -> Server {
+        let base = self.base().to_string_lossy().into_owned();
+        Server::start(tensord(), &[flags, &[&base]].concat())
+    }
+
+    /// Puts a version into its place, complete, with a warm-up file.
+    fn put(&self, version: i64, warmup: &[u8]) {
+        let new = self.folder.path().join("new");
+        copy(&half_plus_two(), &new);
+        fs::create_dir_all(new.join("assets.extra")).unwrap();
+        fs::write(new.join(WARMUP), warmup).unwrap();
+        fs::rename(new, self.base().join(version.to_string())).unwrap();
+    }
+}
+
+/// A record of a predict request to a signature, with nothing in it if that is empty.
+fn record(signature: &str) -> Vec<u8> {
+    let spec = ModelSpec {
+        name: "another model".to_owned(),
+        signature_name: signature.to_owned(),
+        ..ModelSpec::default()
+    };
+    let mut request = PredictRequest { model_spec: Some(spec), ..PredictRequest::default() };
+    let x = proto::text::parse(
+        "dtype: DT_FLOAT tensor_shape { dim { size: 2 } } float_val: 1 float_val: 2",
+    );
+    request.inputs.insert("x".to_owned(), x.unwrap());
+    let log = PredictLog { request: Some(request), ..PredictLog::default() };
+    framed(Some(LogType::PredictLog(log)))
+}
+
+fn framed(log_type: Option<LogType>) -> Vec<u8> {
+    let log = PredictionLog { log_type, ..PredictionLog::default() };
+    savedmodel::tfrecord(&log.encode_to_vec())
+}
+
+#[test]
+fn a_version_is_warmed_up_before_it_is_served() {
+    let model = Model::new();
+    let server = model.serve(&["--num_request_iterations_for_warmup=3"]);
+    // The model's name in a record does not count, and a record without a request is skipped.
+    model.put(2, &[record(""), framed(None), record("serving_default")].concat());
+    let line = server.logs("warmed up");
+    assert!(line.contains("n_requests=2") && line.contains("version=2"), "{line}");
+    server.rest_until("/v1/models/m/versions/2", "AVAILABLE");
+    check_half_plus_two(&server, "m");
+}
+
+/// A version with a bad warm-up file never becomes available, and the old one serves on.
+#[track_caller]
+fn check_bad_warmup(warmup: &[u8], code: &str, expected: &str) {
+    let model = Model::new();
+    let server = model.serve(&["--max_num_load_retries=0"]);
+    model.put(2, warmup);
+    let body = server.rest_until("/v1/models/m/versions/2", "\"END\"");
+    assert!(body.contains(code) && body.contains(expected), "{body}");
+    check_half_plus_two(&server, "m");
+    let (_, body) = server.rest("GET", "/v1/models/m/versions/1", "");
+    assert!(body.contains("AVAILABLE"), "{body}");
+}
+
+#[test]
+fn a_version_that_fails_its_warm_up_is_not_served() {
+    check_bad_warmup(&record("none"), "FAILED_PRECONDITION", "not found");
+}
+
+#[test]
+fn a_damaged_warm_up_file_fails_the_load() {
+    check_bad_warmup(b"no records", "DATA_LOSS", "is in TFRecord format");
+    let no_log = savedmodel::tfrecord(b"\xff");
+    check_bad_warmup(&no_log, "INVALID_ARGUMENT", "Failed to parse warmup record");
+}
+
+#[test]
+fn too_many_warm_up_records_fail_the_load() {
+    let text = "Number of warmup records exceeds the maximum (1000)";
+    check_bad_warmup(&framed(None).repeat(1001), "INVALID_ARGUMENT", text);
+}
+
+#[test]
+fn a_kind_of_record_that_is_not_replayed_fails_the_load() {
+    let streamed = framed(Some(LogType::PredictStreamedLog(PredictStreamedLog::default())));
+    check_bad_warmup(&streamed, "UNIMPLEMENTED", "Unsupported log_type for warmup: 7");
+}
+
+#[test]
+fn warm_up_can_be_turned_off() {
+    let model = Model::new();
+    let server = model.serve(&["--enable_model_warmup=false"]);
+    model.put(2, b"no records");
+    server.rest_until("/v1/models/m/versions/2", "AVAILABLE");
+}
+
+#[test]
+fn logged_requests_serve_as_a_warm_up_file() {
+    let model = Model::new();
+    let config = model.folder.path().join("models.config");
+    let prefix = model.folder.path().join("requests").to_string_lossy().into_owned();
+    let text = format!(
+        "model_config_list {{ config {{ name: 'm' base_path: '{}' model_platform: 'tensorflow'
+           logging_config {{ log_collector_config {{ filename_prefix: '{prefix}' }}
+             sampling_config {{ sampling_rate: 1.0 }} }} }} }}",
+        model.base().display()
+    );
+    fs::write(&config, text).unwrap();
+    let flag = format!("--model_config_file={}", config.display());
+    let mut server = Server::start(model_server(), &[&flag]);
+    for _ in 0..3 {
+        check_half_plus_two(&server, "m");
+    }
+    let examples = r#"{"signature_name": "classify_x_to_y", "examples": [{"x": 1.0}, {"x": 2.0}]}"#;
+    let (status, body) = server.rest("POST", "/v1/models/m:classify", examples);
+    assert_eq!(status, 200, "{body}");
+    let examples = r#"{"signature_name": "regress_x_to_y", "examples": [{"x": 1.0}]}"#;
+    let (status, body) = server.rest("POST", "/v1/models/m:regress", examples);
+    assert_eq!(status, 200, "{body}");
+    // A request that fails is no good warm-up.
+    assert_eq!(server.rest("POST", "/v1/models/m:predict", "{}").0, 400);
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let written: Vec<PathBuf> = files_with_prefix(&prefix);
+    assert_eq!(written.len(), 1, "{written:?}");
+    let bytes = fs::read(&written[0]).unwrap();
+    let server = model.serve(&[]);
+    model.put(2, &bytes);
+    let line = server.logs("warmed up");
+    assert!(line.contains("n_requests=5"), "{line}");
+    server.rest_until("/v1/models/m/versions/2", "AVAILABLE");
+}
+
+fn files_with_prefix(prefix: &str) -> Vec<PathBuf> {
+    let folder = Path::new(prefix).parent().unwrap();
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.to_string_lossy().starts_with(&format!("{prefix}-"))).collect()
+}
+
+#[test]
+fn a_version_that_is_uploaded_slowly_is_taken_when_it_is_complete() {
+    let model = Model::new();
+    let server = model.serve(&["--max_num_load_retries=0"]);
+    let version = model.base().join("2");
+    fs::create_dir(&version).unwrap();
+    // Looks go by while it is empty and while it is half there.
+    copy(&half_plus_two().join("variables"), &version.join("variables"));
+    fs::write(version.join("saved_model.pb.part"), "half").unwrap();
+    check_half_plus_two(&server, "m");
+    fs::remove_file(version.join("saved_model.pb.part")).unwrap();
+    fs::copy(half_plus_two().join("saved_model.pb"), version.join("saved_model.pb")).unwrap();
+    server.rest_until("/v1/models/m/versions/2", "AVAILABLE");
+    check_half_plus_two(&server, "m");
+}
+
+#[test]
+fn a_base_path_that_vanishes_unloads_nothing_and_a_version_that_vanishes_does() {
+    let model = Model::new();
+    let server = model.serve(&[]);
+    fs::rename(model.base(), model.folder.path().join("elsewhere")).unwrap();
+    server.logs("no versions found");
+    check_half_plus_two(&server, "m");
+    fs::rename(model.folder.path().join("elsewhere"), model.base()).unwrap();
+    fs::remove_dir_all(model.base().join("1")).unwrap();
+    server.rest_until("/v1/models/m", "\"END\"");
+    let (status, body) = server.rest("POST", "/v1/models/m:predict", r#"{"instances": [1.0]}"#);
+    assert_eq!(status, 404, "{body}");
+    assert!(body.contains("Servable not found for request: Latest(m)"), "{body}");
+    // A version that comes back is loaded again.
+    model_with_versions(&model.base(), &[1]);
+    server.rest_until("/v1/models/m", "AVAILABLE");
+    check_half_plus_two(&server, "m");
+}
+
+#[test]
+fn a_version_that_vanishes_while_it_is_looked_at_leaves_the_old_one_alone() {
+    let model = Model::new();
+    let server = model.serve(&["--max_num_load_retries=0"]);
+    // Complete by its names, but its variables are gone.
+    let new = model.folder.path().join("new");
+    copy(&half_plus_two(), &new);
+    fs::remove_dir_all(new.join("variables")).unwrap();
+    fs::create_dir(new.join("variables")).unwrap();
+    let index = half_plus_two().join("variables/variables.index");
+    fs::copy(index, new.join("variables/variables.index")).unwrap();
+    fs::rename(new, model.base().join("2")).unwrap();
+    server.rest_until("/v1/models/m/versions/2", "\"END\"");
+    check_half_plus_two(&server, "m");
+}
+
+#[test]
+fn strange_names_among_the_versions_are_ignored() {
+    let model = Model::new();
+    for name in ["1.0", "-1", "99999999999999999999", "latest", ".tmp"] {
+        fs::create_dir(model.base().join(name)).unwrap();
+    }
+    fs::write(model.base().join("3"), "a file").unwrap();
+    model_with_versions(&model.base().join("../n"), &[7]);
+    fs::rename(model.base().join("../n/7"), model.base().join("007")).unwrap();
+    let server = model.serve(&[]);
+    let (_, body) = server.rest("GET", "/v1/models/m", "");
+    assert!(body.contains("\"version\": \"7\"") && body.matches("version\":").count() == 1);
+    check_half_plus_two(&server, "m");
+}
