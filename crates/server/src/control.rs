@@ -73,6 +73,7 @@ impl Control {
 
     /// Serves these models and no others.
     pub(crate) async fn replace(&self, models: Vec<ModelConfig>) -> Result<Applied, Status> {
+        models.iter().try_for_each(roots::check_logging)?;
         if !self.options.roots.is_empty() {
             models.iter().try_for_each(|model| self.options.roots.check(model))?;
         }
