@@ -34,6 +34,7 @@ const COMMANDS: &str = "Commands:
   inspect  DIR              show the signatures, ops and weights of a model
   bench    DIR              measure a model in this process
   profile  DIR              show where the time of a model goes
+  selftest                  try TensorFlow in a worker on this machine, with its GPUs
 Each has its own --help.";
 
 /// The exit status of TensorFlow Serving when it cannot start.
@@ -56,6 +57,9 @@ pub fn main(persona: Persona) -> ExitCode {
         (Persona::Tensord, Some("bench")) => done(commands::bench::main(rest(&args, "bench"))),
         (Persona::Tensord, Some("profile")) => {
             done(commands::profile::main(rest(&args, "profile")))
+        }
+        (Persona::Tensord, Some("selftest")) => {
+            done(commands::selftest::main(rest(&args, "selftest")))
         }
         (_, Some("worker")) if is_worker(&args) => {
             done(tensorflow::worker_main(&args[2..]).map_err(anyhow::Error::from))

@@ -19,6 +19,9 @@ const AREA_BYTES: usize = 4 << 30;
 /// How many runs may wait for a worker.
 const QUEUE_MAX: usize = 10_000;
 
+/// How long TensorFlow may take to load a model if nobody says.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// What of our environment workers get: what TensorFlow and the drivers of GPUs go by.
 const PASSED_ON: &[&str] = &["HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"];
 const PASSED_ON_PREFIXES: &[&str] =
@@ -127,20 +130,35 @@ pub(crate) fn workers(
     let session = tensorflow::session_config(&ConfigProto::default(), threads, &Default::default());
     let folders = config.models.iter().map(|model| PathBuf::from(&model.base_path)).collect();
     Ok(Some(Workers::new(tensorflow::Options {
-        library,
-        program: program(),
-        environment: environment(),
         tags: config.tags.clone(),
-        area_bytes: AREA_BYTES,
         n_threads: (4 * n_cpus()).max(config.n_lanes),
-        queue_max: QUEUE_MAX,
         load_timeout: Duration::from_secs(flags.tensorflow_load_timeout_seconds),
         sandbox: if flags.tensorflow_sandbox { Sandbox::On } else { Sandbox::Off },
+        ..options(&library, session, folders)
+    })))
+}
+
+/// The usual options, for models in these folders.
+pub(crate) fn options(
+    library: &Path,
+    session: ConfigProto,
+    model_folders: Vec<PathBuf>,
+) -> tensorflow::Options {
+    tensorflow::Options {
+        library: library.to_owned(),
+        program: program(),
+        environment: environment(),
+        tags: vec!["serve".to_owned()],
+        area_bytes: AREA_BYTES,
+        n_threads: 4 * n_cpus(),
+        queue_max: QUEUE_MAX,
+        load_timeout: LOAD_TIMEOUT,
+        sandbox: Sandbox::On,
         renewal: Renewal::WhenIdle,
-        model_folders: folders,
+        model_folders,
         session,
         memory: None,
-    })))
+    }
 }
 
 /// Our own program, whatever became of its file since it was started.

@@ -5,6 +5,7 @@ mod inputs;
 pub(crate) mod inspect;
 pub(crate) mod predict;
 pub(crate) mod profile;
+pub(crate) mod selftest;
 pub(crate) mod serve;
 
 use std::path::Path;
