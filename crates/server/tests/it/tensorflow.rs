@@ -1,6 +1,7 @@
 //! Models on the user's TensorFlow, in worker processes.
 
 mod answers;
+mod config;
 mod confined;
 mod life;
 mod memory;

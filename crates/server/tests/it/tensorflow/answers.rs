@@ -70,8 +70,8 @@ impl Case {
         inputs: &BTreeMap<String, Tensor>,
         expected: &BTreeMap<String, Tensor>,
     ) -> Result<(), String> {
-        let has_json = |tensor: &Tensor| !matches!(tensor.dtype(), DType::Complex64 | DType::BF16);
-        if !inputs.values().chain(expected.values()).all(has_json) {
+        let leaves_out = inputs.is_empty() && self.signature.ends_with("_with_default");
+        if leaves_out || !inputs.values().chain(expected.values()).all(has_json) {
             return Ok(());
         }
         let version = self.version.map(|version| format!("/versions/{version}"));
@@ -92,6 +92,19 @@ impl Case {
     }
 }
 
+/// Whether a tensor can be written in JSON so that it comes back as it was.
+fn has_json(tensor: &Tensor) -> bool {
+    let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
+    tensor.n_elements() > 0
+        && match tensor.dtype() {
+            DType::F32 => tensor.as_slice::<f32>().iter().all(|x| x.is_finite()),
+            DType::F64 => tensor.as_slice::<f64>().iter().all(|x| x.is_finite()),
+            DType::String => tensor.strings().iter().all(is_text),
+            DType::I32 | DType::I64 => true,
+            _ => false,
+        }
+}
+
 /// A tensor as nested lists.
 fn to_json(tensor: &Tensor) -> Value {
     let flat: Vec<Value> = match tensor.dtype() {
@@ -100,11 +113,7 @@ fn to_json(tensor: &Tensor) -> Value {
         DType::I32 => tensor.as_slice::<i32>().iter().map(|x| json!(x)).collect(),
         DType::I64 => tensor.as_slice::<i64>().iter().map(|x| json!(x)).collect(),
         DType::String => {
-            let text = |bytes: &[u8]| match std::str::from_utf8(bytes) {
-                Ok(text) if !text.contains('\0') => json!(text),
-                _ => json!({"b64": base64(bytes)}),
-            };
-            tensor.strings().iter().map(text).collect()
+            tensor.strings().iter().map(|bytes| json!(std::str::from_utf8(bytes).unwrap())).collect()
         }
         other => panic!("no JSON for {other}"),
     };
@@ -113,20 +122,6 @@ fn to_json(tensor: &Tensor) -> Value {
         values = values.chunks((*dim).max(1)).map(|row| json!(row)).collect();
     }
     if tensor.shape().rank() == 0 { values.remove(0) } else { json!(values) }
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let mut word = 0u32;
-        (0..3).for_each(|i| word = word << 8 | u32::from(chunk.get(i).copied().unwrap_or(0)));
-        for i in 0..4 {
-            let digit = DIGITS[(word >> (18 - 6 * i) & 63) as usize] as char;
-            text.push(if i > chunk.len() { '=' } else { digit });
-        }
-    }
-    text
 }
 
 fn near(want: &Value, got: &Value) -> Result<(), String> {

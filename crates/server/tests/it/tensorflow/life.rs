@@ -1,7 +1,5 @@
 //! Workers begin, end, are killed, and are begun again.
 
-use std::time::Duration;
-
 use tensor::Tensor;
 
 use super::{fallback, is_alive, predict, spec, ticks, until, with_tensorflow, workers};
@@ -75,14 +73,13 @@ fn no_worker_outlives_a_server_that_is_killed() {
 
 #[test]
 fn time_that_runs_out_ends_a_run_and_nothing_else() {
-    let server = serve(&["spin"], &[]);
-    let short = Some(Duration::from_millis(300));
-    for _ in 0..3 {
-        let answer = predict(&server, spec("spin", ""), &[("n", forever())], short);
-        let (code, text) = answer.unwrap_err();
-        assert_eq!(code, tonic::Code::DeadlineExceeded, "{text}");
-    }
+    let server = serve(&["spin"], &["--rest_api_timeout_in_ms=300"]);
     let before = workers(server.id());
+    for _ in 0..3 {
+        let body = format!("{{\"inputs\": {}}}", i64::MAX);
+        let (status, text) = server.rest("POST", "/v1/models/spin:predict", &body);
+        assert_eq!(status, 504, "{text}");
+    }
     check_spin(&server, 5);
     assert_eq!(workers(server.id()), before, "the worker is the same");
 }

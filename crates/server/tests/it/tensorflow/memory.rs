@@ -67,7 +67,7 @@ fn run(servable: &Servable, signature: &str, inputs: Vec<Tensor>) -> Vec<Tensor>
 
 fn spin(servable: &Servable) {
     let outputs = run(servable, "serving_default", vec![Tensor::scalar(3i64).unwrap()]);
-    assert_eq!(outputs[1].as_slice::<i64>().len() + outputs[0].n_elements(), 2);
+    assert_eq!(outputs[0].as_slice::<i64>(), [3]);
 }
 
 #[test]
