@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use proto::tensorflow::ConfigProto;
-use tensorflow::{Places, Program, Renewal, Sandbox, Threads, Workers};
+use tensorflow::{GpuOptions, Places, Program, Renewal, Sandbox, Threads, Workers};
 
 use crate::commands::n_cpus;
 use crate::config::Config;
@@ -127,7 +127,8 @@ pub(crate) fn workers(
     };
     let threads =
         Threads { intra: i32::try_from(config.n_threads)?, inter: i32::try_from(config.n_lanes)? };
-    let session = tensorflow::session_config(&ConfigProto::default(), threads, &Default::default());
+    let session =
+        tensorflow::session_config(&config.session.shared(), threads, &GpuOptions::default());
     let folders = config.models.iter().map(|model| PathBuf::from(&model.base_path)).collect();
     Ok(Some(Workers::new(tensorflow::Options {
         tags: config.tags.clone(),

@@ -93,11 +93,13 @@ impl Engines {
             let text = format!("there is no TensorFlow: {HOW_TO_INSTALL}");
             return Err(Error::FailedPrecondition(text));
         };
+        let own = self.settings.session.own(&self.settings.active.get(wanted.model));
+        let session = own.map(|own| workers.with_usual_threads(&own));
         workers.load(&Request {
             model: wanted.model,
             version: wanted.version,
             dir: &wanted.dir,
-            settings: &ModelSettings::default(),
+            settings: &ModelSettings { session },
             is_cancelled: &|| wanted.cancel.is_cancelled(),
         })
     }

@@ -6,10 +6,12 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use prost::Message as _;
+use proto::tensorflow::ConfigProto;
 use savedmodel::SavedModel;
 use session::{Error, Result, Servable, Signature, Weights};
 use storage::Storage;
 
+use crate::config::{GpuOptions, Threads, session_config};
 use crate::engine::TensorFlowEngine;
 use crate::options::{ModelSettings, Options, Sandbox};
 use crate::sandbox::Rules;
@@ -55,6 +57,17 @@ impl Workers {
     /// TensorFlow's library.
     pub fn library(&self) -> &Path {
         &self.options.library
+    }
+
+    /// A model's own session options, with the threads of all models where it does not say.
+    pub fn with_usual_threads(&self, own: &ConfigProto) -> ConfigProto {
+        let usual = &self.options.session;
+        let or = |own: i32, usual: i32| if own == 0 { usual } else { own };
+        let threads = Threads {
+            intra: or(own.intra_op_parallelism_threads, usual.intra_op_parallelism_threads),
+            inter: or(own.inter_op_parallelism_threads, usual.inter_op_parallelism_threads),
+        };
+        session_config(own, threads, &GpuOptions::default())
     }
 
     /// The workers that there are.

@@ -21,6 +21,15 @@ const GPU_OVERHEAD_BYTES: u64 = 1 << 30;
 /// What a model is given of a GPU when limits are tried.
 const GPU_LIMIT_BYTES: u64 = 512 << 20;
 
+/// What is tried: gives what is worth knowing, or why it failed.
+type Step = fn(&Trial) -> Result<String>;
+
+const STEPS: &[(&str, Step)] = &[
+    ("a model without settings", Trial::shared),
+    ("a model with a limit", Trial::limited),
+    ("memory comes back", Trial::given_back),
+];
+
 /// Try TensorFlow in a worker on this machine, with its GPUs if there are any
 #[derive(Debug, Parser)]
 #[command(name = "tensord selftest")]
@@ -32,7 +41,7 @@ struct Selftest {
 
 /// Runs the command.
 pub(crate) fn main(args: Vec<String>) -> Result<()> {
-    crate::logging::start();
+    crate::logging::start(crate::flags::LogFormat::Text);
     let args = Selftest::parse_from(args);
     let Some(library) = engines::find(&args.tensorflow_library)? else {
         bail!("there is no TensorFlow: {}", tensorflow::HOW_TO_INSTALL);
@@ -40,13 +49,8 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
     say!("library   {}", library.display());
     let folder = tempdir()?;
     let trial = Trial::new(&library, &folder.0)?;
-    let steps: [(&str, fn(&Trial) -> Result<String>); 3] = [
-        ("a model without settings", Trial::shared),
-        ("a model with a limit", Trial::limited),
-        ("memory comes back", Trial::given_back),
-    ];
     let mut n_failed = 0;
-    for (name, step) in steps {
+    for (name, step) in STEPS {
         match step(&trial) {
             Ok(said) => say!("ok        {name}: {said}"),
             Err(error) => {
@@ -55,7 +59,7 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
             }
         }
     }
-    ensure!(n_failed == 0, "{n_failed} of {} failed", steps.len());
+    ensure!(n_failed == 0, "{n_failed} of {} failed", STEPS.len());
     Ok(())
 }
 

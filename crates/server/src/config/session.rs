@@ -48,6 +48,26 @@ impl Session {
         }
         options
     }
+
+    /// What TensorFlow is told for models without settings of their own.
+    pub(crate) fn shared(&self) -> ConfigProto {
+        let gpu_options = Some(self.gpu_options(&ModelConfig::default()));
+        ConfigProto { gpu_options, ..self.config.clone() }
+    }
+
+    /// What TensorFlow is told for a model with settings of its own; `None` if it has none. Threads
+    /// that it does not count are those of all models.
+    pub(crate) fn own(&self, model: &ModelConfig) -> Option<ConfigProto> {
+        let mut own = model.config.clone()?;
+        own.gpu_options = Some(self.gpu_options(model));
+        if own.intra_op_parallelism_threads == 0 {
+            own.intra_op_parallelism_threads = self.config.intra_op_parallelism_threads;
+        }
+        if own.inter_op_parallelism_threads == 0 {
+            own.inter_op_parallelism_threads = self.config.inter_op_parallelism_threads;
+        }
+        Some(own)
+    }
 }
 
 /// TensorFlow takes `true` and `false`, and nothing else.

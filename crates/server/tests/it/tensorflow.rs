@@ -38,7 +38,6 @@ fn predict(
     server: &Server,
     spec: ModelSpec,
     inputs: &[(&str, Tensor)],
-    timeout: Option<Duration>,
 ) -> Result<std::collections::BTreeMap<String, Tensor>, (tonic::Code, String)> {
     let proto = |tensor: &Tensor| tensor.to_proto(Layout::Values).unwrap();
     let inputs = inputs.iter().map(|(alias, tensor)| ((*alias).to_owned(), proto(tensor)));
@@ -47,10 +46,6 @@ fn predict(
         inputs: inputs.collect(),
         ..PredictRequest::default()
     };
-    let mut request = tonic::Request::new(request);
-    if let Some(timeout) = timeout {
-        request.set_timeout(timeout);
-    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let address = format!("http://127.0.0.1:{}", server.grpc);
     let answer = runtime.block_on(async {

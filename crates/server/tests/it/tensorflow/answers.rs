@@ -54,7 +54,7 @@ impl Case {
         spec.version_choice = self.version.map(VersionChoice::Version);
         let inputs: Vec<(&str, Tensor)> =
             inputs.iter().map(|(alias, tensor)| (alias.as_str(), tensor.clone())).collect();
-        let got = predict(server, spec, &inputs, None).map_err(|error| format!("{error:?}"))?;
+        let got = predict(server, spec, &inputs).map_err(|error| format!("{error:?}"))?;
         if expected.keys().ne(got.keys()) {
             return Err(format!("expected {:?} but got {:?}", expected.keys(), got.keys()));
         }
@@ -112,9 +112,11 @@ fn to_json(tensor: &Tensor) -> Value {
         DType::F64 => tensor.as_slice::<f64>().iter().map(|x| json!(x)).collect(),
         DType::I32 => tensor.as_slice::<i32>().iter().map(|x| json!(x)).collect(),
         DType::I64 => tensor.as_slice::<i64>().iter().map(|x| json!(x)).collect(),
-        DType::String => {
-            tensor.strings().iter().map(|bytes| json!(std::str::from_utf8(bytes).unwrap())).collect()
-        }
+        DType::String => tensor
+            .strings()
+            .iter()
+            .map(|bytes| json!(std::str::from_utf8(bytes).unwrap()))
+            .collect(),
         other => panic!("no JSON for {other}"),
     };
     let mut values = flat;

@@ -21,9 +21,9 @@ fn try_files(flags: &[&str]) -> (bool, bool) {
     let written = folder.path().join("written");
     let read = folder.path().join("secret");
     fs::write(&read, "secret").unwrap();
-    let write = predict(&server, spec("writer", ""), &[("path", path(&written))], None);
+    let write = predict(&server, spec("writer", ""), &[("path", path(&written))]);
     assert_eq!(write.is_ok(), written.exists());
-    let read = predict(&server, spec("writer", "read"), &[("path", path(&read))], None);
+    let read = predict(&server, spec("writer", "read"), &[("path", path(&read))]);
     (write.is_ok(), read.is_ok())
 }
 
