@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use proto::tensorflow::ConfigProto;
-use tensorflow::{GpuOptions, Places, Program, Renewal, Sandbox, Threads, Workers};
+use tensorflow::{GpuOptions, MemoryLimit, Places, Program, Renewal, Sandbox, Threads, Workers};
 
 use crate::commands::n_cpus;
 use crate::config::Config;
-use crate::flags::Flags;
+use crate::flags::{Flags, WhenRenewed};
 
 /// The bytes of inputs, and as many of outputs, that a worker may share with the server.
 const AREA_BYTES: usize = 4 << 30;
@@ -135,8 +135,20 @@ pub(crate) fn workers(
         n_threads: (4 * n_cpus()).max(config.n_lanes),
         load_timeout: Duration::from_secs(flags.tensorflow_load_timeout_seconds),
         sandbox: if flags.tensorflow_sandbox { Sandbox::On } else { Sandbox::Off },
+        renewal: match flags.tensorflow_worker_renewal {
+            WhenRenewed::Idle => Renewal::WhenIdle,
+            WhenRenewed::AtOnce => Renewal::AtOnce,
+            WhenRenewed::Never => Renewal::Never,
+        },
+        memory: memory_limit(flags),
         ..options(&library, session, folders)
     })))
+}
+
+fn memory_limit(flags: &Flags) -> Option<MemoryLimit> {
+    let bytes = flags.tensorflow_worker_memory_limit_mb.saturating_mul(1 << 20);
+    let renews = flags.tensorflow_worker_restart_over_limit;
+    (bytes > 0).then_some(MemoryLimit { bytes, renews })
 }
 
 /// The usual options, for models in these folders.

@@ -290,6 +290,30 @@ pub(crate) struct Flags {
     /// How long TensorFlow may take to load a model, in seconds
     #[arg(long, value_name = "S", default_value_t = 600, help_heading = "TensorFlow")]
     pub(crate) tensorflow_load_timeout_seconds: u64,
+    /// When a worker is started anew after a model has left it, which gives the memory of GPUs
+    /// back
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t = WhenRenewed::Idle,
+        help_heading = "TensorFlow"
+    )]
+    pub(crate) tensorflow_worker_renewal: WhenRenewed,
+    /// Say so when a worker holds more memory than this, in MiB; 0 means any
+    #[arg(long, value_name = "MIB", default_value_t = 0, help_heading = "TensorFlow")]
+    pub(crate) tensorflow_worker_memory_limit_mb: u64,
+    /// Start a worker that is over its limit anew when it is idle
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "TensorFlow"
+    )]
+    pub(crate) tensorflow_worker_restart_over_limit: bool,
 
     /// How log lines look on standard error
     #[arg(
@@ -322,6 +346,18 @@ pub(crate) enum StartWhen {
     All,
     /// When the first model is available; the others load meanwhile
     Any,
+}
+
+/// When a worker is started anew after a model has left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum WhenRenewed {
+    /// When it is idle and sees a GPU
+    Idle,
+    /// As soon as what runs has ended
+    AtOnce,
+    /// Never
+    Never,
 }
 
 /// How log lines look.
