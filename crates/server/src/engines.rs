@@ -129,7 +129,8 @@ pub(crate) fn workers(
         Threads { intra: i32::try_from(config.n_threads)?, inter: i32::try_from(config.n_lanes)? };
     let session =
         tensorflow::session_config(&config.session.shared(), threads, &GpuOptions::default());
-    let folders = config.models.iter().map(|model| PathBuf::from(&model.base_path)).collect();
+    let folders = config.models.iter().map(|model| PathBuf::from(&model.base_path));
+    let folders = folders.chain(flags.model_roots.iter().cloned()).collect();
     Ok(Some(Workers::new(tensorflow::Options {
         tags: config.tags.clone(),
         n_threads: (4 * n_cpus()).max(config.n_lanes),
