@@ -44,6 +44,27 @@ pub enum Error {
         /// What the device said.
         reason: String,
     },
+    /// The devices cannot be configured as asked; TensorFlow's text where it has one.
+    #[error("{message}")]
+    Config {
+        /// What kind of mistake it is.
+        code: ConfigCode,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// The canonical code of a mistake in a configuration, as TensorFlow gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigCode {
+    /// `INVALID_ARGUMENT`
+    InvalidArgument,
+    /// `UNKNOWN`
+    Unknown,
+    /// `INTERNAL`
+    Internal,
+    /// `FAILED_PRECONDITION`
+    FailedPrecondition,
 }
 
 /// The result of this crate's calls.

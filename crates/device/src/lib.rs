@@ -1,26 +1,34 @@
 //! Gives out memory: drivers, arenas, growth, limits, logical devices, the ledger, the offset
 //! planner and placement. It knows nothing of tensors, ops or models.
 
+mod amount;
 mod arena;
 mod buffer;
 pub mod conformance;
 mod driver;
 mod error;
 mod host;
+mod ledger;
 mod limit;
+pub mod logical;
+pub mod placement;
 pub mod plan;
 #[cfg(test)]
 mod random;
 mod region;
+mod shared;
 mod simulated;
 mod workspace;
 
+pub use amount::{Amount, parse_bytes};
 pub use arena::{Arena, Chunk, Growth, Stats};
 pub use buffer::{ALIGNMENT, Buffer, Foreign};
 pub use driver::{Driver, Kind, Properties};
-pub use error::{Error, Result};
+pub use error::{ConfigCode, Error, Result};
 pub use host::Host;
+pub use ledger::{Category, Holder, HoldingId, Ledger, Row};
 pub use limit::Limited;
 pub use region::Region;
+pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Simulated, SimulatedOptions};
 pub use workspace::{Borrowed, Span, Workspace};

@@ -1,24 +1,28 @@
 //! Greedy packings: place one span after the other, in several orders, and keep the lowest.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Span;
 
 /// The lowest packing found, as offsets and height; stops early at `lower_bound`.
 pub(super) fn best(spans: &[Span], lower_bound: u64) -> (Vec<u64>, u64) {
-    let mut best = (vec![0; spans.len()], u64::MAX);
-    for order in ORDERS {
-        let order = order(spans);
-        for fit in [Fit::Lowest, Fit::Tightest] {
-            let (offsets, height) = place(spans, &order, fit);
-            if height < best.1 {
-                best = (offsets, height);
-            }
-            if best.1 <= lower_bound {
-                return best;
-            }
+    let mut best = online(spans);
+    let n_tries = N_STEPS_MAX / (spans.len() * spans.len()).max(1);
+    let tries = ORDERS.iter().flat_map(|order| [(order, Fit::Lowest), (order, Fit::Tightest)]);
+    for (order, fit) in tries.take(n_tries) {
+        if best.1 <= lower_bound {
+            break;
+        }
+        let (offsets, height) = place(spans, &order(spans), fit);
+        if height < best.1 {
+            best = (offsets, height);
         }
     }
     best
 }
+
+/// Bounds the time of all orders together: each takes a step for every pair of spans.
+const N_STEPS_MAX: usize = 400_000_000;
 
 /// Which gap a span takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +87,81 @@ fn sorted<K: Ord>(spans: &[Span], key: impl Fn(&Span) -> K) -> Vec<usize> {
     let mut order: Vec<usize> = (0..spans.len()).collect();
     order.sort_by_cached_key(|&i| key(&spans[i]));
     order
+}
+
+/// Places the spans as an allocator at run time would: each when it begins, in the tightest gap
+/// that what has ended until then leaves. Takes O(n log n).
+fn online(spans: &[Span]) -> (Vec<u64>, u64) {
+    let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(spans.len() * 2);
+    for (i, span) in spans.iter().enumerate().filter(|(_, span)| span.bytes > 0) {
+        events.push((u64::from(span.first), true, i));
+        events.push((u64::from(span.last) + 1, false, i));
+    }
+    events.sort_unstable();
+    let mut offsets = vec![0; spans.len()];
+    let mut gaps = Gaps::default();
+    for (_, begins, i) in events {
+        match begins {
+            true => offsets[i] = gaps.take(spans[i].bytes),
+            false => gaps.put(offsets[i], spans[i].bytes),
+        }
+    }
+    (offsets, gaps.height)
+}
+
+/// The gaps below the height, by offset and by size.
+#[derive(Debug, Default)]
+struct Gaps {
+    by_offset: BTreeMap<u64, u64>,
+    by_size: BTreeSet<(u64, u64)>,
+    height: u64,
+}
+
+impl Gaps {
+    fn take(&mut self, bytes: u64) -> u64 {
+        if let Some(&(size, offset)) = self.by_size.range((bytes, 0)..).next() {
+            self.remove(offset, size);
+            self.insert(offset + bytes, size - bytes);
+            return offset;
+        }
+        // The topmost gap grows, if there is one that ends at the height.
+        let top = self.by_offset.last_key_value().map(|(offset, size)| (*offset, *size));
+        let offset = match top {
+            Some((offset, size)) if offset + size == self.height => {
+                self.remove(offset, size);
+                offset
+            }
+            _ => self.height,
+        };
+        self.height = offset.saturating_add(bytes);
+        offset
+    }
+
+    fn put(&mut self, offset: u64, bytes: u64) {
+        let (mut start, mut end) = (offset, offset.saturating_add(bytes));
+        if let Some(&size) = self.by_offset.get(&end) {
+            self.remove(end, size);
+            end += size;
+        }
+        let below = self.by_offset.range(..start).next_back().map(|(o, size)| (*o, *size));
+        if let Some((offset, size)) = below.filter(|(offset, size)| offset + size == start) {
+            self.remove(offset, size);
+            start = offset;
+        }
+        self.insert(start, end - start);
+    }
+
+    fn insert(&mut self, offset: u64, size: u64) {
+        if size > 0 {
+            self.by_offset.insert(offset, size);
+            self.by_size.insert((size, offset));
+        }
+    }
+
+    fn remove(&mut self, offset: u64, size: u64) {
+        self.by_offset.remove(&offset);
+        self.by_size.remove(&(size, offset));
+    }
 }
 
 /// Places the spans in `order`; the placed ones are kept sorted by offset, so that one walk over

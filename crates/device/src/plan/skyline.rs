@@ -17,8 +17,9 @@ pub(super) struct Skyline<'a> {
     pub(super) items: &'a [Item],
     capacity: i64,
     pub(super) sections: Vec<Section>,
-    /// The items that begin in each section, and those that cover it.
+    /// The items that begin in each section, those that end with it, and those that cover it.
     pub(super) beginning: Vec<Vec<u32>>,
+    ending: Vec<Vec<u32>>,
     pub(super) covering: Vec<Vec<u32>>,
     pub(super) placed: Vec<bool>,
     pub(super) n_left: usize,
@@ -47,6 +48,10 @@ pub(super) struct Section {
     pub(super) fill: i64,
     /// The least that is wasted if nothing lies on its floor.
     pub(super) waste: i64,
+    /// The units of what begins in its valley and crosses the right wall.
+    right: i64,
+    /// The lowest offset of what covers it and is no option; `DONE` if there is nothing such.
+    pub(super) crossing: i64,
 }
 
 impl Section {
@@ -64,12 +69,13 @@ impl<'a> Skyline<'a> {
     pub(super) fn new(problem: &'a Problem) -> Skyline<'a> {
         let n = problem.n_sections;
         let empty =
-            Section { floor: 0, top: 0, left: 0, valley: (0, 0), n_options: 0, fill: 0, waste: 0 };
+            Section { floor: 0, top: 0, left: 0, valley: (0, 0), n_options: 0, fill: 0, waste: 0, right: 0, crossing: DONE };
         let mut skyline = Skyline {
             items: &problem.items,
             capacity: problem.capacity,
             sections: vec![empty; n],
             beginning: vec![Vec::new(); n],
+            ending: vec![Vec::new(); n],
             covering: vec![Vec::new(); n],
             placed: vec![false; problem.items.len()],
             n_left: problem.items.len(),
@@ -80,6 +86,7 @@ impl<'a> Skyline<'a> {
         };
         for (item, id) in problem.items.iter().zip(0u32..) {
             skyline.beginning[item.lo].push(id);
+            skyline.ending[item.hi - 1].push(id);
             for section in item.lo..item.hi {
                 skyline.covering[section].push(id);
                 skyline.sections[section].left += item.units;
@@ -172,9 +179,12 @@ impl<'a> Skyline<'a> {
             while next < end && self.level(next) == level {
                 next += 1;
             }
-            let wall = before.min(self.level(next));
-            match level != DONE && wall > level {
-                true => self.set_valley(at, next, wall - level),
+            let after = self.level(next);
+            match level != DONE && before.min(after) > level {
+                true => {
+                    self.set_valley(at, next, before.min(after) - level);
+                    self.set_crossing(at, next, before, after);
+                }
                 false => self.sections[at..next].iter_mut().for_each(|s| s.valley = (0, 0)),
             }
             before = level;
@@ -217,17 +227,44 @@ impl<'a> Skyline<'a> {
         }
     }
 
+    /// Finds where what crosses the walls of a valley can begin, at the earliest.
+    fn set_crossing(&mut self, lo: usize, hi: usize, before: i64, after: i64) {
+        let mut right = 0;
+        for at in lo..hi {
+            for &id in &self.beginning[at] {
+                let item = self.items[id as usize];
+                if !self.placed[id as usize] && item.hi > hi {
+                    right += item.units;
+                }
+            }
+            let section = &mut self.sections[at];
+            section.crossing = if right > 0 { after } else { DONE };
+            section.right = right;
+        }
+        let mut left = 0;
+        for at in (lo..hi).rev() {
+            for &id in &self.ending[at] {
+                let item = self.items[id as usize];
+                if !self.placed[id as usize] && item.lo < lo {
+                    left += item.units;
+                }
+            }
+            let section = &mut self.sections[at];
+            if left > 0 {
+                section.crossing = section.crossing.min(before);
+            }
+            if section.left > section.fill + section.right + left {
+                section.crossing = section.crossing.min(before.max(after));
+            }
+        }
+    }
+
     /// How many ways there are to go on in a section of a valley: 0 if it must waste too much.
     pub(super) fn n_ways(&self, section: usize) -> i32 {
         let slack = self.slack(section);
-        let Section { floor, left, valley, n_options, fill, waste, .. } = self.sections[section];
-        if left > fill {
-            // What is not an option begins no lower than a wall.
-            let (lo, hi) = (valley.0 as usize, valley.1 as usize);
-            let before = if lo == 0 { DONE } else { self.level(lo - 1) };
-            if before.min(self.level(hi)) - floor - fill > slack {
-                return 0;
-            }
+        let Section { floor, n_options, fill, waste, crossing, .. } = self.sections[section];
+        if crossing != DONE && crossing - floor - fill > slack {
+            return 0;
         }
         n_options + i32::from(waste <= slack)
     }

@@ -1,0 +1,111 @@
+//! Logical devices: shares of physical ones, each with its own limit, growth rule and lanes.
+//!
+//! [`configure`] makes them as TensorFlow would from its own options, [`configure_rules`] from our
+//! own, which allow more. Both are pure: what was found goes in, what was made of it comes out, with
+//! warnings for what had no effect.
+
+mod change;
+mod rules;
+mod tensorflow;
+mod virtual_devices;
+
+pub use change::check_change;
+pub use rules::{DeviceRule, LogicalRule, configure_rules};
+pub use tensorflow::{Environment, GpuOptions, VirtualDevices, configure};
+
+use crate::driver::Kind;
+use crate::error::{ConfigCode, Error};
+
+/// What a driver found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Physical {
+    /// Its name, as in `gpu:0`: kind and index among its kind.
+    pub name: String,
+    /// What kind it is.
+    pub kind: Kind,
+    /// All of its memory.
+    pub total_bytes: u64,
+    /// What others have not taken.
+    pub free_bytes: u64,
+    /// CUDA's compute capability, if it has one.
+    pub compute_capability: Option<(u32, u32)>,
+    /// The priorities of streams, the least urgent first: CUDA's smaller numbers are more urgent.
+    pub priorities: (i32, i32),
+}
+
+/// A share of a physical device, for placement and execution a device of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogicalDevice {
+    /// Its name, as in `gpu:0`; numbered over all logical devices of a kind.
+    pub name: String,
+    /// Which of the physical devices it is a share of.
+    pub physical: usize,
+    /// The most it may hold.
+    pub limit_bytes: u64,
+    /// Whether it takes its memory as it is needed, or all at once.
+    pub growth: GrowthRule,
+    /// The priority of its streams; 0 if not set.
+    pub priority: i32,
+    /// How many lanes it has; `None` leaves that to the server.
+    pub n_lanes: Option<usize>,
+}
+
+/// Whether memory is taken as it is needed, or all at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrowthRule {
+    /// As it is needed.
+    OnDemand,
+    /// All that the limit allows, at the start.
+    Reserved,
+}
+
+/// What was made of the devices found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configured {
+    /// The logical devices, CPUs first.
+    pub devices: Vec<LogicalDevice>,
+    /// The most all logical devices of each physical one may hold together.
+    pub physical_limit_bytes: Vec<u64>,
+    /// What a person should know, in the order it was noticed.
+    pub warnings: Vec<String>,
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::Config { code: ConfigCode::InvalidArgument, message: message.into() }
+}
+
+/// Where the devices of a kind are in the list of all.
+fn indices(physical: &[Physical], kind: Kind) -> Vec<usize> {
+    (0..physical.len()).filter(|i| physical[*i].kind == kind).collect()
+}
+
+/// One logical device for each CPU, with all its memory.
+fn cpus(physical: &[Physical]) -> Vec<LogicalDevice> {
+    let cpus = indices(physical, Kind::Cpu);
+    let logical = |(n, i): (usize, usize)| LogicalDevice {
+        name: format!("cpu:{n}"),
+        physical: i,
+        limit_bytes: physical[i].total_bytes,
+        growth: GrowthRule::OnDemand,
+        priority: 0,
+        n_lanes: None,
+    };
+    cpus.into_iter().enumerate().map(logical).collect()
+}
+
+/// Asserts that the shares of a device are no more than it has.
+fn check_shares(device: &Physical, limits: &[u64]) -> Result<(), Error> {
+    let sum = limits.iter().try_fold(0u64, |sum, limit| sum.checked_add(*limit));
+    match sum {
+        Some(sum) if sum <= device.total_bytes => Ok(()),
+        _ => Err(invalid(format!(
+            "the logical devices of {} need {} bytes together, but it has {}",
+            device.name,
+            sum.unwrap_or(u64::MAX),
+            device.total_bytes
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! What may change while serving.
+
+use super::LogicalDevice;
+use crate::error::{ConfigCode, Error};
+
+/// Whether the devices may become others while those that `is_in_use` says are in use. Limits,
+/// growth, priorities and lanes may change at any time; which devices there are may not.
+///
+/// # Errors
+/// [`Error::Config`] with TensorFlow's message if a device in use would be gone, or a share of
+/// another device.
+pub fn check_change(
+    before: &[LogicalDevice],
+    after: &[LogicalDevice],
+    is_in_use: impl Fn(&str) -> bool,
+) -> Result<(), Error> {
+    for device in before.iter().filter(|device| is_in_use(&device.name)) {
+        let same = after.iter().find(|other| other.name == device.name);
+        if same.is_some_and(|other| other.physical == device.physical) {
+            continue;
+        }
+        let is_visible = after.iter().any(|other| other.physical == device.physical);
+        let what = if is_visible { "Virtual" } else { "Visible" };
+        let message = format!("{what} devices cannot be modified after being initialized");
+        return Err(Error::Config { code: ConfigCode::FailedPrecondition, message });
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Logical devices from rules of our own, which allow what TensorFlow forbids: growth together with
+//! a limit, and growth that differs between GPUs. Where both know a knob, the messages are those of
+//! `tensorflow/python/eager/context.py`.
+
+use super::{Configured, GrowthRule, LogicalDevice, Physical, check_shares, invalid};
+use crate::amount::Amount;
+use crate::driver::Kind;
+use crate::error::Error;
+
+/// What is to be made of one physical device. Devices without a rule become one logical device with
+/// all their memory, which grows on demand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceRule {
+    /// Which device, as in `gpu:0`.
+    pub device: String,
+    /// The most all of it may hold; `None` for what it has.
+    pub limit: Option<Amount>,
+    /// How it grows; `None` for on demand.
+    pub growth: Option<GrowthRule>,
+    /// How many lanes it has; `None` leaves that to the server.
+    pub n_lanes: Option<usize>,
+    /// Its shares; empty for one with everything.
+    pub logical: Vec<LogicalRule>,
+}
+
+/// A share of a device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogicalRule {
+    /// The most it may hold.
+    pub limit: Option<Amount>,
+    /// How it grows; `None` for as the device does.
+    pub growth: Option<GrowthRule>,
+    /// The priority of its streams.
+    pub priority: Option<i32>,
+    /// Its place among all logical devices.
+    pub ordinal: Option<i32>,
+    /// How many lanes it has; `None` for as many as the device.
+    pub n_lanes: Option<usize>,
+}
+
+/// Makes logical devices of what was found. Rules for devices that are not there are warnings.
+///
+/// # Errors
+/// [`Error::Config`] if a rule contradicts itself, or asks for more than a device has.
+pub fn configure_rules(rules: &[DeviceRule], physical: &[Physical]) -> Result<Configured, Error> {
+    let mut warnings = Vec::new();
+    for rule in rules {
+        check_rule(rule, physical, &mut warnings)?;
+    }
+    warn_like_tensorflow(rules, &mut warnings);
+    let mut shares = Vec::new();
+    let mut physical_limit_bytes = Vec::new();
+    for (at, device) in physical.iter().enumerate() {
+        let rule = rules.iter().find(|rule| rule.device == device.name);
+        let limit = rule.and_then(|rule| rule.limit).map(|limit| limit.of(device.total_bytes));
+        let limit = limit.unwrap_or(device.total_bytes);
+        check_shares(device, &[limit])?;
+        physical_limit_bytes.push(limit);
+        let within = Physical { total_bytes: limit, ..device.clone() };
+        shares.extend(share(rule, at, &within)?);
+    }
+    shares.sort_by_key(|(ordinal, device)| {
+        (physical[device.physical].kind, *ordinal, device.physical)
+    });
+    let mut n_of = [0, 0];
+    let number = |(_, mut device): (i32, LogicalDevice)| {
+        let kind = physical[device.physical].kind;
+        let n = &mut n_of[usize::from(kind == Kind::Gpu)];
+        device.name = format!("{kind}:{n}");
+        *n += 1;
+        device
+    };
+    let devices = shares.into_iter().map(number).collect();
+    Ok(Configured { devices, physical_limit_bytes, warnings })
+}
+
+/// The shares of one device with their ordinals, not named yet.
+fn share(
+    rule: Option<&DeviceRule>,
+    at: usize,
+    device: &Physical,
+) -> Result<Vec<(i32, LogicalDevice)>, Error> {
+    let growth = rule.and_then(|rule| rule.growth).unwrap_or(GrowthRule::OnDemand);
+    let n_lanes = rule.and_then(|rule| rule.n_lanes);
+    let whole = LogicalDevice {
+        name: String::new(),
+        physical: at,
+        limit_bytes: device.total_bytes,
+        growth,
+        priority: 0,
+        n_lanes,
+    };
+    let logical = rule.map_or(&[][..], |rule| rule.logical.as_slice());
+    if logical.is_empty() {
+        return Ok(vec![(0, whole)]);
+    }
+    let shares: Vec<(i32, LogicalDevice)> = logical
+        .iter()
+        .map(|share| {
+            let limit = share.limit.map(|limit| limit.of(device.total_bytes));
+            let device = LogicalDevice {
+                limit_bytes: limit.unwrap_or(device.total_bytes),
+                growth: share.growth.unwrap_or(growth),
+                priority: share.priority.unwrap_or(0),
+                n_lanes: share.n_lanes.or(n_lanes),
+                ..whole.clone()
+            };
+            (share.ordinal.unwrap_or(0), device)
+        })
+        .collect();
+    if device.kind == Kind::Gpu {
+        let limits: Vec<u64> = shares.iter().map(|(_, device)| device.limit_bytes).collect();
+        check_shares(device, &limits)?;
+    }
+    Ok(shares)
+}
+
+fn check_rule(
+    rule: &DeviceRule,
+    physical: &[Physical],
+    warnings: &mut Vec<String>,
+) -> Result<(), Error> {
+    let kind = kind_of(&rule.device)
+        .ok_or_else(|| invalid(format!("Unrecognized device: {}", rule.device)))?;
+    if !physical.iter().any(|device| device.name == rule.device) {
+        warnings.push(format!("{} was not found, its rule has no effect", rule.device));
+    }
+    let all_or_none = |is_set: fn(&LogicalRule) -> bool| {
+        let n = rule.logical.iter().filter(|share| is_set(share)).count();
+        n == 0 || n == rule.logical.len()
+    };
+    if kind == Kind::Cpu {
+        if rule.growth.is_some() {
+            return Err(invalid(
+                "Cannot set memory growth on non-GPU and non-Pluggable devices",
+            ));
+        }
+        if rule.logical.iter().any(|share| share.limit.is_some()) {
+            return Err(invalid(
+                "Setting memory limit on CPU virtual devices is currently not supported",
+            ));
+        }
+    } else if rule.logical.iter().any(|share| share.limit.is_none()) {
+        return Err(invalid("Setting memory limit is required for GPU virtual devices"));
+    }
+    if !all_or_none(|share| share.priority.is_some()) {
+        return Err(invalid("priority must be specified for all virtual devices"));
+    }
+    if !all_or_none(|share| share.ordinal.is_some()) {
+        return Err(invalid("device_ordinals must be specified for all virtual devices"));
+    }
+    Ok(())
+}
+
+/// Says what TensorFlow would have refused, so that nobody is surprised there.
+fn warn_like_tensorflow(rules: &[DeviceRule], warnings: &mut Vec<String>) {
+    let gpus = || rules.iter().filter(|rule| kind_of(&rule.device) == Some(Kind::Gpu));
+    let mut growths = gpus().map(|rule| rule.growth.unwrap_or(GrowthRule::OnDemand));
+    let first = growths.next();
+    if growths.any(|growth| Some(growth) != first) {
+        let text = "TensorFlow refuses this: Memory growth cannot differ between GPU devices";
+        warnings.push(text.to_owned());
+    }
+    if gpus().any(|rule| rule.growth.is_some() && !rule.logical.is_empty()) {
+        let text = "TensorFlow refuses this: Cannot set memory growth on device when virtual \
+                    devices configured";
+        warnings.push(text.to_owned());
+    }
+}
+
+/// The kind of device that a name like `gpu:0` is of.
+fn kind_of(name: &str) -> Option<Kind> {
+    let (kind, index) = name.split_once(':')?;
+    index.parse::<u32>().ok()?;
+    match kind {
+        "cpu" => Some(Kind::Cpu),
+        "gpu" => Some(Kind::Gpu),
+        _ => None,
+    }
+}

@@ -1,0 +1,479 @@
+use super::*;
+use crate::amount::Amount;
+
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+
+/// A CPU, and GPUs of so many GiB with a compute capability of 8.0.
+fn machine(gpus: &[u64]) -> Vec<Physical> {
+    let device = |name: String, kind, total_bytes| Physical {
+        name,
+        kind,
+        total_bytes,
+        free_bytes: total_bytes,
+        compute_capability: (kind == Kind::Gpu).then_some((8, 0)),
+        priorities: (0, -5),
+    };
+    let cpu = device("cpu:0".to_owned(), Kind::Cpu, 16 * GIB);
+    let gpus = gpus.iter().enumerate();
+    let gpus = gpus.map(|(n, gib)| device(format!("gpu:{n}"), Kind::Gpu, gib * GIB));
+    std::iter::once(cpu).chain(gpus).collect()
+}
+
+fn shares(limits: &[f32]) -> VirtualDevices {
+    let memory_limit_mb = limits.to_vec();
+    VirtualDevices { memory_limit_mb, priority: Vec::new(), device_ordinal: Vec::new() }
+}
+
+/// The GPUs as `name=physical MiB growth`, then the warnings, or the error as `code: message`.
+fn show(configured: &Result<Configured, Error>, physical: &[Physical]) -> Vec<String> {
+    let configured = match configured {
+        Err(Error::Config { code, message }) => return vec![format!("{code:?}: {message}")],
+        Err(other) => panic!("{other}"),
+        Ok(configured) => configured,
+    };
+    let line = |device: &LogicalDevice| {
+        let growth = match device.growth {
+            GrowthRule::OnDemand => "grows",
+            GrowthRule::Reserved => "reserved",
+        };
+        let of = &physical[device.physical].name;
+        format!("{}={of} {}MiB {growth}", device.name, device.limit_bytes / MIB)
+    };
+    let devices = configured.devices.iter().filter(|device| device.name != "cpu:0").map(line);
+    devices.chain(configured.warnings.iter().cloned()).collect()
+}
+
+#[track_caller]
+fn check(gpus: &[u64], change: impl FnOnce(&mut GpuOptions, &mut Environment), expected: &[&str]) {
+    let (mut options, mut environment) = (GpuOptions::unset(), Environment::unset());
+    change(&mut options, &mut environment);
+    let physical = machine(gpus);
+    assert_eq!(show(&configure(&options, &environment, &physical), &physical), expected);
+}
+
+#[test]
+fn without_options_every_gpu_is_one_device_less_a_reserve() {
+    check(&[], |_, _| {}, &[]);
+    check(&[8], |_, _| {}, &["gpu:0=gpu:0 6656MiB reserved"]);
+    check(
+        &[1, 4],
+        |o, _| o.allow_growth = true,
+        &["gpu:0=gpu:0 799MiB grows", "gpu:1=gpu:1 2560MiB grows"],
+    );
+}
+
+#[test]
+fn the_reserve_follows_the_compute_capability() {
+    for (major, mib) in [(3, 7692), (6, 7692), (7, 7142), (8, 6656), (9, 6392), (12, 6392)] {
+        let mut physical = machine(&[8]);
+        physical[1].compute_capability = Some((major, 0));
+        let made = configure(&GpuOptions::unset(), &Environment::unset(), &physical);
+        let expected = format!("gpu:0=gpu:0 {mib}MiB reserved");
+        assert_eq!(show(&made, &physical), [expected]);
+    }
+}
+
+#[test]
+fn a_fraction_is_of_all_memory_and_leaves_no_reserve() {
+    check(
+        &[8],
+        |o, _| o.per_process_gpu_memory_fraction = 0.25,
+        &["gpu:0=gpu:0 2048MiB reserved"],
+    );
+}
+
+#[test]
+fn more_than_all_memory_is_all_of_it() {
+    let text = "unified memory is not used: gpu:0 is limited to its own 8589934592 bytes";
+    check(
+        &[8],
+        |o, _| o.per_process_gpu_memory_fraction = 1.5,
+        &["gpu:0=gpu:0 8192MiB reserved", text],
+    );
+    let mut physical = machine(&[8]);
+    physical[1].compute_capability = Some((5, 2));
+    let options = GpuOptions { use_unified_memory: true, ..GpuOptions::unset() };
+    let made = configure(&options, &Environment::unset(), &physical);
+    let text = "Internal: Unified memory on GPUs with compute capability lower than 6.0 \
+                (pre-Pascal class GPUs) does not support oversubscription.";
+    assert_eq!(show(&made, &physical), [text]);
+}
+
+#[test]
+fn the_system_reserve_can_be_set() {
+    let set = |o: &mut GpuOptions| o.gpu_system_memory_size_in_mb = 1024;
+    check(&[8], |o, _| set(o), &["gpu:0=gpu:0 7168MiB reserved"]);
+    check(
+        &[8],
+        |o, e| {
+            set(o);
+            e.device_min_sys_memory_in_mb = Some("2048".to_owned());
+        },
+        &["gpu:0=gpu:0 6144MiB reserved"],
+    );
+    let text = "The requested reserved device memory lots is invalid. The request will be ignored.";
+    check(
+        &[8],
+        |o, e| {
+            set(o);
+            e.device_min_sys_memory_in_mb = Some("lots".to_owned());
+        },
+        &["gpu:0=gpu:0 7168MiB reserved", text],
+    );
+    let text = "The requested reserved device memory 9000 MiB is larger than the available memory \
+                of 8589934592 bytes. The request is ignored.";
+    check(
+        &[8],
+        |_, e| e.device_min_sys_memory_in_mb = Some("9000".to_owned()),
+        &["gpu:0=gpu:0 6656MiB reserved", text],
+    );
+}
+
+#[test]
+fn the_environment_overrides_growth() {
+    let overriding = |was| {
+        format!(
+            "Overriding orig_value setting because the TF_FORCE_GPU_ALLOW_GROWTH environment \
+             variable is set. Original config value was {was}."
+        )
+    };
+    let unparsed = "The TF_FORCE_GPU_ALLOW_GROWTH environment variable is set but could not be \
+                    parsed: \"1\".  Valid values are \"true\" or \"false\".  Using original \
+                    config value of 0.";
+    let cases = [
+        ("true", false, vec!["gpu:0=gpu:0 6656MiB grows".to_owned(), overriding(0)]),
+        ("true", true, vec!["gpu:0=gpu:0 6656MiB grows".to_owned()]),
+        ("false", true, vec!["gpu:0=gpu:0 6656MiB reserved".to_owned(), overriding(1)]),
+        ("1", false, vec!["gpu:0=gpu:0 6656MiB reserved".to_owned(), unparsed.to_owned()]),
+    ];
+    for (value, allow, expected) in cases {
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        check(
+            &[8],
+            |o, e| {
+                o.allow_growth = allow;
+                e.force_gpu_allow_growth = Some(value.to_owned());
+            },
+            &expected,
+        );
+    }
+}
+
+#[test]
+fn the_visible_device_list_chooses_and_orders() {
+    let list = |list: &'static str| {
+        move |o: &mut GpuOptions, _: &mut Environment| {
+            o.visible_device_list = list.to_owned();
+            o.per_process_gpu_memory_fraction = 1.0;
+        }
+    };
+    let two = ["gpu:0=gpu:2 3072MiB reserved", "gpu:1=gpu:0 1024MiB reserved"];
+    check(&[1, 2, 3], list("2,0"), &two);
+    check(&[1, 2, 3], list(" 2 , 0"), &two);
+    check(
+        &[1, 2],
+        list("0,x"),
+        &["InvalidArgument: Could not parse entry in 'visible_device_list': 'x'. \
+           visible_device_list = 0,x"],
+    );
+    check(
+        &[1, 2],
+        list("0,2"),
+        &["InvalidArgument: 'visible_device_list' listed an invalid Device id '2' but visible \
+           device count is 2"],
+    );
+    check(
+        &[1, 2],
+        list("-1"),
+        &["InvalidArgument: 'visible_device_list' listed an invalid Device id '-1' but visible \
+           device count is 2"],
+    );
+    check(
+        &[1, 2],
+        list("1,1"),
+        &["InvalidArgument: visible_device_list contained a duplicate entry: 1,1"],
+    );
+}
+
+#[test]
+fn the_device_count_bounds_the_gpus() {
+    let count = |n| {
+        move |o: &mut GpuOptions, _: &mut Environment| {
+            o.device_count = Some(n);
+            o.per_process_gpu_memory_fraction = 1.0;
+        }
+    };
+    check(&[1, 2], count(0), &[]);
+    check(&[1, 2], count(1), &["gpu:0=gpu:0 1024MiB reserved"]);
+}
+
+#[test]
+fn virtual_devices_share_a_gpu() {
+    let both = ["gpu:0=gpu:0 1024MiB reserved", "gpu:1=gpu:0 2048MiB reserved"];
+    check(&[4], |o, _| o.virtual_devices = vec![shares(&[1024.0, 2048.0])], &both);
+    check(
+        &[4],
+        |o, _| o.virtual_devices = vec![shares(&[])],
+        &["gpu:0=gpu:0 2560MiB reserved"],
+    );
+    check(
+        &[8],
+        |o, _| o.num_virtual_devices_per_gpu = 2,
+        &["gpu:0=gpu:0 3328MiB reserved", "gpu:1=gpu:0 3328MiB reserved"],
+    );
+    let text = "InvalidArgument: the logical devices of gpu:0 need 5368709120 bytes together, but \
+                it has 4294967296";
+    check(&[4], |o, _| o.virtual_devices = vec![shares(&[1024.0, 4096.0])], &[text]);
+}
+
+#[test]
+fn fewer_gpus_than_configured_are_configured_with_a_warning() {
+    let entries = || [1024.0, 4096.0, 2048.0].map(|mb| shares(&[mb])).to_vec();
+    let devices = [
+        "gpu:0=gpu:0 1024MiB reserved",
+        "gpu:1=gpu:1 4096MiB reserved",
+        "gpu:2=gpu:2 2048MiB reserved",
+    ];
+    for n in 0..=3 {
+        let warning = format!(
+            "Not enough GPUs to create virtual devices. num_gpus_to_use: {n} #virtual_devices: 3"
+        );
+        let mut expected = devices[..n].to_vec();
+        if n < 3 {
+            expected.push(&warning);
+        }
+        check(&[8; 3][..n], |o, _| o.virtual_devices = entries(), &expected);
+    }
+}
+
+#[test]
+fn virtual_devices_that_contradict_the_rest_are_refused() {
+    check(
+        &[8],
+        |o, _| {
+            o.virtual_devices = vec![shares(&[1024.0])];
+            o.per_process_gpu_memory_fraction = 0.5;
+        },
+        &["InvalidArgument: It's invalid to set per_process_gpu_memory_fraction when \
+           virtual_devices is set."],
+    );
+    check(
+        &[8, 8],
+        |o, _| {
+            o.virtual_devices = vec![shares(&[1024.0])];
+            o.visible_device_list = "1,0".to_owned();
+        },
+        &["InvalidArgument: The number of GPUs in visible_device_list doesn't match the number of \
+           elements in the virtual_devices list. #GPUs in visible_device_list: 2 \
+           virtual_devices.size(): 1"],
+    );
+    check(
+        &[8, 8],
+        |o, _| o.virtual_devices = vec![shares(&[1024.0])],
+        &["Unknown: The number of valid GPUs doesn't match the number of elements in the \
+           virtual_devices list. #valid GPUs: 2 virtual_devices.size(): 1"],
+    );
+    check(
+        &[8],
+        |o, _| o.allocator_type = "cub".to_owned(),
+        &["InvalidArgument: Invalid allocator type: cub"],
+    );
+}
+
+#[test]
+fn ordinals_number_the_devices_over_all_gpus() {
+    let entry = |limits: &[f32], ordinals: &[i32]| VirtualDevices {
+        device_ordinal: ordinals.to_vec(),
+        ..shares(limits)
+    };
+    check(
+        &[8, 8],
+        |o, _| {
+            o.virtual_devices = vec![entry(&[1.0, 2.0], &[10, 20]), entry(&[3.0, 4.0], &[10, 20])];
+        },
+        &[
+            "gpu:0=gpu:0 1MiB reserved",
+            "gpu:1=gpu:1 3MiB reserved",
+            "gpu:2=gpu:0 2MiB reserved",
+            "gpu:3=gpu:1 4MiB reserved",
+        ],
+    );
+    check(
+        &[8, 8],
+        |o, _| o.virtual_devices = vec![shares(&[1.0]), entry(&[3.0], &[1])],
+        &["InvalidArgument: Device ordinals must be set for all virtual devices or none. But the \
+           device_ordinal is specified for 1 while previous devices didn't have any set."],
+    );
+    check(
+        &[8],
+        |o, _| o.virtual_devices = vec![entry(&[1.0, 2.0], &[1])],
+        &["InvalidArgument: Number of virtual device ordinals specified doesn't match with number \
+           of memory_limit_mb specified for GPU# 0 memory_limit_mb size: 2 and device_ordinal \
+           size: 1"],
+    );
+}
+
+#[test]
+fn priorities_are_checked() {
+    let entry = |limits: &[f32], priorities: &[i32]| VirtualDevices {
+        priority: priorities.to_vec(),
+        ..shares(limits)
+    };
+    let options = GpuOptions {
+        virtual_devices: vec![entry(&[1.0, 2.0], &[-1, 0])],
+        ..GpuOptions::unset()
+    };
+    let made = configure(&options, &Environment::unset(), &machine(&[8])).unwrap();
+    let priorities: Vec<i32> = made.devices.iter().map(|device| device.priority).collect();
+    assert_eq!(priorities, [0, -1, 0], "the CPU's, and those given");
+    check(
+        &[8, 8],
+        |o, _| o.virtual_devices = vec![shares(&[1.0]), entry(&[3.0], &[0])],
+        &["InvalidArgument: Priority must be set for all virtual devices or none. But the \
+           priority is specified for 1 while previous devices didn't have any set."],
+    );
+    check(
+        &[8],
+        |o, _| o.virtual_devices = vec![entry(&[1.0, 2.0], &[0])],
+        &["InvalidArgument: Number of virtual device priorities specified doesn't match with \
+           number of memory_limit_mb specified for GPU# 0 memory_limit_mb size: 2 and priority \
+           size: 1"],
+    );
+    check(
+        &[8],
+        |o, _| o.virtual_devices = vec![entry(&[1.0], &[-9])],
+        &["InvalidArgument: Priority -9 is outside the range of supported priorities [-5,0] for \
+           virtual device 0 on GPU# 1"],
+    );
+}
+
+#[test]
+fn a_device_wide_limit_holds_for_everything_on_it() {
+    check(
+        &[8],
+        |_, e| e.per_device_memory_limit_mb = Some("512".to_owned()),
+        &["gpu:0=gpu:0 512MiB reserved"],
+    );
+    let environment = Environment {
+        per_device_memory_limit_mb: Some("512".to_owned()),
+        ..Environment::unset()
+    };
+    let made = configure(&GpuOptions::unset(), &environment, &machine(&[8])).unwrap();
+    assert_eq!(made.physical_limit_bytes, [16 * GIB, 512 * MIB], "not the host's");
+}
+
+fn rule(device: &str) -> DeviceRule {
+    let logical = Vec::new();
+    DeviceRule { device: device.to_owned(), limit: None, growth: None, n_lanes: None, logical }
+}
+
+fn share_of(limit: &str) -> LogicalRule {
+    let limit = Amount::parse(limit);
+    LogicalRule { limit, growth: None, priority: None, ordinal: None, n_lanes: None }
+}
+
+#[track_caller]
+fn check_rules(gpus: &[u64], rules: &[DeviceRule], expected: &[&str]) {
+    let physical = machine(gpus);
+    assert_eq!(show(&configure_rules(rules, &physical), &physical), expected);
+}
+
+#[test]
+fn rules_allow_growth_with_a_limit_and_growth_that_differs() {
+    let growing = DeviceRule {
+        growth: Some(GrowthRule::OnDemand),
+        logical: vec![share_of("1GiB"), share_of("0.5")],
+        ..rule("gpu:0")
+    };
+    let reserved = DeviceRule {
+        growth: Some(GrowthRule::Reserved),
+        limit: Some(Amount::Fraction(0.25)),
+        ..rule("gpu:1")
+    };
+    check_rules(
+        &[4, 8],
+        &[growing, reserved],
+        &[
+            "gpu:0=gpu:0 1024MiB grows",
+            "gpu:1=gpu:0 2048MiB grows",
+            "gpu:2=gpu:1 2048MiB reserved",
+            "TensorFlow refuses this: Memory growth cannot differ between GPU devices",
+            "TensorFlow refuses this: Cannot set memory growth on device when virtual devices \
+             configured",
+        ],
+    );
+}
+
+#[test]
+fn rules_for_devices_that_are_not_there_are_warnings() {
+    check_rules(
+        &[2],
+        &[rule("gpu:0"), DeviceRule { growth: None, ..rule("gpu:3") }],
+        &["gpu:0=gpu:0 2048MiB grows", "gpu:3 was not found, its rule has no effect"],
+    );
+}
+
+#[test]
+fn rules_that_make_no_sense_are_refused() {
+    let with = |device: &str, logical: Vec<LogicalRule>| DeviceRule { logical, ..rule(device) };
+    let priority = LogicalRule { priority: Some(-1), ..share_of("1MiB") };
+    let ordinal = LogicalRule { ordinal: Some(1), ..share_of("1MiB") };
+    let cases = [
+        (rule("tpu:0"), "Unrecognized device: tpu:0"),
+        (rule("gpu"), "Unrecognized device: gpu"),
+        (
+            DeviceRule { growth: Some(GrowthRule::OnDemand), ..rule("cpu:0") },
+            "Cannot set memory growth on non-GPU and non-Pluggable devices",
+        ),
+        (
+            with("cpu:0", vec![share_of("1GiB")]),
+            "Setting memory limit on CPU virtual devices is currently not supported",
+        ),
+        (
+            with("gpu:0", vec![share_of("1GiB"), share_of("")]),
+            "Setting memory limit is required for GPU virtual devices",
+        ),
+        (
+            with("gpu:0", vec![share_of("1MiB"), priority]),
+            "priority must be specified for all virtual devices",
+        ),
+        (
+            with("gpu:0", vec![share_of("1MiB"), ordinal]),
+            "device_ordinals must be specified for all virtual devices",
+        ),
+        (
+            with("gpu:0", vec![share_of("0.75"), share_of("1GiB")]),
+            "the logical devices of gpu:0 need 2684354560 bytes together, but it has 2147483648",
+        ),
+        (
+            DeviceRule { limit: Some(Amount::Bytes(4 * GIB)), ..rule("gpu:0") },
+            "the logical devices of gpu:0 need 4294967296 bytes together, but it has 2147483648",
+        ),
+    ];
+    for (rule, message) in cases {
+        check_rules(&[2], &[rule], &[&format!("InvalidArgument: {message}")]);
+    }
+}
+
+#[test]
+fn devices_in_use_may_change_their_limits_but_not_vanish() {
+    let devices = |rules: &[DeviceRule]| configure_rules(rules, &machine(&[4, 4])).unwrap().devices;
+    let before = devices(&[]);
+    let smaller = devices(&[DeviceRule { limit: Amount::parse("1GiB"), ..rule("gpu:1") }]);
+    let split = devices(&[DeviceRule {
+        logical: vec![share_of("1GiB"), share_of("2GiB")],
+        ..rule("gpu:0")
+    }]);
+    let check = |after: &[LogicalDevice], in_use: &str, expected: Option<&str>| {
+        let answer = check_change(&before, after, |name| name == in_use);
+        assert_eq!(answer.err().map(|error| error.to_string()).as_deref(), expected);
+    };
+    check(&smaller, "gpu:1", None);
+    check(&split, "gpu:0", None);
+    let text = "Virtual devices cannot be modified after being initialized";
+    check(&split, "gpu:1", Some(text));
+    let text = "Visible devices cannot be modified after being initialized";
+    check(&before[..2], "gpu:1", Some(text));
+    check(&before[..2], "gpu:0", None);
+}
