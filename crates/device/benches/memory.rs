@@ -1,8 +1,6 @@
 //! Allocating and freeing, growing, and packing; on traces made here. The figures against the
 //! goals come from the examples `replay`, `pack` and `grow` on recorded ones.
 
-#![expect(missing_docs, reason = "criterion's macros write public items")]
-
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -87,8 +85,11 @@ fn puzzle(n: usize) -> Vec<Request> {
             pieces.push((first, last, low, high));
         }
     }
-    let request =
-        |&(first, last, low, high): &(u32, u32, u64, u64)| Request { first, last, bytes: high - low };
+    let request = |&(first, last, low, high): &(u32, u32, u64, u64)| Request {
+        first,
+        last,
+        bytes: high - low,
+    };
     pieces.iter().map(request).collect()
 }
 

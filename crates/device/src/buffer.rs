@@ -3,9 +3,13 @@
 use std::alloc::Layout;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::ledger::Category;
+use crate::space::{self, Block, Owner, Tally};
 
 /// The alignment of every buffer and of every planned offset, in bytes: a cache line, and the
 /// widest vector register.
@@ -25,9 +29,39 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Allocates `len` zeroed bytes. Fails when the system refuses them.
+    /// Allocates `len` zeroed bytes, booked to whom this thread works for
+    /// ([`booked_to`](crate::booked_to)). Fails when a limit or the system refuses them.
     pub fn allocate(len: usize) -> Result<Self> {
-        Ok(Self { memory: Arc::new(Memory::allocate(len)?), offset: 0, len })
+        let memory = match space::current() {
+            Some(tally) if len > 0 => Memory::booked(&tally, len)?,
+            _ => Memory::allocate(len)?,
+        };
+        Ok(Self { memory: Arc::new(memory), offset: 0, len })
+    }
+
+    /// The same, booked to `owner`.
+    pub fn allocate_for(owner: &Owner, category: Category, len: usize) -> Result<Self> {
+        let memory = match len {
+            0 => Memory::allocate(0)?,
+            _ => Memory::booked(owner.tally(category), len)?,
+        };
+        Ok(Self { memory: Arc::new(memory), offset: 0, len })
+    }
+
+    /// A reference that does not keep the memory alive.
+    pub(crate) fn downgrade(&self) -> WeakBuffer {
+        WeakBuffer { memory: Arc::downgrade(&self.memory), offset: self.offset, len: self.len }
+    }
+
+    /// Books the memory to another tally of the same space, if that one's limit allows it.
+    pub(crate) fn rebook(&self, to: &Arc<Tally>) {
+        let Source::Booked { tally, block, .. } = &self.memory.source else { return };
+        let mut from = tally.lock();
+        let (space, bytes) = (Arc::clone(from.space()), self.memory.len as u64);
+        let moves = !Arc::ptr_eq(&from, to) && Arc::ptr_eq(&space, to.space());
+        if moves && space.move_booking(block, &from, to, bytes) {
+            *from = Arc::clone(to);
+        }
     }
 
     /// A buffer over memory that somebody else gives and takes back: shared with another process,
@@ -117,6 +151,28 @@ pub unsafe trait Foreign: Send + Sync {
     }
 }
 
+/// A reference to a buffer that does not keep its memory alive.
+#[derive(Clone)]
+pub(crate) struct WeakBuffer {
+    memory: Weak<Memory>,
+    offset: usize,
+    len: usize,
+}
+
+impl std::fmt::Debug for WeakBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WeakBuffer({} bytes)", self.len)
+    }
+}
+
+impl WeakBuffer {
+    /// The buffer, if it is still there.
+    pub(crate) fn upgrade(&self) -> Option<Buffer> {
+        let memory = self.memory.upgrade()?;
+        Some(Buffer { memory, offset: self.offset, len: self.len })
+    }
+}
+
 /// The allocation behind a buffer.
 struct Memory {
     start: NonNull<u8>,
@@ -129,7 +185,15 @@ enum Source {
     Heap(Layout),
     Mapped,
     /// Kept for its drop.
-    Foreign(#[expect(dead_code, reason = "dropping it gives the memory back")] Box<dyn Foreign>),
+    Foreign(Box<dyn Foreign>),
+    /// A block of a space; with a layout if its bytes are on the heap.
+    Booked {
+        tally: Mutex<Arc<Tally>>,
+        block: Block,
+        layout: Option<Layout>,
+    },
+    /// Only while it is dropped.
+    Gone,
 }
 
 // SAFETY: the memory is owned by this value alone and is plain bytes.
@@ -149,18 +213,60 @@ impl Memory {
             let start = map(len).ok_or(refused)?;
             return Ok(Self { start, len, source: Source::Mapped });
         }
-        let layout = Layout::from_size_align(len, ALIGNMENT).map_err(|_| refused.clone())?;
-        // SAFETY: the layout's size is not zero (checked above).
-        let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        let start = NonNull::new(start).ok_or(refused)?;
+        let (start, layout) = from_heap(len).ok_or(refused)?;
         Ok(Self { start, len, source: Source::Heap(layout) })
     }
+
+    /// Takes `len` bytes, which are not none, from the space of a tally.
+    fn booked(tally: &Arc<Tally>, len: usize) -> Result<Self> {
+        let refused = Error::OutOfMemory { bytes: len };
+        let space = tally.space();
+        let block = space.allocate(tally, len as u64)?;
+        let (start, layout) = match &block {
+            Block::Chunk { chunk, .. } => {
+                assert!(chunk.bytes() >= len as u64);
+                let start = std::ptr::with_exposed_provenance_mut::<u8>(
+                    usize::try_from(chunk.address()).expect("a buffer's device is host visible"),
+                );
+                let start = NonNull::new(start).expect("an arena gives no null pointers");
+                // SAFETY: the chunk has as many bytes (asserted above), committed, and is ours.
+                unsafe { start.as_ptr().write_bytes(0, len) };
+                (start, None)
+            }
+            Block::Heap => match from_heap(len) {
+                Some((start, layout)) => (start, Some(layout)),
+                None => {
+                    space.free(tally, Block::Heap, len as u64);
+                    return Err(refused);
+                }
+            },
+        };
+        let tally = Mutex::new(Arc::clone(tally));
+        Ok(Self { start, len, source: Source::Booked { tally, block, layout } })
+    }
+}
+
+/// Zeroed bytes of the heap, which are not none; `None` if it refuses.
+fn from_heap(len: usize) -> Option<(NonNull<u8>, Layout)> {
+    assert!(len > 0);
+    let layout = Layout::from_size_align(len, ALIGNMENT).ok()?;
+    // SAFETY: the layout's size is not zero (asserted above).
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    Some((NonNull::new(start)?, layout))
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        match self.source {
-            Source::Empty | Source::Foreign(_) => {}
+        match std::mem::replace(&mut self.source, Source::Gone) {
+            Source::Empty | Source::Foreign(_) | Source::Gone => {}
+            Source::Booked { tally, block, layout } => {
+                if let Some(layout) = layout {
+                    // SAFETY: `start` came from `alloc_zeroed` with this layout; freed once.
+                    unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
+                }
+                let tally = tally.into_inner();
+                tally.space().free(&tally, block, self.len as u64);
+            }
             // SAFETY: `start` came from `alloc_zeroed` with this very layout, and is freed once.
             Source::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
             Source::Mapped => {

@@ -24,6 +24,14 @@ pub enum Error {
         /// The limit that was met.
         limit_bytes: u64,
     },
+    /// The same, with those who hold the most.
+    #[error("{error}; held by {holders}")]
+    Full {
+        /// What was refused.
+        error: Box<Error>,
+        /// Who holds the most, for people.
+        holders: String,
+    },
     /// One piece was asked for that is larger than the device gives in one.
     #[error("{device} gives at most {largest_bytes} bytes in one piece, not {needed_bytes}")]
     TooLarge {

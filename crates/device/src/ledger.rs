@@ -6,6 +6,7 @@
 //! several models share is booked once, as shared.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// The books of one device.
@@ -33,6 +34,16 @@ pub enum Holder {
     },
     /// Several versions together.
     Shared,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Server => f.write_str("server"),
+            Holder::Version { model, version } => write!(f, "{model}:{version}"),
+            Holder::Shared => f.write_str("shared"),
+        }
+    }
 }
 
 /// What bytes are held for.
@@ -178,6 +189,9 @@ impl Ledger {
     /// If more would be booked than is held.
     pub fn add(&mut self, id: HoldingId, holder: Holder, category: Category, bytes: u64) {
         let holding = self.holding(id);
+        if bytes == 0 {
+            return;
+        }
         *holding.amounts.entry((holder, category)).or_insert(0) += bytes;
         holding.booked_bytes += bytes;
         holding.check();
@@ -189,6 +203,9 @@ impl Ledger {
     /// If fewer were added.
     pub fn subtract(&mut self, id: HoldingId, holder: Holder, category: Category, bytes: u64) {
         let holding = self.holding(id);
+        if bytes == 0 {
+            return;
+        }
         let key = (holder, category);
         let amount = holding.amounts.get_mut(&key).filter(|amount| **amount >= bytes);
         let amount = amount.expect("as much was added");

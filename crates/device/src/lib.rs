@@ -1,6 +1,7 @@
 //! Gives out memory: drivers, arenas, growth, limits, logical devices, the ledger, the offset
 //! planner and placement. It knows nothing of tensors, ops or models.
 
+mod account;
 mod amount;
 mod arena;
 mod buffer;
@@ -18,8 +19,10 @@ mod random;
 mod region;
 mod shared;
 mod simulated;
+mod space;
 mod workspace;
 
+pub use account::Account;
 pub use amount::{Amount, parse_bytes};
 pub use arena::{Arena, Chunk, Growth, Stats};
 pub use buffer::{ALIGNMENT, Buffer, Foreign};
@@ -31,4 +34,8 @@ pub use limit::Limited;
 pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Simulated, SimulatedOptions};
+pub use space::{
+    Event, Owner, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as, booked_to,
+    set_default_owner,
+};
 pub use workspace::{Borrowed, Span, Workspace};

@@ -7,81 +7,54 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
+use crate::account::Account;
 use crate::driver::{Driver, Properties};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Passes everything on to another driver, as long as what is held through it stays in the limit.
 #[derive(Debug)]
 pub struct Limited {
     inner: Arc<dyn Driver>,
     properties: Properties,
-    // One lock for all three, so that a limit cannot be lowered between a check and its charge.
-    account: Mutex<Account>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Account {
-    limit: u64,
-    held: u64,
-    peak: u64,
+    account: Arc<Account>,
 }
 
 impl Limited {
     /// A share of `inner`, called `name`, that holds at most `limit_bytes`.
     pub fn new(inner: Arc<dyn Driver>, name: impl Into<String>, limit_bytes: u64) -> Limited {
-        let properties = Properties { name: name.into(), ..inner.properties().clone() };
-        let account = Mutex::new(Account { limit: limit_bytes, held: 0, peak: 0 });
+        let account = Arc::new(Account::new(name, limit_bytes));
+        Limited::with(inner, account)
+    }
+
+    /// A share of `inner` that is charged to an account.
+    pub fn with(inner: Arc<dyn Driver>, account: Arc<Account>) -> Limited {
+        let name = account.name().to_owned();
+        let properties = Properties { name, ..inner.properties().clone() };
         Limited { inner, properties, account }
+    }
+
+    /// What it is charged to.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// The most that may be held.
     pub fn limit_bytes(&self) -> u64 {
-        self.account.lock().limit
+        self.account.limit_bytes()
     }
 
     /// The most that was held at once.
     pub fn peak_bytes(&self) -> u64 {
-        self.account.lock().peak
+        self.account.peak_bytes()
     }
 
     /// Changes the limit from now on.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] if more is held than the new limit allows: trim first. The limit is
-    /// then as it was.
+    /// [`Error::Exhausted`](crate::Error::Exhausted) if more is held than the new limit allows:
+    /// trim first. The limit is then as it was.
     pub fn set_limit(&self, limit_bytes: u64) -> Result<()> {
-        let mut account = self.account.lock();
-        if account.held > limit_bytes {
-            let wanted = Account { limit: limit_bytes, ..*account };
-            return Err(self.out_of_memory(wanted, account.held));
-        }
-        account.limit = limit_bytes;
-        Ok(())
-    }
-
-    fn charge(&self, bytes: u64) -> Result<()> {
-        let mut account = self.account.lock();
-        let held = account.held.checked_add(bytes).filter(|held| *held <= account.limit);
-        account.held = held.ok_or_else(|| self.out_of_memory(*account, bytes))?;
-        account.peak = account.peak.max(account.held);
-        Ok(())
-    }
-
-    fn refund(&self, bytes: u64) {
-        let mut account = self.account.lock();
-        assert!(account.held >= bytes, "{bytes} bytes given back of {} held", account.held);
-        account.held -= bytes;
-    }
-
-    fn out_of_memory(&self, account: Account, needed_bytes: u64) -> Error {
-        Error::Exhausted {
-            device: self.properties.name.clone(),
-            needed_bytes,
-            free_bytes: account.limit.saturating_sub(account.held),
-            limit_bytes: account.limit,
-        }
+        self.account.set_limit(limit_bytes)
     }
 }
 
@@ -91,12 +64,11 @@ impl Driver for Limited {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.account.lock().held
+        self.account.held_bytes()
     }
 
     fn available_bytes(&self) -> u64 {
-        let account = *self.account.lock();
-        (account.limit - account.held).min(self.inner.available_bytes())
+        self.account.free_bytes().min(self.inner.available_bytes())
     }
 
     fn reserve(&self, bytes: u64) -> Result<u64> {
@@ -105,11 +77,11 @@ impl Driver for Limited {
 
     unsafe fn commit(&self, range: Range<u64>) -> Result<()> {
         let bytes = range.end - range.start;
-        self.charge(bytes)?;
+        self.account.charge(bytes)?;
         // SAFETY: the caller's promise is passed on.
         let committed = unsafe { self.inner.commit(range) };
         if committed.is_err() {
-            self.refund(bytes);
+            self.account.refund(bytes);
         }
         committed
     }
@@ -118,14 +90,14 @@ impl Driver for Limited {
         let bytes = range.end - range.start;
         // SAFETY: the caller's promise is passed on.
         unsafe { self.inner.decommit(range) }?;
-        self.refund(bytes);
+        self.account.refund(bytes);
         Ok(())
     }
 
     unsafe fn release(&self, range: Range<u64>, held_bytes: u64) {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.inner.release(range, held_bytes) };
-        self.refund(held_bytes);
+        self.account.refund(held_bytes);
     }
 
     unsafe fn write(&self, to: u64, from: &[u8]) -> Result<()> {
@@ -151,6 +123,7 @@ impl Driver for Limited {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::{Host, Region, conformance};
 
     const MIB: u64 = 1 << 20;

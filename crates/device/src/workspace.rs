@@ -4,10 +4,14 @@
 //! it reads and those it writes. Spans that are written overlap nothing else: this is checked at
 //! each borrow, so a faulty plan is a failed assertion and never a data race.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::error::Result;
+use crate::ledger::Category;
+use crate::space::Owner;
 
 /// A piece of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,12 +39,26 @@ pub type Borrowed<'a> = (SmallVec<[&'a [u8]; 4]>, SmallVec<[&'a mut [u8]; 2]>);
 #[derive(Debug)]
 pub struct Workspace {
     memory: Buffer,
+    /// Who pays for it; nobody counts it without one.
+    owner: Option<Arc<Owner>>,
 }
 
 impl Workspace {
-    /// A workspace of `bytes` bytes.
+    /// A workspace of `bytes` bytes that nobody counts.
     pub fn allocate(bytes: usize) -> Result<Self> {
-        Ok(Self { memory: Buffer::allocate(bytes)? })
+        Ok(Self { memory: Buffer::allocate(bytes)?, owner: None })
+    }
+
+    /// An empty workspace in the space of `owner`, who pays for it.
+    pub fn of(owner: Arc<Owner>) -> Result<Self> {
+        Ok(Self { memory: Buffer::allocate(0)?, owner: Some(owner) })
+    }
+
+    fn make(&self, bytes: usize) -> Result<Buffer> {
+        match &self.owner {
+            Some(owner) => Buffer::allocate_for(owner, Category::Activations, bytes),
+            None => Buffer::allocate(bytes),
+        }
     }
 
     /// The number of bytes held.
@@ -58,7 +76,7 @@ impl Workspace {
         if self.memory.len() < bytes {
             // The old memory goes first, so that growing never holds both.
             self.memory = Buffer::allocate(0)?;
-            self.memory = Buffer::allocate(bytes)?;
+            self.memory = self.make(bytes)?;
         }
         Ok(())
     }

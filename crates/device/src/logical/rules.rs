@@ -131,9 +131,7 @@ fn check_rule(
     };
     if kind == Kind::Cpu {
         if rule.growth.is_some() {
-            return Err(invalid(
-                "Cannot set memory growth on non-GPU and non-Pluggable devices",
-            ));
+            return Err(invalid("Cannot set memory growth on non-GPU and non-Pluggable devices"));
         }
         if rule.logical.iter().any(|share| share.limit.is_some()) {
             return Err(invalid(

@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 
 use super::virtual_devices::check_virtual_devices;
-use super::{Configured, GrowthRule, LogicalDevice, Physical, check_shares, cpus, indices, invalid};
+use super::{
+    Configured, GrowthRule, LogicalDevice, Physical, check_shares, cpus, indices, invalid,
+};
 use crate::amount::scale;
 use crate::driver::Kind;
 use crate::error::{ConfigCode, Error};
@@ -169,7 +171,12 @@ impl Configuration<'_> {
         let n = usize::try_from(self.options.num_virtual_devices_per_gpu).unwrap_or(1).max(1);
         for position in 0..n {
             let limit_bytes = limit / n as u64;
-            shares.push(Share { order: (0, at, position), physical: gpu, limit_bytes, priority: 0 });
+            shares.push(Share {
+                order: (0, at, position),
+                physical: gpu,
+                limit_bytes,
+                priority: 0,
+            });
         }
         Ok(())
     }

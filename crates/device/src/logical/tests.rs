@@ -76,11 +76,7 @@ fn the_reserve_follows_the_compute_capability() {
 
 #[test]
 fn a_fraction_is_of_all_memory_and_leaves_no_reserve() {
-    check(
-        &[8],
-        |o, _| o.per_process_gpu_memory_fraction = 0.25,
-        &["gpu:0=gpu:0 2048MiB reserved"],
-    );
+    check(&[8], |o, _| o.per_process_gpu_memory_fraction = 0.25, &["gpu:0=gpu:0 2048MiB reserved"]);
 }
 
 #[test]
@@ -212,11 +208,7 @@ fn the_device_count_bounds_the_gpus() {
 fn virtual_devices_share_a_gpu() {
     let both = ["gpu:0=gpu:0 1024MiB reserved", "gpu:1=gpu:0 2048MiB reserved"];
     check(&[4], |o, _| o.virtual_devices = vec![shares(&[1024.0, 2048.0])], &both);
-    check(
-        &[4],
-        |o, _| o.virtual_devices = vec![shares(&[])],
-        &["gpu:0=gpu:0 2560MiB reserved"],
-    );
+    check(&[4], |o, _| o.virtual_devices = vec![shares(&[])], &["gpu:0=gpu:0 2560MiB reserved"]);
     check(
         &[8],
         |o, _| o.num_virtual_devices_per_gpu = 2,
@@ -264,9 +256,11 @@ fn virtual_devices_that_contradict_the_rest_are_refused() {
             o.virtual_devices = vec![shares(&[1024.0])];
             o.visible_device_list = "1,0".to_owned();
         },
-        &["InvalidArgument: The number of GPUs in visible_device_list doesn't match the number of \
+        &[
+            "InvalidArgument: The number of GPUs in visible_device_list doesn't match the number of \
            elements in the virtual_devices list. #GPUs in visible_device_list: 2 \
-           virtual_devices.size(): 1"],
+           virtual_devices.size(): 1",
+        ],
     );
     check(
         &[8, 8],
@@ -308,9 +302,11 @@ fn ordinals_number_the_devices_over_all_gpus() {
     check(
         &[8],
         |o, _| o.virtual_devices = vec![entry(&[1.0, 2.0], &[1])],
-        &["InvalidArgument: Number of virtual device ordinals specified doesn't match with number \
+        &[
+            "InvalidArgument: Number of virtual device ordinals specified doesn't match with number \
            of memory_limit_mb specified for GPU# 0 memory_limit_mb size: 2 and device_ordinal \
-           size: 1"],
+           size: 1",
+        ],
     );
 }
 
@@ -320,10 +316,8 @@ fn priorities_are_checked() {
         priority: priorities.to_vec(),
         ..shares(limits)
     };
-    let options = GpuOptions {
-        virtual_devices: vec![entry(&[1.0, 2.0], &[-1, 0])],
-        ..GpuOptions::unset()
-    };
+    let options =
+        GpuOptions { virtual_devices: vec![entry(&[1.0, 2.0], &[-1, 0])], ..GpuOptions::unset() };
     let made = configure(&options, &Environment::unset(), &machine(&[8])).unwrap();
     let priorities: Vec<i32> = made.devices.iter().map(|device| device.priority).collect();
     assert_eq!(priorities, [0, -1, 0], "the CPU's, and those given");
@@ -355,10 +349,8 @@ fn a_device_wide_limit_holds_for_everything_on_it() {
         |_, e| e.per_device_memory_limit_mb = Some("512".to_owned()),
         &["gpu:0=gpu:0 512MiB reserved"],
     );
-    let environment = Environment {
-        per_device_memory_limit_mb: Some("512".to_owned()),
-        ..Environment::unset()
-    };
+    let environment =
+        Environment { per_device_memory_limit_mb: Some("512".to_owned()), ..Environment::unset() };
     let made = configure(&GpuOptions::unset(), &environment, &machine(&[8])).unwrap();
     assert_eq!(made.physical_limit_bytes, [16 * GIB, 512 * MIB], "not the host's");
 }

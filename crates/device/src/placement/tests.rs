@@ -34,7 +34,7 @@ fn assert_sound(free: &[u64], needs: &[Need], placement: &Placement) {
 
 #[test]
 fn models_spread_over_the_devices() {
-    check(&[10, 10], &[need(3), need(3)], &[&[1], &[0]]);
+    check(&[10, 10], &[need(3), need(3)], &[&[0], &[1]]);
     check(&[10, 10, 10], &[need(3)], &[&[0]]);
     check(&[], &[need(3)], &[&[]]);
 }
@@ -48,8 +48,8 @@ fn pins_are_kept() {
 #[test]
 fn replicas_take_what_is_left() {
     let all = Need { replicas: Replicas::All, ..need(4) };
-    check(&[10, 3, 10], &[all.clone()], &[&[0, 2]]);
-    check(&[10, 10], &[all, need(9)], &[&[0], &[1]]);
+    check(&[10, 3, 10], std::slice::from_ref(&all), &[&[0, 2]]);
+    check(&[10, 10], &[all, need(9)], &[&[1], &[0]]);
     check(&[10, 20, 30], &[Need { replicas: Replicas::Number(2), ..need(4) }], &[&[0, 2]]);
     check(&[10, 10], &[Need { replicas: Replicas::Number(9), ..need(4) }], &[&[0, 1]]);
 }

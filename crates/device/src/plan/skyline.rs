@@ -68,8 +68,17 @@ impl Section {
 impl<'a> Skyline<'a> {
     pub(super) fn new(problem: &'a Problem) -> Skyline<'a> {
         let n = problem.n_sections;
-        let empty =
-            Section { floor: 0, top: 0, left: 0, valley: (0, 0), n_options: 0, fill: 0, waste: 0, right: 0, crossing: DONE };
+        let empty = Section {
+            floor: 0,
+            top: 0,
+            left: 0,
+            valley: (0, 0),
+            n_options: 0,
+            fill: 0,
+            waste: 0,
+            right: 0,
+            crossing: DONE,
+        };
         let mut skyline = Skyline {
             items: &problem.items,
             capacity: problem.capacity,

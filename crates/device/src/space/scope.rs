@@ -1,0 +1,61 @@
+//! For whom a thread works, and so who pays for the buffers that it makes.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
+
+use super::owner::{Owner, Tally};
+use crate::ledger::Category;
+
+thread_local! {
+    static CURRENT: RefCell<Option<(Arc<Owner>, Category)>> = const { RefCell::new(None) };
+}
+
+/// Who pays for buffers that are made outside every scope, as those of requests being decoded.
+static DEFAULT: OnceLock<Arc<Owner>> = OnceLock::new();
+
+/// While it lives, buffers that this thread makes are booked as it says.
+#[derive(Debug)]
+#[must_use = "the scope ends when it is dropped"]
+pub struct Scope {
+    before: Option<(Arc<Owner>, Category)>,
+    /// A scope ends on the thread it began on.
+    _not_send: PhantomData<*const ()>,
+}
+
+/// Books the buffers that this thread makes from now on to `owner`, until the scope is dropped.
+pub fn booked_to(owner: &Arc<Owner>, category: Category) -> Scope {
+    enter(Some((Arc::clone(owner), category)))
+}
+
+/// The same for the owner that pays already, if there is one: only the category changes.
+pub fn booked_as(category: Category) -> Scope {
+    let owner = CURRENT.with_borrow(|current| current.as_ref().map(|(owner, _)| owner.clone()));
+    enter(owner.map(|owner| (owner, category)))
+}
+
+/// Says who pays for buffers made outside every scope, once in the life of a process; later calls
+/// change nothing.
+pub fn set_default_owner(owner: Arc<Owner>) {
+    drop(DEFAULT.set(owner));
+}
+
+/// Who pays for a buffer made now; `None` if nobody counts it.
+pub(crate) fn current() -> Option<Arc<Tally>> {
+    let tally = CURRENT.with_borrow(|current| {
+        current.as_ref().map(|(owner, category)| Arc::clone(owner.tally(*category)))
+    });
+    tally.or_else(|| DEFAULT.get().map(|owner| Arc::clone(owner.tally(Category::Requests))))
+}
+
+fn enter(now: Option<(Arc<Owner>, Category)>) -> Scope {
+    let before = CURRENT.with_borrow_mut(|current| std::mem::replace(current, now));
+    Scope { before, _not_send: PhantomData }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        drop(CURRENT.with_borrow_mut(|current| std::mem::replace(current, before)));
+    }
+}

@@ -1,0 +1,152 @@
+//! Weights that are equal are held once.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::owner::{Owner, Tally};
+use super::{Block, Space};
+use crate::buffer::{Buffer, WeakBuffer};
+use crate::ledger::{Category, Holder};
+
+/// The weights of a space that may be shared, by a hash of their bytes.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    entries: Mutex<HashMap<u64, Vec<Entry>>>,
+    hasher: std::hash::RandomState,
+}
+
+#[derive(Debug)]
+struct Entry {
+    buffer: WeakBuffer,
+    sharers: Vec<Arc<Owner>>,
+}
+
+/// Smaller buffers are not worth looking for.
+const SHARED_FROM_BYTES: usize = 4 << 10;
+
+impl Space {
+    /// The buffer that holds the same bytes as `buffer`, if there is one already; else `buffer`,
+    /// from now on to be found by others. What several share is booked to nobody in particular.
+    ///
+    /// The bytes must not change any more.
+    pub fn share(&self, buffer: Buffer, owner: &Arc<Owner>) -> Buffer {
+        if buffer.len() < SHARED_FROM_BYTES {
+            return buffer;
+        }
+        let hash = self.sharing.hash(buffer.bytes());
+        let mut entries = self.sharing.entries.lock();
+        let alike = entries.entry(hash).or_default();
+        alike.retain(|entry| entry.buffer.upgrade().is_some());
+        for entry in alike.iter_mut() {
+            let Some(other) = entry.buffer.upgrade() else { continue };
+            if other.len() == buffer.len() && other.bytes() == buffer.bytes() {
+                entry.sharers.push(Arc::clone(owner));
+                self.book_shared(&other, &entry.sharers);
+                return other;
+            }
+        }
+        let (weak, sharers) = (buffer.downgrade(), vec![Arc::clone(owner)]);
+        alike.push(Entry { buffer: weak, sharers });
+        buffer
+    }
+
+    /// Says that an owner shares nothing any more: it was unloaded.
+    pub fn unshare(&self, owner: &Arc<Owner>) {
+        let mut entries = self.sharing.entries.lock();
+        for alike in entries.values_mut() {
+            for entry in alike.iter_mut() {
+                let before = entry.sharers.len();
+                entry.sharers.retain(|sharer| !Arc::ptr_eq(sharer, owner));
+                if entry.sharers.len() < before
+                    && let Some(buffer) = entry.buffer.upgrade()
+                {
+                    self.book_shared(&buffer, &entry.sharers);
+                }
+            }
+            alike.retain(|entry| !entry.sharers.is_empty() && entry.buffer.upgrade().is_some());
+        }
+        entries.retain(|_, alike| !alike.is_empty());
+    }
+
+    /// How many bytes of a device's weights would have been there twice or more.
+    pub fn saved_bytes(&self) -> u64 {
+        let entries = self.sharing.entries.lock();
+        let saved = |entry: &Entry| {
+            let bytes = entry.buffer.upgrade().map_or(0, |buffer| buffer.len() as u64);
+            bytes * (distinct(&entry.sharers).count() as u64).saturating_sub(1)
+        };
+        entries.values().flatten().map(saved).sum()
+    }
+
+    /// Books a buffer to its only holder, or as shared.
+    fn book_shared(&self, buffer: &Buffer, sharers: &[Arc<Owner>]) {
+        let mut owners = distinct(sharers);
+        let tally = match (owners.next(), owners.next()) {
+            (Some(only), None) => Arc::clone(only.tally(Category::Weights)),
+            (Some(first), Some(_)) => self.shared_tally(first.space()),
+            (None, _) => return,
+        };
+        buffer.rebook(&tally);
+    }
+
+    fn shared_tally(&self, space: &Arc<Space>) -> Arc<Tally> {
+        let tallies = self.tallies.lock();
+        let mut known = tallies.iter().filter_map(std::sync::Weak::upgrade);
+        let shared = known.find(|tally| *tally.holder() == Holder::Shared);
+        drop(tallies);
+        shared.unwrap_or_else(|| Tally::new(space, &Holder::Shared, Category::Weights, &None))
+    }
+
+    /// Moves the booking of a block from one tally of this space to another; whether the other's
+    /// limit allows it.
+    pub(crate) fn move_booking(&self, block: &Block, from: &Tally, to: &Tally, bytes: u64) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        if to.account().is_some_and(|account| account.charge(bytes).is_err()) {
+            return false;
+        }
+        if let Some(account) = from.account() {
+            account.refund(bytes);
+        }
+        match block {
+            Block::Heap => {
+                to.heap.fetch_add(bytes, Relaxed);
+                from.heap.fetch_sub(bytes, Relaxed);
+            }
+            Block::Chunk { arena, .. } => {
+                // Under the arena's lock, as every change of what it gave out.
+                let _lock = self.arenas[*arena].as_ref().expect("it came from there").lock();
+                to.chunks.fetch_add(bytes, Relaxed);
+                from.chunks.fetch_sub(bytes, Relaxed);
+            }
+        }
+        true
+    }
+}
+
+impl Sharing {
+    /// A hash that no file can foresee; what it says is checked byte by byte.
+    fn hash(&self, bytes: &[u8]) -> u64 {
+        let seed = self.hasher.hash_one(bytes.len());
+        let mut lanes = [seed, !seed, seed.rotate_left(17), seed.rotate_left(43)];
+        let (blocks, rest) = bytes.as_chunks::<32>();
+        for block in blocks {
+            for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
+                let mixed = (*lane ^ u64::from_le_bytes(*word)).wrapping_mul(MIX);
+                *lane = mixed ^ (mixed >> 29);
+            }
+        }
+        self.hasher.hash_one((lanes, rest))
+    }
+}
+
+/// An odd number whose bits are well spread.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Each owner once.
+fn distinct(owners: &[Arc<Owner>]) -> impl Iterator<Item = &Arc<Owner>> {
+    let is_first = |at: usize| !owners[..at].iter().any(|owner| Arc::ptr_eq(owner, &owners[at]));
+    (0..owners.len()).filter(move |at| is_first(*at)).map(|at| &owners[at])
+}

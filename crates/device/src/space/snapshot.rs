@@ -1,0 +1,200 @@
+//! Where the bytes of a space are, as a copy for readers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::Space;
+use super::owner::Tally;
+use crate::arena::Stats;
+use crate::driver::Kind;
+use crate::ledger::{Category, Holder, Row};
+use crate::logical::GrowthRule;
+
+/// A copy of what a space holds and for whom. The rows sum to `held_bytes`.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The logical device's name.
+    pub name: String,
+    /// What kind of device it is.
+    pub kind: Kind,
+    /// Whether memory is taken as it is needed, or all at once.
+    pub growth: GrowthRule,
+    /// The most it may hold.
+    pub limit_bytes: u64,
+    /// Held from the device.
+    pub held_bytes: u64,
+    /// The most that was held at once.
+    pub peak_held_bytes: u64,
+    /// Given out.
+    pub in_use_bytes: u64,
+    /// The most that was given out at once.
+    pub peak_in_use_bytes: u64,
+    /// Held, but given out to nobody.
+    pub idle_bytes: u64,
+    /// The largest piece that could be given out without growing.
+    pub largest_free_bytes: u64,
+    /// The share of what is idle outside the largest piece, from 0 to 1.
+    pub fragmentation: f64,
+    /// What the bookkeeping costs the host.
+    pub bookkeeping_bytes: u64,
+    /// How often it grew.
+    pub n_growths: u64,
+    /// How often it gave memory back.
+    pub n_releases: u64,
+    /// Who holds what.
+    pub rows: Vec<Row>,
+}
+
+impl Space {
+    /// A copy of what is held, and for whom.
+    pub fn snapshot(&self) -> Snapshot {
+        // With the arenas locked nothing of what they gave out changes hands.
+        let arenas: Vec<_> = self.arenas().map(|arena| arena.lock()).collect();
+        let stats: Vec<Stats> = arenas.iter().map(|arena| arena.stats()).collect();
+        let tallies: Vec<Arc<Tally>> =
+            self.tallies.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
+        let heap = |tally: &Arc<Tally>| tally.heap.load(Ordering::Relaxed);
+        let heaps: Vec<u64> = tallies.iter().map(heap).collect();
+        let mut rows = rows(&tallies, &heaps);
+        drop(arenas);
+        let heap_bytes: u64 = heaps.iter().sum();
+        let sum = |of: fn(&Stats) -> u64| stats.iter().map(of).sum::<u64>();
+        let requested = sum(|s| s.requested_bytes);
+        let chunks: u64 = rows.iter().map(|row| row.bytes).sum::<u64>() - heap_bytes;
+        assert_eq!(chunks, requested, "every chunk of {} is booked", self.name);
+        let idle_bytes = sum(Stats::free_bytes);
+        add(&mut rows, Category::Fragmentation, sum(|s| s.in_use_bytes) - requested);
+        add(&mut rows, Category::Reserve, idle_bytes);
+        let largest = stats.iter().map(|s| s.largest_free_bytes).max().unwrap_or(0);
+        Snapshot {
+            name: self.name.clone(),
+            kind: self.kind,
+            growth: self.growth,
+            limit_bytes: self.account().limit_bytes(),
+            held_bytes: sum(|s| s.held_bytes) + heap_bytes,
+            peak_held_bytes: self.account().peak_bytes(),
+            in_use_bytes: requested + heap_bytes,
+            peak_in_use_bytes: self.peak_in_use.load(Ordering::Relaxed),
+            idle_bytes,
+            largest_free_bytes: largest,
+            fragmentation: match idle_bytes {
+                0 => 0.0,
+                _ => (idle_bytes - largest) as f64 / idle_bytes as f64,
+            },
+            bookkeeping_bytes: sum(|s| s.bookkeeping_bytes),
+            n_growths: self.events.n_growths.load(Ordering::Relaxed),
+            n_releases: self.events.n_releases.load(Ordering::Relaxed),
+            rows,
+        }
+    }
+
+    /// Takes the growths and releases since the last call, at most the last few hundred.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.recent.lock()).into()
+    }
+}
+
+/// One row for each holder and category.
+fn rows(tallies: &[Arc<Tally>], heaps: &[u64]) -> Vec<Row> {
+    let mut totals: BTreeMap<(Holder, Category), u64> = BTreeMap::new();
+    for (tally, heap) in tallies.iter().zip(heaps) {
+        let bytes = heap + tally.chunks.load(Ordering::Relaxed);
+        *totals.entry((tally.holder().clone(), tally.category())).or_insert(0) += bytes;
+    }
+    let row = |((holder, category), bytes)| Row {
+        holder,
+        sharers: Vec::new(),
+        category,
+        tensor: Arc::from(""),
+        bytes,
+    };
+    totals.into_iter().filter(|(_, bytes)| *bytes > 0).map(row).collect()
+}
+
+fn add(rows: &mut Vec<Row>, category: Category, bytes: u64) {
+    if bytes > 0 {
+        let (holder, sharers, tensor) = (Holder::Server, Vec::new(), Arc::from(""));
+        rows.push(Row { holder, sharers, category, tensor, bytes });
+    }
+}
+
+/// How many holders a refusal names.
+const N_HOLDERS: usize = 3;
+
+impl Snapshot {
+    /// The bytes of each holder, the largest first.
+    pub fn holders(&self) -> Vec<(Holder, u64)> {
+        let mut totals: BTreeMap<Holder, u64> = BTreeMap::new();
+        for row in &self.rows {
+            *totals.entry(row.holder.clone()).or_insert(0) += row.bytes;
+        }
+        let mut totals: Vec<(Holder, u64)> = totals.into_iter().collect();
+        totals.sort_by_key(|(_, bytes)| u64::MAX - bytes);
+        totals
+    }
+
+    /// The largest holders, for people.
+    pub(super) fn top_holders(&self) -> String {
+        let top = self.holders().into_iter().take(N_HOLDERS);
+        let top: Vec<String> = top.map(|(holder, bytes)| format!("{holder} {bytes}")).collect();
+        if top.is_empty() { "nobody".to_owned() } else { top.join(", ") }
+    }
+}
+
+/// A growth or a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// By how much it grew; below zero, how much went back.
+    pub bytes: i64,
+    /// What for.
+    pub cause: &'static str,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// The growths and releases of a space.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    n_growths: AtomicU64,
+    n_releases: AtomicU64,
+    recent: Mutex<VecDeque<Event>>,
+}
+
+/// How many events are kept for whoever asks.
+const N_EVENTS: usize = 256;
+
+impl Events {
+    /// Notes a change of what is held, if there was one.
+    pub(super) fn changed(&self, before: u64, after: u64, cause: &'static str, start: Instant) {
+        if after > before {
+            self.n_growths.fetch_add(1, Ordering::Relaxed);
+            self.push(signed(after - before), cause, start.elapsed());
+        } else if after < before {
+            self.released(before - after, cause, start.elapsed());
+        }
+    }
+
+    /// Notes that memory went back, if any did.
+    pub(super) fn released(&self, bytes: u64, cause: &'static str, duration: Duration) {
+        if bytes > 0 {
+            self.n_releases.fetch_add(1, Ordering::Relaxed);
+            self.push(-signed(bytes), cause, duration);
+        }
+    }
+
+    fn push(&self, bytes: i64, cause: &'static str, duration: Duration) {
+        let mut recent = self.recent.lock();
+        if recent.len() == N_EVENTS {
+            recent.pop_front();
+        }
+        recent.push_back(Event { bytes, cause, duration });
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
