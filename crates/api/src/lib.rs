@@ -32,7 +32,9 @@ pub use grpc::{Grpc, GrpcOptions, Metered, TransportOptions};
 pub use listen::{Connection, ListenOptions, Listener, connections};
 pub use record::{Exchange, Record, Recorder};
 pub use replay::{Replayed, replay};
-pub use rest::{Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json, serve as serve_rest};
+pub use rest::{
+    Memory, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json, serve as serve_rest,
+};
 pub use stats::{Kind, Metric, Point, Stats, Value};
 pub use status::Status;
 pub use tls::{Pem, Protocol, Tls};

@@ -5,6 +5,7 @@ mod body;
 mod compress;
 pub mod json;
 mod manage;
+mod memory;
 mod pages;
 mod reply;
 mod routes;
@@ -14,6 +15,7 @@ mod target;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use memory::Memory;
 pub use reply::Reply;
 pub use serve::serve;
 
@@ -71,19 +73,36 @@ struct Shared {
     options: RestOptions,
     metrics: Option<Metrics>,
     control: Option<Arc<dyn Control>>,
+    memory: Option<Arc<dyn Memory>>,
 }
 
 impl Rest {
     /// The face of some models. Without `metrics` there is no page of them.
     pub fn new(context: Context, options: RestOptions, metrics: Option<Metrics>) -> Self {
-        Self { shared: Arc::new(Shared { context, options, metrics, control: None }) }
+        Self { shared: Arc::new(Shared { context, options, metrics, control: None, memory: None }) }
     }
 
     /// With `POST` and `DELETE /v1/models/NAME`, which change the models that are served.
     #[must_use]
     pub fn with_control(self, control: Arc<dyn Control>) -> Self {
-        let Shared { context, options, metrics, .. } = &*self.shared;
-        let (context, options, metrics) = (context.clone(), *options, metrics.clone());
-        Self { shared: Arc::new(Shared { context, options, metrics, control: Some(control) }) }
+        self.with(Some(control), None)
+    }
+
+    /// With pages about memory and devices.
+    #[must_use]
+    pub fn with_memory(self, memory: Arc<dyn Memory>) -> Self {
+        self.with(None, Some(memory))
+    }
+
+    fn with(self, control: Option<Arc<dyn Control>>, memory: Option<Arc<dyn Memory>>) -> Self {
+        let Shared { context, options, metrics, control: known, memory: other } = &*self.shared;
+        let shared = Shared {
+            context: context.clone(),
+            options: *options,
+            metrics: metrics.clone(),
+            control: control.or_else(|| known.clone()),
+            memory: memory.or_else(|| other.clone()),
+        };
+        Self { shared: Arc::new(shared) }
     }
 }

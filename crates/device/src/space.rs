@@ -23,7 +23,7 @@ use crate::account::Account;
 use crate::arena::{Arena, Chunk, Growth};
 use crate::driver::{Driver, Kind};
 use crate::error::{Error, Result};
-use crate::ledger::Category;
+use crate::ledger::{Category, Holder};
 use crate::limit::Limited;
 use crate::logical::GrowthRule;
 
@@ -48,6 +48,10 @@ pub struct Space {
     tallies: Mutex<Vec<Weak<Tally>>>,
     sharing: sharing::Sharing,
     events: snapshot::Events,
+    /// What was set aside of it.
+    children: Mutex<Vec<Weak<Space>>>,
+    /// What it was set aside of, and for whom.
+    parent: Option<(Arc<Space>, Holder)>,
 }
 
 /// What a space is made of.
@@ -76,6 +80,10 @@ impl Space {
     /// # Errors
     /// If that much cannot be had.
     pub fn new(options: SpaceOptions) -> Result<Arc<Space>> {
+        Space::make(options).map(Arc::new)
+    }
+
+    fn make(options: SpaceOptions) -> Result<Space> {
         let SpaceOptions { driver, physical, growth, step_bytes } = options;
         let properties = driver.properties();
         let (name, kind) = (properties.name.clone(), properties.kind);
@@ -92,21 +100,52 @@ impl Space {
                 [arena(Growth::Reserved { bytes })?, None]
             }
         };
-        let is_host = kind == Kind::Cpu;
-        Ok(Arc::new(Space {
+        let has_heap = kind == Kind::Cpu && growth == GrowthRule::OnDemand;
+        Ok(Space {
             name,
             kind,
             growth,
             accounts: vec![driver.account().clone(), physical],
             driver,
             arenas,
-            heap_below_bytes: if is_host { HEAP_BELOW_BYTES } else { 0 },
+            heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
             in_use: AtomicU64::new(0),
             peak_in_use: AtomicU64::new(0),
             tallies: Mutex::default(),
             sharing: sharing::Sharing::default(),
             events: snapshot::Events::default(),
-        }))
+            children: Mutex::default(),
+            parent: None,
+        })
+    }
+
+    /// Sets memory aside for `holder`: as much as `account` allows is taken now, and given back
+    /// when the space that is returned is dropped. In a snapshot it is part of this one.
+    ///
+    /// # Errors
+    /// If that much cannot be had.
+    pub fn set_aside(
+        self: &Arc<Self>,
+        holder: Holder,
+        account: Arc<Account>,
+    ) -> Result<Arc<Space>> {
+        let inner = Arc::clone(&self.driver) as Arc<dyn Driver>;
+        let driver = Arc::new(Limited::with(inner, account));
+        let physical = Arc::clone(self.account());
+        let growth = GrowthRule::Reserved;
+        let options = SpaceOptions { driver, physical, growth, step_bytes: 1 };
+        let child = Space::make(options).map_err(|error| self.with_holders(error))?;
+        let child = Space { parent: Some((Arc::clone(self), holder)), ..child };
+        let child = Arc::new(child);
+        let mut children = self.children.lock();
+        children.retain(|child| child.strong_count() > 0);
+        children.push(Arc::downgrade(&child));
+        Ok(child)
+    }
+
+    /// The space that it was set aside of, or itself.
+    pub fn root(self: &Arc<Self>) -> &Arc<Space> {
+        self.parent.as_ref().map_or(self, |(parent, _)| parent.root())
     }
 
     /// The logical device's name.

@@ -107,7 +107,10 @@ impl Program {
         if let Some(plan) = self.kept(inputs) {
             return Ok(plan);
         }
-        let plan = Arc::new(Plan::build(self, inputs, env)?);
+        let plan = {
+            let _scope = device::booked_as(device::Category::Plans);
+            Arc::new(Plan::build(self, inputs, env)?)
+        };
         let mut plans = self.plans.lock();
         if plans.len() == self.options.plans_max {
             plans.remove(0);
@@ -165,6 +168,7 @@ impl Program {
 
 /// Packs the constant inputs of every node that wants them so.
 fn pack(graph: &Graph) -> Result<Vec<Arc<[Option<Packed>]>>> {
+    let _scope = device::booked_as(device::Category::PackedWeights);
     let none: Arc<[Option<Packed>]> = Arc::new([]);
     let pack_node = |node: &crate::graph::Node| {
         let Body::Op { op, .. } = &node.body else { return Ok(Arc::clone(&none)) };

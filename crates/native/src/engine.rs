@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use device::Workspace;
+use device::{Category, Owner, Workspace};
 use graph::{Library, Plan, Program};
 use ops::{Cancel, Env, NoFiles, Resources};
 use pool::Pool;
@@ -34,6 +34,23 @@ pub(crate) struct Model {
     pub(crate) programs: BTreeMap<String, Program>,
     pub(crate) library: Library,
     pub(crate) resources: Resources,
+    /// Dropped last, when nothing is held any more.
+    pub(crate) lease: Lease,
+}
+
+/// Who pays for a servable's memory. When it ends, what the servable held goes back to the device.
+#[derive(Debug)]
+pub(crate) struct Lease(pub(crate) Option<Arc<Owner>>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(owner) = &self.0 {
+            owner.space().unshare(owner);
+            // A driver that refuses is asked again when the space is trimmed next.
+            drop(owner.space().trim("unload"));
+            device::trim_heap();
+        }
+    }
 }
 
 impl NativeEngine {
@@ -58,6 +75,12 @@ impl NativeEngine {
             program.run_observed(&run.inputs, env, workspace, observe)?;
             program.plan_for(&run.inputs, env)
         })
+    }
+
+    /// The plan that a run would follow, without running it.
+    pub fn plan(&self, run: &Run) -> Result<Arc<Plan>> {
+        let pool = &self.executor.pool;
+        self.model.with_program(run, pool, |program, env| program.plan_for(&run.inputs, env))
     }
 
     /// Runs on this thread, with activations in `workspace`.
@@ -111,6 +134,7 @@ impl Model {
         pool: &Pool,
         work: impl FnOnce(&Program, &Env<'_>) -> graph::Result<T>,
     ) -> Result<T> {
+        let _scope = self.lease.0.as_ref().map(|o| device::booked_to(o, Category::Requests));
         let unknown = || Error::NotFound(format!("no signature is called {}", run.signature));
         let program = self.programs.get(&run.signature).ok_or_else(unknown)?;
         let cancel = Cancel::new(Arc::clone(&run.is_cancelled), run.deadline);

@@ -14,4 +14,4 @@ mod load;
 mod variables;
 
 pub use engine::{Executor, NativeEngine};
-pub use load::{Loaded, Options, load};
+pub use load::{Loaded, Opened, Options, load};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use device::{Category, Owner};
 use graph::{Bindings, Build, Graph, Library, Program, Request};
 use ops::{Cancel, Env, NoFunctions, Resources};
 use rustc_hash::FxHashSet;
@@ -12,7 +13,7 @@ use storage::Storage;
 use tensor::{Shape, Strings, Tensor};
 
 use crate::assets::Assets;
-use crate::engine::{Executor, Model, NativeEngine};
+use crate::engine::{Executor, Lease, Model, NativeEngine};
 use crate::error::{read_error, session_error};
 use crate::variables::{self, Uses};
 
@@ -36,27 +37,64 @@ pub struct Loaded {
 /// Loads the SavedModel in `dir`. A signature that needs an op we do not have is refused, with all
 /// that it misses; if that leaves none, so is the model.
 pub fn load(dir: &Storage, options: &Options, executor: &Executor) -> Result<Loaded> {
-    let mut model = SavedModel::open(dir, &options.tags).map_err(|error| read_error(&error))?;
-    let restore_graph = model.graph.clone();
-    let ops = std::mem::take(&mut model.ops);
-    let source = graph::Source::new(restore_graph, ops).map_err(session_error)?;
-    let mut traced = Traced::new(&model, &source)?;
-    let init = traced.init(&model, &source)?;
-    let resources = Resources::default();
-    let weights = variables::restore(&model, &traced.uses, &resources)?;
-    let loading = Loading { source: &source, model: &model, executor, options };
-    loading.run_init(init, &resources)?;
-    let (programs, library) = loading.build(&mut traced, &resources)?;
-    let engine = Model { programs, library, resources };
-    let engine = Arc::new(NativeEngine::new(executor.clone(), engine));
-    let servable = Servable {
-        signatures: traced.signatures,
-        signature_defs: model.signature_defs,
-        refused: traced.refused,
-        weights,
-        engine: Arc::clone(&engine) as Arc<dyn session::Engine>,
-    };
-    Ok(Loaded { servable, engine })
+    Opened::open(dir, options)?.load(options, executor, None)
+}
+
+/// A SavedModel that was read as far as its weights: what it will need is known.
+pub struct Opened {
+    model: SavedModel,
+    source: graph::Source,
+    traced: Traced,
+    init: Option<Graph>,
+    weights_bytes: u64,
+}
+
+impl Opened {
+    /// Reads the SavedModel in `dir`, but none of its weights.
+    pub fn open(dir: &Storage, options: &Options) -> Result<Self> {
+        let mut model = SavedModel::open(dir, &options.tags).map_err(|error| read_error(&error))?;
+        let restore_graph = model.graph.clone();
+        let ops = std::mem::take(&mut model.ops);
+        let source = graph::Source::new(restore_graph, ops).map_err(session_error)?;
+        let mut traced = Traced::new(&model, &source)?;
+        let init = traced.init(&model, &source)?;
+        let weights_bytes = variables::predict(&model, &traced.uses)?;
+        Ok(Self { model, source, traced, init, weights_bytes })
+    }
+
+    /// The bytes of its weights.
+    pub fn weights_bytes(&self) -> u64 {
+        self.weights_bytes
+    }
+
+    /// Loads it in the memory of `owner`, who pays for it; nobody counts it without one.
+    pub fn load(
+        mut self,
+        options: &Options,
+        executor: &Executor,
+        owner: Option<Arc<Owner>>,
+    ) -> Result<Loaded> {
+        let _scope = owner.as_ref().map(|owner| device::booked_to(owner, Category::Weights));
+        // Made first, and so dropped last if the load fails.
+        let lease = Lease(owner);
+        let (model, source) = (&self.model, &self.source);
+        let resources = Resources::default();
+        let owner = lease.0.as_ref();
+        let weights = variables::restore(model, &self.traced.uses, &resources, owner)?;
+        let loading = Loading { source, model, executor, options };
+        loading.run_init(self.init, &resources)?;
+        let (programs, library) = loading.build(&mut self.traced, &resources)?;
+        let engine = Model { programs, library, resources, lease };
+        let engine = Arc::new(NativeEngine::new(executor.clone(), engine));
+        let servable = Servable {
+            signatures: self.traced.signatures,
+            signature_defs: self.model.signature_defs,
+            refused: self.traced.refused,
+            weights,
+            engine: Arc::clone(&engine) as Arc<dyn session::Engine>,
+        };
+        Ok(Loaded { servable, engine })
+    }
 }
 
 /// The signatures as graphs.

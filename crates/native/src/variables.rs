@@ -1,8 +1,9 @@
 //! The variables of a servable: which it has, and their values from the checkpoint.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use device::Buffer;
+use device::{Buffer, Owner};
 use graph::VariableUse;
 use ops::{Resources, Variable};
 use savedmodel::{Checkpoint, SavedModel, Source};
@@ -23,8 +24,14 @@ pub(crate) fn merge(uses: &mut Uses, more: Uses) {
 }
 
 /// Makes the variables that are used, and reads the values of those that the checkpoint has.
-/// Nothing else of the checkpoint is touched.
-pub(crate) fn restore(model: &SavedModel, uses: &Uses, resources: &Resources) -> Result<Weights> {
+/// Nothing else of the checkpoint is touched. Values that nobody writes are shared with those that
+/// are equal in the owner's space.
+pub(crate) fn restore(
+    model: &SavedModel,
+    uses: &Uses,
+    resources: &Resources,
+    owner: Option<&Arc<Owner>>,
+) -> Result<Weights> {
     let mut weights = Weights::default();
     let sources = model.restore().map_err(|error| read_error(&error))?;
     let Some(checkpoint) = model.checkpoint().map_err(|error| read_error(&error))? else {
@@ -34,8 +41,12 @@ pub(crate) fn restore(model: &SavedModel, uses: &Uses, resources: &Resources) ->
         let id = assignment.variable;
         let key = (id.container, id.name);
         let Some(variable) = uses.get(&key) else { continue };
-        let value = read(&checkpoint, &assignment.source)?;
+        let sharer = owner.filter(|_| !variable.is_written);
+        let value = read(&checkpoint, &assignment.source, sharer)?;
         check(variable, &value)?;
+        if let Some(owner) = owner {
+            owner.note(&key.1, value.n_bytes() as u64);
+        }
         weights.n_variables += 1;
         weights.bytes += value.n_bytes();
         let make = || Variable::new(&key.1, variable.dtype).with_dims(variable.dims.clone());
@@ -47,8 +58,30 @@ pub(crate) fn restore(model: &SavedModel, uses: &Uses, resources: &Resources) ->
     Ok(weights)
 }
 
+/// The bytes of the values that [`restore`] would read, without those of strings.
+pub(crate) fn predict(model: &SavedModel, uses: &Uses) -> Result<u64> {
+    let sources = model.restore().map_err(|error| read_error(&error))?;
+    let Some(checkpoint) = model.checkpoint().map_err(|error| read_error(&error))? else {
+        return Ok(0);
+    };
+    let mut bytes = 0u64;
+    for assignment in sources.assignments {
+        let id = assignment.variable;
+        if uses.contains_key(&(id.container, id.name)) {
+            let Source { key, part, .. } = &assignment.source;
+            let entry = checkpoint.entry(key).map_err(|error| read_error(&error))?;
+            let slice = part.as_ref().map(|part| &part.slice);
+            let shape = checkpoint.shape(key, slice).map_err(|error| read_error(&error))?;
+            if entry.dtype() != DType::String {
+                bytes += (shape.n_elements() * entry.dtype().size()) as u64;
+            }
+        }
+    }
+    Ok(bytes)
+}
+
 /// Reads one tensor, or a part of one, straight into its own memory.
-fn read(checkpoint: &Checkpoint, source: &Source) -> Result<Tensor> {
+fn read(checkpoint: &Checkpoint, source: &Source, sharer: Option<&Arc<Owner>>) -> Result<Tensor> {
     let bad = |error: &savedmodel::Error| read_error(error);
     let memory = |error: tensor::Error| Error::ResourceExhausted(error.to_string());
     let entry = checkpoint.entry(&source.key).map_err(|error| bad(&error))?;
@@ -63,6 +96,9 @@ fn read(checkpoint: &Checkpoint, source: &Source) -> Result<Tensor> {
         Buffer::allocate(n_bytes).map_err(|error| Error::ResourceExhausted(error.to_string()))?;
     let bytes = buffer.bytes_mut().expect("a new buffer has one owner");
     checkpoint.read_into(&source.key, slice, bytes).map_err(|error| bad(&error))?;
+    if let Some(owner) = sharer {
+        buffer = owner.space().share(buffer, owner);
+    }
     Tensor::from_buffer(entry.dtype(), shape, buffer).map_err(memory)
 }
 

@@ -7,9 +7,10 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use device::Workspace;
-use parking_lot::{Condvar, Mutex};
+use device::{Owner, Workspace};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The settings of a device's lanes.
 #[derive(Debug, Clone, Copy)]
@@ -44,22 +45,35 @@ struct Shared {
     /// Signalled when a job arrives or the lanes end.
     changed: Condvar,
     queue_max: usize,
+    /// Who pays for the workspaces.
+    owner: Option<Arc<Owner>>,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
     is_ended: bool,
+    /// How often lanes were told to give their memory back.
+    n_trims: u64,
 }
 
+/// A lane that had nothing to do for so long gives its memory back.
+const IDLE: Duration = Duration::from_secs(3);
+
 impl Lanes {
-    /// Starts the threads. Fails if the system refuses one.
+    /// Starts the threads, whose memory nobody counts. Fails if the system refuses one.
     pub fn start(options: Options) -> std::io::Result<Self> {
+        Self::start_for(options, None)
+    }
+
+    /// Starts the threads. Their workspaces are in the space of `owner`, who pays for them.
+    pub fn start_for(options: Options, owner: Option<Arc<Owner>>) -> std::io::Result<Self> {
         assert!(options.n_lanes > 0 && options.queue_max > 0);
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             changed: Condvar::new(),
             queue_max: options.queue_max,
+            owner,
         });
         let mut threads = Vec::with_capacity(options.n_lanes);
         for number in 0..options.n_lanes {
@@ -80,6 +94,17 @@ impl Lanes {
         drop(queue);
         self.shared.changed.notify_one();
         Ok(())
+    }
+
+    /// Tells the lanes to give back the memory of their workspaces as soon as they are idle.
+    pub fn trim(&self) {
+        self.shared.queue.lock().n_trims += 1;
+        self.shared.changed.notify_all();
+    }
+
+    /// How many lanes there are.
+    pub fn n_lanes(&self) -> usize {
+        self.threads.len()
     }
 
     /// How many jobs wait.
@@ -107,15 +132,20 @@ impl Drop for Lanes {
 impl Shared {
     /// What a lane does: takes jobs until the end.
     fn work(&self) {
-        let Ok(mut workspace) = Workspace::allocate(0) else { return };
-        while let Some(job) = self.take() {
+        let workspace = match &self.owner {
+            Some(owner) => Workspace::of(Arc::clone(owner)),
+            None => Workspace::allocate(0),
+        };
+        let Ok(mut workspace) = workspace else { return };
+        while let Some(job) = self.take(&mut workspace) {
             // A job that panics fails alone: dropping its reply tells whoever waits.
             drop(catch_unwind(AssertUnwindSafe(|| job(&mut workspace))));
         }
     }
 
-    fn take(&self) -> Option<Job> {
+    fn take(&self, workspace: &mut Workspace) -> Option<Job> {
         let mut queue = self.queue.lock();
+        let n_trims = queue.n_trims;
         loop {
             if queue.is_ended {
                 return None;
@@ -123,7 +153,22 @@ impl Shared {
             if let Some(job) = queue.jobs.pop_front() {
                 return Some(job);
             }
-            self.changed.wait(&mut queue);
+            if workspace.is_empty() {
+                self.changed.wait(&mut queue);
+                continue;
+            }
+            let is_idle = self.changed.wait_for(&mut queue, IDLE).timed_out();
+            if queue.jobs.is_empty() && (is_idle || queue.n_trims != n_trims) {
+                MutexGuard::unlocked(&mut queue, || self.give_back(workspace));
+            }
+        }
+    }
+
+    /// Gives the memory of a workspace back. A driver that refuses is asked again next time.
+    fn give_back(&self, workspace: &mut Workspace) {
+        drop(workspace.trim());
+        if let Some(owner) = &self.owner {
+            drop(owner.space().trim("idle"));
         }
     }
 }
@@ -169,6 +214,29 @@ mod tests {
         lanes.push(Box::new(fail)).unwrap();
         lanes.push(Box::new(move |_| send.send(7).unwrap())).unwrap();
         assert_eq!(receive.iter().collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn a_lane_that_is_told_to_gives_its_memory_back() {
+        let lanes = lanes(1, 10);
+        let (send, receive) = mpsc::channel::<usize>();
+        let grow = send.clone();
+        let ensure = move |workspace: &mut Workspace| {
+            workspace.ensure(1 << 20).unwrap();
+            grow.send(workspace.len()).unwrap();
+        };
+        lanes.push(Box::new(ensure)).unwrap();
+        assert_eq!(receive.recv().unwrap(), 1 << 20);
+        // Whether it is idle yet or not when it is told, it trims before it takes another job.
+        loop {
+            lanes.trim();
+            let look = send.clone();
+            let job = move |workspace: &mut Workspace| look.send(workspace.len()).unwrap();
+            lanes.push(Box::new(job)).unwrap();
+            if receive.recv().unwrap() == 0 {
+                break;
+            }
+        }
     }
 
     #[test]

@@ -35,6 +35,10 @@ const COMMANDS: &str = "Commands:
   bench    DIR              measure a model in this process
   profile  DIR              show where the time of a model goes
   selftest                  try TensorFlow in a worker on this machine, with its GPUs
+  plan     [flags] DIR...   say what fits where, and how often, before anything is served
+  memory   URL              show who holds which bytes of a running server
+  top      URL              the same, again and again
+  devices  [flags]          show the devices, and what the flags make of them
 Each has its own --help.";
 
 /// The exit status of TensorFlow Serving when it cannot start.
@@ -63,6 +67,15 @@ pub fn main(persona: Persona) -> ExitCode {
         }
         (_, Some("worker")) if is_worker(&args) => {
             done(tensorflow::worker_main(&args[2..]).map_err(anyhow::Error::from))
+        }
+        (Persona::Tensord, Some("plan")) => {
+            with_flags(persona, rest(&args, "plan"), |flags| done(commands::plan::main(flags)))
+        }
+        (Persona::Tensord, Some("memory")) => done(commands::memory::main(rest(&args, "memory"))),
+        (Persona::Tensord, Some("top")) => done(commands::memory::top(rest(&args, "top"))),
+        (Persona::Tensord, Some("devices")) => {
+            let show = |flags: &Flags| done(commands::devices::main(flags));
+            with_flags(persona, rest(&args, "devices"), show)
         }
         (Persona::Tensord, Some("serve")) => serve(persona, rest(&args, "serve")),
         _ => serve(persona, args),
@@ -118,11 +131,20 @@ fn serve(persona: Persona, args: Vec<String>) -> anyhow::Result<ExitCode> {
         say!("TensorFlow ModelServer: {0}\nTensorFlow Library: {0}", env!("CARGO_PKG_VERSION"));
         return Ok(ExitCode::SUCCESS);
     }
+    with_flags(persona, args, |flags| commands::serve::main(persona, flags))
+}
+
+/// Does `work` with what the flags of `serve` were set to.
+fn with_flags(
+    persona: Persona,
+    args: Vec<String>,
+    work: impl FnOnce(&Flags) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
     let typed = arguments::sort(persona, args, &known());
     typed.remarks.iter().for_each(|remark| eprintln!("warning: {remark}"));
     let matches = Serve::command().try_get_matches_from(typed.args);
     match matches.and_then(|matches| Serve::from_arg_matches(&matches)) {
-        Ok(serve) => commands::serve::main(persona, &serve.flags),
+        Ok(serve) => work(&serve.flags),
         Err(error) => Ok(misused(persona, &error)),
     }
 }

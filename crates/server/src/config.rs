@@ -15,6 +15,7 @@ use proto::serving::{ModelConfig, SessionBundleConfig};
 use crate::cli::Persona;
 use crate::commands::{n_cpus, split_tags};
 use crate::control::{self, Roots};
+use crate::devices::DeviceOptions;
 use crate::flags::{self, Flags};
 use crate::model_config::{self, Rules};
 
@@ -55,6 +56,7 @@ pub(crate) struct Config {
     pub(crate) n_lanes: usize,
     pub(crate) n_threads: usize,
     pub(crate) shutdown_grace: Duration,
+    pub(crate) devices: DeviceOptions,
     /// Whether a model that does not load ends the process, as under TensorFlow Serving's name.
     pub(crate) must_load_all: bool,
 }
@@ -126,6 +128,7 @@ impl Config {
             n_lanes,
             n_threads,
             shutdown_grace: Duration::from_secs(flags.shutdown_grace_seconds),
+            devices: DeviceOptions::new(flags)?,
             must_load_all: !is_tensord,
         })
     }

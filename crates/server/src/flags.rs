@@ -315,6 +315,16 @@ pub(crate) struct Flags {
     )]
     pub(crate) tensorflow_worker_restart_over_limit: bool,
 
+    /// Sizes of GPUs that the host plays, with commas between them, as in 4GiB,2GiB
+    #[arg(long, value_name = "SIZES", default_value = "", help_heading = "Devices")]
+    pub(crate) simulated_gpus: String,
+    /// File with a DeviceConfig, as text proto or JSON: limits, growth and logical devices
+    #[arg(long, value_name = "FILE", default_value = "", help_heading = "Devices")]
+    pub(crate) device_config_file: String,
+    /// The least by which the memory of a device grows
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", help_heading = "Devices")]
+    pub(crate) memory_growth_step: String,
+
     /// How log lines look on standard error
     #[arg(
         long,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lifecycle::{Code, LoadError, Loader};
-use native::Executor;
+use native::Opened;
 use session::{Error, Servable};
 use storage::Storage;
 use tensorflow::{HOW_TO_INSTALL, ModelSettings, Request, Workers};
@@ -11,12 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::active::Active;
 use crate::config::{Session, Warmup};
+use crate::devices::{Devices, Lease};
 use crate::engines::{Choices, Engine};
+use crate::replicas::Replicas;
 use crate::{source, warmup};
 
-/// Loads versions on our own engine or on TensorFlow.
+/// Loads versions on our own engine, in the memory of the devices, or on TensorFlow.
 pub(crate) struct Engines {
-    pub(crate) executor: Executor,
+    pub(crate) devices: Arc<Devices>,
     pub(crate) options: native::Options,
     pub(crate) choices: Choices,
     pub(crate) workers: Option<Workers>,
@@ -76,16 +78,61 @@ impl Settings {
     /// Says which memory settings a model has, if it has any.
     fn tell(&self, model: &str, version: i64) {
         let gpu = self.session.gpu_options(&self.active.get(model));
-        if gpu.allow_growth || gpu.per_process_gpu_memory_fraction > 0.0 {
-            let (growth, fraction) = (gpu.allow_growth, gpu.per_process_gpu_memory_fraction);
+        if gpu.allow_growth() || gpu.per_process_gpu_memory_fraction > 0.0 {
+            let (growth, fraction) = (gpu.allow_growth(), gpu.per_process_gpu_memory_fraction);
             tracing::info!(model, version, growth, fraction, "memory settings");
         }
     }
 }
 
 impl Engines {
+    /// Loads a version on our own engine, on as many devices as it is to be on.
     fn native(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
-        native::load(&wanted.dir, &self.options, &self.executor).map(|loaded| loaded.servable)
+        let Wanted { model, version, dir, .. } = wanted;
+        self.devices.check_rule(model).map_err(|e| Error::InvalidArgument(format!("{e:#}")))?;
+        let opened = Opened::open(dir, &self.options)?;
+        let needed = opened.weights_bytes();
+        let leases = self.devices.lease(model, *version, needed).map_err(|refusal| {
+            Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
+        })?;
+        let mut opened = Some(opened);
+        let (mut servable, mut engines) = (None, Vec::new());
+        for lease in leases {
+            // A replica is a load of its own; only the first was read already.
+            let opened = match opened.take() {
+                Some(opened) => opened,
+                None => Opened::open(dir, &self.options)?,
+            };
+            let loaded = self.load_on(opened, lease, (model, needed))?;
+            engines.push(Arc::clone(&loaded.engine));
+            servable.get_or_insert(loaded);
+        }
+        let mut servable: Servable = servable.expect("there is at least one lease");
+        if let Some(engine) = Replicas::of(engines) {
+            servable.engine = engine;
+        }
+        Ok(servable)
+    }
+
+    /// Loads what was opened on one device.
+    fn load_on(
+        &self,
+        opened: Opened,
+        lease: Lease,
+        (model, needed): (&str, u64),
+    ) -> session::Result<Servable> {
+        let Lease { executor, owner } = lease;
+        let device = owner.space().root().name().to_owned();
+        match opened.load(&self.options, &executor, Some(owner)) {
+            Ok(loaded) => Ok(loaded.servable),
+            Err(Error::ResourceExhausted(text)) => {
+                let logical = self.devices.logical(&device);
+                let why = logical.map(|logical| self.devices.refusal(model, &logical, needed));
+                let why = why.map_or_else(String::new, |refusal| format!(" ({refusal})"));
+                Err(Error::ResourceExhausted(format!("{text}{why}")))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn tensorflow(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use api::{Context, Kind, Metric, Point, Value};
 use lifecycle::State;
 
+use crate::devices::Devices;
 use crate::loads::Loads;
+use crate::memory;
 
 /// Who counts.
 #[derive(Clone)]
@@ -18,6 +20,8 @@ pub(crate) struct Counters {
     pub(crate) requests: Context,
     /// Loads of versions.
     pub(crate) loads: Arc<Loads>,
+    /// The memory of devices.
+    pub(crate) devices: Arc<Devices>,
 }
 
 impl Counters {
@@ -27,6 +31,7 @@ impl Counters {
         metrics.extend(self.loads.snapshot());
         metrics.push(bytes_in_flight(&self.requests));
         metrics.push(states(&self.requests));
+        metrics.extend(memory::metrics(&self.devices));
         metrics
     }
 

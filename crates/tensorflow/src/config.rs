@@ -45,7 +45,7 @@ pub fn session_config(base: &ConfigProto, threads: Threads, gpu: &GpuOptions) ->
     }
     let options = config.gpu_options.get_or_insert_default();
     if let Some(allow_growth) = gpu.allow_growth {
-        options.allow_growth = allow_growth;
+        options.allow_growth = Some(allow_growth);
     }
     if let Some(fraction) = gpu.memory_fraction {
         options.per_process_gpu_memory_fraction = fraction;
@@ -101,14 +101,14 @@ mod tests {
     fn what_is_not_given_stays_as_the_file_says() {
         let base = ConfigProto {
             intra_op_parallelism_threads: 3,
-            gpu_options: Some(Proto { allow_growth: true, ..Proto::default() }),
+            gpu_options: Some(Proto { allow_growth: Some(true), ..Proto::default() }),
             ..ConfigProto::default()
         };
         let threads = Threads { intra: 0, inter: 2 };
         let config = session_config(&base, threads, &GpuOptions::default());
         assert_eq!(config.intra_op_parallelism_threads, 3);
         assert_eq!(config.inter_op_parallelism_threads, 2);
-        assert!(config.gpu_options.unwrap().allow_growth);
+        assert_eq!(config.gpu_options.unwrap().allow_growth, Some(true));
         assert!(config.allow_soft_placement);
     }
 }

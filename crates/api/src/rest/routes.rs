@@ -10,6 +10,7 @@ use lifecycle::{Code, Handle, Target};
 use session::{DEFAULT_SIGNATURE, Servable, Signature};
 
 use super::json::{self, Format, write};
+use super::memory::Ask;
 use super::reply::{self, Failure, Reply};
 use super::target::{self, Method, Route};
 use super::{ModelsPage, Rest, body, compress, manage, pages};
@@ -78,6 +79,15 @@ impl Rest {
             && let Some(change) = manage::change(request.method(), path)
         {
             return self.change(&**control, change, request).await;
+        }
+        if let (Some(memory), Some(ask)) = (&self.shared.memory, Ask::parse(request.method(), path))
+        {
+            let (parts, content) = request.into_parts();
+            let mut charge = context.budget.charge();
+            let options = &self.shared.options;
+            let body = body::read(&parts.headers, content, options, &mut charge).await;
+            let answer = body.and_then(|body| Ok(ask.answer(&**memory, &body)?));
+            return answer.map_or_else(|failure| reply::error(&failure), reply::json);
         }
         let route = target::parse(request.method().as_str(), path);
         let (model, api) = match &route {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use parking_lot::Mutex;
+
 use super::Space;
 use crate::account::Account;
 use crate::ledger::{Category, Holder};
@@ -14,6 +16,8 @@ pub struct Owner {
     space: Arc<Space>,
     account: Option<Arc<Account>>,
     tallies: [Arc<Tally>; CATEGORIES.len()],
+    /// The tensors that were named, and their bytes.
+    tensors: Mutex<Vec<(Arc<str>, u64)>>,
 }
 
 /// What an owner can hold memory for.
@@ -30,7 +34,21 @@ impl Owner {
     /// A holder of memory in `space`, limited by `account` if it has one.
     pub fn new(space: &Arc<Space>, holder: Holder, account: Option<Arc<Account>>) -> Arc<Owner> {
         let tallies = CATEGORIES.map(|category| Tally::new(space, &holder, category, &account));
-        Arc::new(Owner { holder, space: Arc::clone(space), account, tallies })
+        let (space, tensors) = (Arc::clone(space), Mutex::default());
+        Arc::new(Owner { holder, space, account, tallies, tensors })
+    }
+
+    /// Notes that it holds a tensor of this name, for people to see.
+    pub fn note(&self, tensor: &str, bytes: u64) {
+        self.tensors.lock().push((Arc::from(tensor), bytes));
+    }
+
+    /// The `n` largest of the tensors that were noted.
+    pub fn largest(&self, n: usize) -> Vec<(Arc<str>, u64)> {
+        let mut tensors = self.tensors.lock().clone();
+        tensors.sort_by_key(|(_, bytes)| u64::MAX - bytes);
+        tensors.truncate(n);
+        tensors
     }
 
     /// Who it is.
@@ -57,6 +75,12 @@ impl Owner {
     /// The bytes it holds.
     pub fn bytes(&self) -> u64 {
         self.tallies.iter().map(|tally| tally.bytes()).sum()
+    }
+
+    /// The bytes it holds for each category, without those that are none.
+    pub fn categories(&self) -> Vec<(Category, u64)> {
+        let of = |(category, tally): (&Category, &Arc<Tally>)| (*category, tally.bytes());
+        CATEGORIES.iter().zip(&self.tallies).map(of).filter(|(_, bytes)| *bytes > 0).collect()
     }
 }
 

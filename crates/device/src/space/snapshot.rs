@@ -67,10 +67,12 @@ impl Space {
         let chunks: u64 = rows.iter().map(|row| row.bytes).sum::<u64>() - heap_bytes;
         assert_eq!(chunks, requested, "every chunk of {} is booked", self.name);
         let idle_bytes = sum(Stats::free_bytes);
-        add(&mut rows, Category::Fragmentation, sum(|s| s.in_use_bytes) - requested);
-        add(&mut rows, Category::Reserve, idle_bytes);
+        let spare = self.parent.as_ref().map_or(Holder::Server, |(_, holder)| holder.clone());
+        let lost = sum(|s| s.in_use_bytes) - requested;
+        add(&mut rows, &spare, Category::Fragmentation, lost);
+        add(&mut rows, &spare, Category::Reserve, idle_bytes);
         let largest = stats.iter().map(|s| s.largest_free_bytes).max().unwrap_or(0);
-        Snapshot {
+        let mut snapshot = Snapshot {
             name: self.name.clone(),
             kind: self.kind,
             growth: self.growth,
@@ -89,7 +91,11 @@ impl Space {
             n_growths: self.events.n_growths.load(Ordering::Relaxed),
             n_releases: self.events.n_releases.load(Ordering::Relaxed),
             rows,
-        }
+        };
+        let children: Vec<Arc<Space>> =
+            self.children.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
+        children.iter().for_each(|child| snapshot.include(child.snapshot()));
+        snapshot
     }
 
     /// Takes the growths and releases since the last call, at most the last few hundred.
@@ -115,9 +121,9 @@ fn rows(tallies: &[Arc<Tally>], heaps: &[u64]) -> Vec<Row> {
     totals.into_iter().filter(|(_, bytes)| *bytes > 0).map(row).collect()
 }
 
-fn add(rows: &mut Vec<Row>, category: Category, bytes: u64) {
+fn add(rows: &mut Vec<Row>, holder: &Holder, category: Category, bytes: u64) {
     if bytes > 0 {
-        let (holder, sharers, tensor) = (Holder::Server, Vec::new(), Arc::from(""));
+        let (holder, sharers, tensor) = (holder.clone(), Vec::new(), Arc::from(""));
         rows.push(Row { holder, sharers, category, tensor, bytes });
     }
 }
@@ -126,6 +132,16 @@ fn add(rows: &mut Vec<Row>, category: Category, bytes: u64) {
 const N_HOLDERS: usize = 3;
 
 impl Snapshot {
+    /// Adds what was set aside.
+    fn include(&mut self, child: Snapshot) {
+        self.held_bytes += child.held_bytes;
+        self.in_use_bytes += child.in_use_bytes;
+        self.peak_in_use_bytes += child.peak_in_use_bytes;
+        self.idle_bytes += child.idle_bytes;
+        self.bookkeeping_bytes += child.bookkeeping_bytes;
+        self.rows.extend(child.rows);
+    }
+
     /// The bytes of each holder, the largest first.
     pub fn holders(&self) -> Vec<(Holder, u64)> {
         let mut totals: BTreeMap<Holder, u64> = BTreeMap::new();

@@ -125,6 +125,27 @@ fn a_reserved_space_holds_its_limit_from_the_start() {
 }
 
 #[test]
+fn what_is_set_aside_for_a_model_is_held_at_once_and_given_back() {
+    let space = host(8 * MIB);
+    let account = || Arc::new(Account::new("model a on cpu:0", 3 << 20));
+    let aside = space.set_aside(version("a", 1), account()).unwrap();
+    assert_eq!(space.account().held_bytes(), 3 << 20);
+    let a = Owner::new(&aside, version("a", 1), None);
+    let kept = Buffer::allocate_for(&a, Category::Weights, MIB).unwrap();
+    assert!(Buffer::allocate_for(&a, Category::Requests, 3 * MIB).is_err());
+    assert_eq!(rows(&space), ["a:1 weights 1048576"]);
+    assert_eq!(space.snapshot().holders(), [(version("a", 1), 3 << 20)]);
+    let b = model(&space, "b", None);
+    assert!(Buffer::allocate_for(&b, Category::Requests, 6 * MIB).is_err());
+    drop(Buffer::allocate_for(&b, Category::Requests, 5 * MIB).unwrap());
+    assert!(space.set_aside(version("c", 1), Arc::new(Account::new("c", 6 << 20))).is_err());
+    assert!(Arc::ptr_eq(aside.root(), &space));
+    drop((kept, a, aside));
+    space.trim("test").unwrap();
+    assert_eq!(space.account().held_bytes(), 0);
+}
+
+#[test]
 fn equal_weights_are_held_once_and_booked_as_shared() {
     let space = host(64 * MIB);
     let (a, b) = (model(&space, "a", Some(1 << 30)), model(&space, "b", Some(1 << 30)));

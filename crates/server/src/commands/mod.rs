@@ -1,8 +1,11 @@
 //! The subcommands, one file each.
 
 pub(crate) mod bench;
+pub(crate) mod devices;
 mod inputs;
 pub(crate) mod inspect;
+pub(crate) mod memory;
+pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod selftest;

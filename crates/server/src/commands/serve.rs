@@ -12,9 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use api::{Budget, MethodNames, Stats};
 use lifecycle::{Applied, Lifecycle, StartWhen};
-use native::Executor;
 use pool::Pool;
-use schedule::Lanes;
 use session::Servable;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,6 +23,7 @@ use crate::active::Active;
 use crate::cli::Persona;
 use crate::config::Config;
 use crate::control::{self, Control};
+use crate::devices::{Devices, LaneOptions};
 use crate::engines::{self, Choices};
 use crate::flags::Flags;
 use crate::loader::{Engines, Settings};
@@ -32,7 +31,7 @@ use crate::loads::{Counted, Loads};
 use crate::metrics::Counters;
 use crate::request_log::RequestLog;
 use crate::source::Models;
-use crate::{banner, signals};
+use crate::{banner, memory, signals};
 
 use doors::{Doors, Files};
 
@@ -63,17 +62,23 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let mut stop = signals::Stop::listen()?;
     let loads = Arc::new(Loads::default());
     let active = Arc::new(Active::default());
-    let lifecycle = start_lifecycle(config, flags, Arc::clone(&loads), &active, token.clone())?;
-    let lifecycle = Arc::new(lifecycle);
+    let devices = start_devices(config, &active)?;
+    let engines = start_engines(config, flags, &devices, &active)?;
+    let loader = Counted { loader: engines, loads: Arc::clone(&loads) };
+    let lifecycle =
+        Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, token.clone()));
     let log = Arc::new(RequestLog::start(Arc::clone(&active), config.tags.clone())?);
     let control = Control::new(Arc::clone(&lifecycle), active, config.control.clone());
     let tasks = TaskTracker::new();
-    let counters = Counters { requests: context(flags, &lifecycle, &log), loads };
+    let requests = context(flags, &lifecycle, &log);
+    let counters = Counters { requests, loads, devices: Arc::clone(&devices) };
+    tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
     let doors = Doors {
         config,
         flags,
         counters: &counters,
         control: Arc::new(control),
+        devices,
         metrics_path,
         tls: Files::keys(ssl, &token),
         tasks: &tasks,
@@ -156,18 +161,29 @@ fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>, log: &Arc<RequestLog>
     }
 }
 
-fn start_lifecycle(
-    config: &Config,
-    flags: &Flags,
-    loads: Arc<Loads>,
-    active: &Arc<Active>,
-    token: CancellationToken,
-) -> Result<Lifecycle<Servable>> {
-    let lanes = schedule::Options { n_lanes: config.n_lanes, queue_max: QUEUE_MAX };
-    let executor = Executor {
-        lanes: Arc::new(Lanes::start(lanes)?),
+/// Finds the devices, and says what was made of them.
+fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> {
+    let lanes = LaneOptions {
+        n_lanes: config.n_lanes,
+        queue_max: QUEUE_MAX,
         pool: Arc::new(Pool::new(config.n_threads)),
     };
+    let devices = Devices::start(&config.devices, &lanes, Arc::clone(active))?;
+    devices.warnings.iter().for_each(|warning| warn!("{warning}"));
+    for logical in devices.all() {
+        let (name, limit) = (logical.space.name(), logical.space.account().limit_bytes());
+        let of = &devices.physical[logical.device.lock().physical];
+        info!("Created device {name} with {} MB memory: on {}", limit >> 20, of.found.name);
+    }
+    Ok(devices)
+}
+
+fn start_engines(
+    config: &Config,
+    flags: &Flags,
+    devices: &Arc<Devices>,
+    active: &Arc<Active>,
+) -> Result<Engines> {
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
     let choices = Choices::parse(&flags.engine)?;
     let workers = engines::workers(flags, &choices, config)?;
@@ -176,9 +192,7 @@ fn start_lifecycle(
         active: Arc::clone(active),
         warmup: config.warmup,
     };
-    let engines = Engines { executor, options, choices, workers, settings };
-    let loader = Counted { loader: engines, loads };
-    Ok(Lifecycle::start(config.lifecycle.clone(), Models, loader, token))
+    Ok(Engines { devices: Arc::clone(devices), options, choices, workers, settings })
 }
 
 /// Waits for the first versions of the models.

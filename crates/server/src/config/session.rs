@@ -44,7 +44,7 @@ impl Session {
         let all = || self.config.gpu_options.clone();
         let mut options = own.or_else(all).unwrap_or_default();
         if let Some(growth) = self.forced_growth {
-            options.allow_growth = growth;
+            options.allow_growth = Some(growth);
         }
         options
     }
@@ -96,7 +96,7 @@ mod tests {
         let config = proto::text::parse(session).unwrap();
         let forced_growth = forced_growth(forced.map(str::to_owned));
         let options = Session { config, forced_growth }.gpu_options(&model);
-        assert_eq!((options.allow_growth, options.per_process_gpu_memory_fraction), expected);
+        assert_eq!((options.allow_growth(), options.per_process_gpu_memory_fraction), expected);
     }
 
     #[test]

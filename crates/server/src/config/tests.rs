@@ -71,7 +71,7 @@ fn a_session_config_is_read_but_the_fraction_is_the_flag_s() {
     let (_file, flag) = file("tensorflow_session_config_file", text);
     let model = ModelConfig::default();
     let options = tensord(&[&flag]).session.gpu_options(&model);
-    assert!(options.allow_growth && options.per_process_gpu_memory_fraction == 0.0);
+    assert!(options.allow_growth() && options.per_process_gpu_memory_fraction == 0.0);
     let both = tensord(&[&flag, "--per_process_gpu_memory_fraction=0.25"]);
     assert!((both.session.gpu_options(&model).per_process_gpu_memory_fraction - 0.25).abs() < 1e-9);
     let (_file, flag) =

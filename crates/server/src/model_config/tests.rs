@@ -57,7 +57,7 @@ fn labels_and_our_own_fields_are_taken_from_text_and_json() {
     });
     check("config { gpu_options { allow_growth: true } }", |config, _| {
         let gpu = config.config.as_ref().and_then(|config| config.gpu_options.clone()).unwrap();
-        assert!(gpu.allow_growth);
+        assert!(gpu.allow_growth());
     });
 }
 

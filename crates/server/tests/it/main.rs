@@ -12,6 +12,7 @@ mod control;
 mod doors;
 mod golden;
 mod inspect;
+mod memory;
 mod requirements;
 mod serving;
 mod shutdown;

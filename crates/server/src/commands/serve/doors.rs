@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::PATIENCE;
 use crate::config::Config;
 use crate::control::Control;
+use crate::devices::Devices;
 use crate::flags::Flags;
 use crate::metrics::Counters;
 use crate::monitoring;
@@ -29,6 +30,7 @@ pub(super) struct Doors<'a> {
     pub(super) flags: &'a Flags,
     pub(super) counters: &'a Counters,
     pub(super) control: Arc<Control>,
+    pub(super) devices: Arc<Devices>,
     /// Where the metrics are shown besides `/metrics`.
     pub(super) metrics_path: Option<String>,
     pub(super) tls: Option<Tls>,

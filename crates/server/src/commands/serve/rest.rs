@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tracing::{error, info};
 
 use super::{Doors, PATIENCE};
+use crate::memory::Pages;
 use crate::metrics::Counters;
 
 /// The most bytes of a request.
@@ -72,7 +73,8 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>) -> Rest
     let context = counters.requests.clone();
     let metrics =
         Metrics { page: Arc::new(move || counters.page()), path: doors.metrics_path.clone() };
-    let rest = Rest::new(context, options, Some(metrics));
+    let pages = Arc::new(Pages(Arc::clone(&doors.devices)));
+    let rest = Rest::new(context, options, Some(metrics)).with_memory(pages);
     match control {
         Some(control) => rest.with_control(control),
         None => rest,

@@ -1,0 +1,70 @@
+//! Memory and devices: looking at them, and changing them. What there is to say, the server knows.
+
+use http::Method;
+
+use crate::status::Status;
+
+/// What the server says and does about memory; the answers are JSON.
+pub trait Memory: Send + Sync {
+    /// Who holds which bytes of which device.
+    fn memory(&self) -> Vec<u8>;
+
+    /// Which devices were found, and what was made of them.
+    fn devices(&self) -> Vec<u8>;
+
+    /// Changes limits, growth and logical devices; answers as [`Memory::devices`] does then.
+    ///
+    /// # Errors
+    /// If the change is malformed, or what it changes is in use.
+    fn change_devices(&self, change: &[u8]) -> Result<Vec<u8>, Status>;
+
+    /// Gives back all memory that nobody uses; answers how much that was.
+    fn trim(&self) -> Vec<u8>;
+}
+
+/// Something that can be asked of a [`Memory`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    Memory,
+    Devices,
+    ChangeDevices,
+    Trim,
+}
+
+impl Ask {
+    /// What a request asks; `None` if it is about something else.
+    pub(super) fn parse(method: &Method, path: &str) -> Option<Ask> {
+        match (method, path.split_once('?').map_or(path, |(plain, _)| plain)) {
+            (&Method::GET, "/v1/memory") => Some(Ask::Memory),
+            (&Method::GET, "/v1/devices") => Some(Ask::Devices),
+            (&Method::PUT, "/v1/devices") => Some(Ask::ChangeDevices),
+            (&Method::POST, "/v1/memory:trim") => Some(Ask::Trim),
+            _ => None,
+        }
+    }
+
+    pub(super) fn answer(self, memory: &dyn Memory, body: &[u8]) -> Result<Vec<u8>, Status> {
+        match self {
+            Ask::Memory => Ok(memory.memory()),
+            Ask::Devices => Ok(memory.devices()),
+            Ask::ChangeDevices => memory.change_devices(body),
+            Ask::Trim => Ok(memory.trim()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_there_is_can_be_asked() {
+        let ask = |method: Method, path: &str| Ask::parse(&method, path);
+        assert_eq!(ask(Method::GET, "/v1/memory"), Some(Ask::Memory));
+        assert_eq!(ask(Method::GET, "/v1/devices?pretty"), Some(Ask::Devices));
+        assert_eq!(ask(Method::PUT, "/v1/devices"), Some(Ask::ChangeDevices));
+        assert_eq!(ask(Method::POST, "/v1/memory:trim"), Some(Ask::Trim));
+        assert_eq!(ask(Method::POST, "/v1/memory"), None);
+        assert_eq!(ask(Method::GET, "/v1/models/memory"), None);
+    }
+}

@@ -1,0 +1,26 @@
+//! `tensord devices`: shows the devices, and what the flags make of them.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use pool::Pool;
+
+use crate::active::Active;
+use crate::devices::{DeviceOptions, Devices, LaneOptions};
+use crate::flags::Flags;
+use crate::memory;
+
+/// Runs the command.
+pub(crate) fn main(flags: &Flags) -> Result<()> {
+    let devices = find(flags, Arc::default())?;
+    say!("{:#}", memory::devices(&devices));
+    Ok(())
+}
+
+/// The devices as the flags configure them, with one lane each.
+pub(super) fn find(flags: &Flags, active: Arc<Active>) -> Result<Arc<Devices>> {
+    let lanes = LaneOptions { n_lanes: 1, queue_max: 1, pool: Arc::new(Pool::new(1)) };
+    let devices = Devices::start(&DeviceOptions::new(flags)?, &lanes, active)?;
+    devices.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    Ok(devices)
+}

@@ -1,0 +1,187 @@
+//! `tensord memory` and `tensord top`: who holds which bytes of a running server, as a table.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use serde_json::Value;
+
+/// Show who holds which bytes of a running server
+#[derive(Debug, Parser)]
+#[command(name = "tensord memory")]
+struct Memory {
+    /// The server's REST address, as in localhost:8501
+    url: String,
+    /// Print the JSON that the server gives
+    #[arg(long)]
+    json: bool,
+    /// Seconds between two looks of `top`
+    #[arg(long, default_value_t = 1.0)]
+    every: f64,
+    /// How often `top` looks; 0 means until it is stopped
+    #[arg(long, default_value_t = 0)]
+    times: u64,
+}
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The characters of the longest bar.
+const BAR: u64 = 30;
+
+/// Runs `tensord memory`.
+pub(crate) fn main(args: Vec<String>) -> Result<()> {
+    let args = Memory::parse_from(args);
+    let text = get(&args.url, "/v1/memory")?;
+    if args.json {
+        say!("{}", text.trim_end());
+        return Ok(());
+    }
+    say!("{}", table(&serde_json::from_str(&text)?).trim_end());
+    Ok(())
+}
+
+/// Runs `tensord top`.
+pub(crate) fn top(args: Vec<String>) -> Result<()> {
+    let args = Memory::parse_from(args);
+    ensure!(args.every.is_finite() && args.every >= 0.1, "--every is at least a tenth of a second");
+    let (_never, pause) = std::sync::mpsc::channel::<()>();
+    for look in 1.. {
+        let memory: Value = serde_json::from_str(&get(&args.url, "/v1/memory")?)?;
+        // Clears the terminal, and begins above.
+        say!("\x1b[2J\x1b[H{}", table(&memory).trim_end());
+        if look == args.times {
+            break;
+        }
+        let _ = pause.recv_timeout(Duration::from_secs_f64(args.every));
+    }
+    Ok(())
+}
+
+/// Asks a server for a page.
+fn get(url: &str, path: &str) -> Result<String> {
+    let host = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
+    ensure!(!host.contains("://"), "{url}: only http can be asked");
+    let address = if host.contains(':') { host.to_owned() } else { format!("{host}:8501") };
+    let mut stream =
+        TcpStream::connect(&address).with_context(|| format!("no server answers at {address}"))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is no HTTP")?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    if status != "200" {
+        bail!("{address} answers {status}: {}", body.trim());
+    }
+    Ok(body.to_owned())
+}
+
+/// The memory of each device, with bars: how much of the limit is held, and by whom.
+fn table(memory: &Value) -> String {
+    let mut text = String::new();
+    for device in list(memory, "devices") {
+        let (limit, held) = (bytes(device, "limit_bytes"), bytes(device, "reserved_bytes"));
+        let name = word(device, "name");
+        let line = format!(
+            "{name:<8} on {:<8} {} {:>10} of {:>10}  in use {}, peak {}, growth {}",
+            word(device, "physical"),
+            bar(held, limit),
+            human(held),
+            human(limit),
+            human(bytes(device, "in_use_bytes")),
+            human(bytes(device, "peak_in_use_bytes")),
+            word(device, "growth"),
+        );
+        let _ = writeln!(text, "{line}");
+        for model in list(device, "models") {
+            let name = format!("{}:{}", word(model, "name"), model["version"]);
+            rows(&mut text, &name, bytes(model, "bytes"), held, &model["categories"]);
+        }
+        let shared = bytes(&device["shared"], "bytes");
+        if shared > 0 {
+            let saved = human(bytes(&device["shared"], "saved_bytes"));
+            let note = format!("shared between models, saves {saved}");
+            let _ = writeln!(text, "  {note:<41} {} {:>10}", bar(shared, held), human(shared));
+        }
+        let server = &device["server"]["categories"];
+        let total =
+            server.as_object().map_or(0, |map| map.values().filter_map(Value::as_u64).sum());
+        rows(&mut text, "server", total, held, server);
+    }
+    text
+}
+
+/// A line for a holder, and one for each of its categories if there are several.
+fn rows(text: &mut String, name: &str, total: u64, of: u64, categories: &Value) {
+    if total == 0 {
+        return;
+    }
+    let _ = writeln!(text, "  {name:<41} {} {:>10}", bar(total, of), human(total));
+    for (category, bytes) in categories.as_object().into_iter().flatten() {
+        let bytes = bytes.as_u64().unwrap_or(0);
+        let _ = writeln!(text, "    {category:<39} {} {:>10}", bar(bytes, of), human(bytes));
+    }
+}
+
+fn bar(part: u64, whole: u64) -> String {
+    let n = (u128::from(part) * u128::from(BAR)).div_ceil(u128::from(whole.max(1)));
+    let n = usize::try_from(n.min(u128::from(BAR))).unwrap_or(0);
+    let width = usize::try_from(BAR).unwrap_or(0);
+    format!("[{:<width$}]", "#".repeat(n))
+}
+
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    value[key].as_array().into_iter().flatten()
+}
+
+fn bytes(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or(0)
+}
+
+fn word<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        assert_eq!(bar(0, 10).matches('#').count(), 0);
+        assert_eq!(bar(1, 1_000_000).matches('#').count(), 1, "a little is seen too");
+        assert_eq!(bar(5, 10).matches('#').count(), 15);
+        assert_eq!(bar(u64::MAX, 1).matches('#').count(), 30);
+        assert_eq!(bar(3, 0).len(), 32);
+    }
+
+    #[test]
+    fn a_table_names_every_holder() {
+        let memory = serde_json::json!({"devices": [{
+            "name": "gpu:0", "physical": "gpu:0", "limit_bytes": 4096, "reserved_bytes": 2048,
+            "growth": "on_demand", "shared": {"bytes": 10, "saved_bytes": 20},
+            "server": {"categories": {"reserve": 48}},
+            "models": [{"name": "m", "version": 3, "bytes": 2000, "categories": {"weights": 2000}}],
+        }]});
+        let table = table(&memory);
+        for expected in ["gpu:0", "m:3", "weights", "2.0 KiB", "4.0 KiB", "shared", "reserve"] {
+            assert!(table.contains(expected), "{expected} in {table}");
+        }
+    }
+}

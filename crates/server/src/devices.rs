@@ -1,0 +1,156 @@
+//! The devices: what was found, what was made of it, and whose memory a version is loaded in.
+
+mod changes;
+mod found;
+mod leases;
+mod options;
+mod rules;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use anyhow::{Context, Result};
+use device::logical::{self, LogicalDevice, Physical};
+use device::{Account, Driver, Holder, Limited, Owner, Space, SpaceOptions};
+use native::Executor;
+use parking_lot::Mutex;
+use pool::Pool;
+use schedule::Lanes;
+
+pub(crate) use leases::Lease;
+pub(crate) use options::DeviceOptions;
+pub(crate) use rules::ModelRule;
+
+use crate::active::Active;
+
+/// All devices of this process.
+pub(crate) struct Devices {
+    pub(crate) physical: Vec<PhysicalDevice>,
+    logical: Mutex<Vec<Arc<Logical>>>,
+    lanes: LaneOptions,
+    step_bytes: u64,
+    /// What the configuration had no effect on, and other things to know.
+    pub(crate) warnings: Vec<String>,
+    /// What is said of models in the model config.
+    active: Arc<Active>,
+    /// The limits of models, by model and device.
+    accounts: Mutex<BTreeMap<(String, String), Arc<Account>>>,
+    /// Those whose versions are loaded, or being loaded.
+    owners: Mutex<Vec<Weak<Owner>>>,
+}
+
+/// A device that was found.
+pub(crate) struct PhysicalDevice {
+    pub(crate) found: Physical,
+    /// What drives it: `host`, `simulated`, `cuda`.
+    pub(crate) driver_name: &'static str,
+    pub(crate) driver: Arc<Limited>,
+}
+
+/// A share of one, with lanes of its own.
+pub(crate) struct Logical {
+    pub(crate) device: Mutex<LogicalDevice>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) executor: Executor,
+}
+
+/// How lanes are made.
+#[derive(Clone)]
+pub(crate) struct LaneOptions {
+    pub(crate) n_lanes: usize,
+    pub(crate) queue_max: usize,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl Devices {
+    /// Finds the devices and makes of them what the options say. Buffers that no version pays for,
+    /// as those of requests being read, are the server's from now on.
+    pub(crate) fn start(
+        options: &DeviceOptions,
+        lanes: &LaneOptions,
+        active: Arc<Active>,
+    ) -> Result<Arc<Devices>> {
+        let found = found::find(options)?;
+        let descriptions: Vec<Physical> = found.iter().map(|found| found.found.clone()).collect();
+        let configured = match &options.rules {
+            Some(rules) => logical::configure_rules(rules, &descriptions)?,
+            None => logical::configure(&options.gpu, &options.environment, &descriptions)?,
+        };
+        let limits = configured.physical_limit_bytes;
+        let physical: Vec<PhysicalDevice> =
+            found.into_iter().zip(limits).map(|(found, limit)| found.limited(limit)).collect();
+        let mut all = Vec::new();
+        for device in configured.devices {
+            let of = &physical[device.physical];
+            let name = device.name.clone();
+            let logical = logical(device, of, options.step_bytes, lanes);
+            all.push(Arc::new(logical.with_context(|| format!("device {name}"))?));
+        }
+        if let Some(host) = all.iter().find(|one| one.space.kind() == device::Kind::Cpu) {
+            device::set_default_owner(Owner::new(&host.space, Holder::Server, None));
+        }
+        Ok(Arc::new(Devices {
+            physical,
+            logical: Mutex::new(all),
+            lanes: lanes.clone(),
+            step_bytes: options.step_bytes,
+            warnings: configured.warnings,
+            active,
+            accounts: Mutex::default(),
+            owners: Mutex::default(),
+        }))
+    }
+
+    /// The logical devices, CPUs first.
+    pub(crate) fn all(&self) -> Vec<Arc<Logical>> {
+        self.logical.lock().clone()
+    }
+
+    /// The logical device of this name.
+    pub(crate) fn logical(&self, name: &str) -> Option<Arc<Logical>> {
+        self.all().into_iter().find(|logical| logical.space.name() == name)
+    }
+
+    /// The versions that hold memory of a device.
+    pub(crate) fn owners_on(&self, space: &Arc<Space>) -> Vec<Arc<Owner>> {
+        let mut owners = self.owners.lock();
+        owners.retain(|owner| owner.strong_count() > 0);
+        let all = owners.iter().filter_map(Weak::upgrade);
+        all.filter(|owner| Arc::ptr_eq(owner.space().root(), space)).collect()
+    }
+
+    /// Gives back all memory that nobody uses, on every device; how many bytes of each.
+    pub(crate) fn trim(&self, cause: &'static str) -> Vec<(String, u64)> {
+        let trim = |logical: &Arc<Logical>| {
+            logical.executor.lanes.trim();
+            let given = logical.space.trim(cause).unwrap_or_else(|error| {
+                tracing::warn!("{} gives nothing back: {error}", logical.space.name());
+                0
+            });
+            (logical.space.name().to_owned(), given)
+        };
+        let given = self.all().iter().map(trim).collect();
+        device::trim_heap();
+        given
+    }
+}
+
+fn logical(
+    device: LogicalDevice,
+    of: &PhysicalDevice,
+    step_bytes: u64,
+    lanes: &LaneOptions,
+) -> Result<Logical> {
+    let inner = Arc::clone(&of.driver) as Arc<dyn Driver>;
+    let driver = Arc::new(Limited::new(inner, device.name.clone(), device.limit_bytes));
+    let physical = Arc::clone(of.driver.account());
+    let space = Space::new(SpaceOptions { driver, physical, growth: device.growth, step_bytes })?;
+    let owner = Owner::new(&space, Holder::Server, None);
+    let n_lanes = device.n_lanes.unwrap_or(lanes.n_lanes).max(1);
+    let options = schedule::Options { n_lanes, queue_max: lanes.queue_max };
+    let executor = Executor {
+        lanes: Arc::new(Lanes::start_for(options, Some(owner))?),
+        pool: Arc::clone(&lanes.pool),
+    };
+    Ok(Logical { device: Mutex::new(device), space, executor })
+}

@@ -1,0 +1,110 @@
+//! Changing devices while serving.
+
+use std::sync::Arc;
+
+use api::Status;
+use device::logical::{self, Configured, LogicalDevice, Physical};
+use device::{ConfigCode, Error};
+use lifecycle::Code;
+
+use super::options::device_rules;
+use super::{Devices, Logical};
+
+impl Devices {
+    /// Makes of the devices what a device config says. What is in use keeps its place: limits
+    /// change at once, but a device in use cannot go, nor change how it grows.
+    pub(crate) fn change(&self, config: &str) -> Result<Vec<String>, Status> {
+        let rules = device_rules(config).map_err(|error| Status::invalid(format!("{error:#}")))?;
+        let found: Vec<Physical> = self.physical.iter().map(|one| one.found.clone()).collect();
+        let configured = logical::configure_rules(&rules, &found).map_err(status)?;
+        let mut all = self.logical.lock();
+        let before: Vec<LogicalDevice> =
+            all.iter().map(|logical| logical.device.lock().clone()).collect();
+        let in_use = |logical: &Arc<Logical>| !self.owners_on(&logical.space).is_empty();
+        let names: Vec<String> = all
+            .iter()
+            .filter(|logical| in_use(logical))
+            .map(|logical| logical.space.name().to_owned())
+            .collect();
+        let is_in_use = |name: &str| names.iter().any(|other| other == name);
+        logical::check_change(&before, &configured.devices, is_in_use).map_err(status)?;
+        check_growth(&before, &configured.devices, is_in_use)?;
+        let warnings = configured.warnings.clone();
+        *all = self.rebuilt(std::mem::take(&mut *all), configured, is_in_use)?;
+        Ok(warnings)
+    }
+
+    /// The devices as configured: those in use and the host with their new limits, the others anew.
+    fn rebuilt(
+        &self,
+        before: Vec<Arc<Logical>>,
+        configured: Configured,
+        is_in_use: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Arc<Logical>>, Status> {
+        let stays = |logical: &Arc<Logical>| {
+            let old = logical.device.lock();
+            let same = |new: &&LogicalDevice| new.name == old.name && new.physical == old.physical;
+            let new = configured.devices.iter().find(same);
+            new.is_some_and(|new| is_in_use(&new.name) || new.growth == old.growth)
+        };
+        // Those that go give their memory back before others take it.
+        let kept: Vec<Arc<Logical>> = before.into_iter().filter(stays).collect();
+        for (one, limit) in self.physical.iter().zip(&configured.physical_limit_bytes) {
+            one.driver.set_limit(*limit).map_err(status)?;
+        }
+        let mut all = Vec::new();
+        for device in configured.devices {
+            let known = kept.iter().find(|logical| logical.space.name() == device.name);
+            let logical = match known {
+                Some(logical) => {
+                    drop(logical.space.trim("limit"));
+                    logical.space.account().set_limit(device.limit_bytes).map_err(status)?;
+                    *logical.device.lock() = device;
+                    Arc::clone(logical)
+                }
+                None => {
+                    let of = &self.physical[device.physical];
+                    let made = super::logical(device, of, self.step_bytes, &self.lanes);
+                    let failed = |error: anyhow::Error| {
+                        Status::new(Code::ResourceExhausted, format!("{error:#}"))
+                    };
+                    Arc::new(made.map_err(failed)?)
+                }
+            };
+            all.push(logical);
+        }
+        Ok(all)
+    }
+}
+
+/// Refuses another way of growing for a device in use, with TensorFlow's text.
+fn check_growth(
+    before: &[LogicalDevice],
+    after: &[LogicalDevice],
+    is_in_use: impl Fn(&str) -> bool,
+) -> Result<(), Status> {
+    for old in before.iter().filter(|old| is_in_use(&old.name)) {
+        let new = after.iter().find(|new| new.name == old.name);
+        if new.is_some_and(|new| new.growth != old.growth) {
+            let text = "Physical devices cannot be modified after being initialized";
+            return Err(Status::new(Code::FailedPrecondition, text));
+        }
+    }
+    Ok(())
+}
+
+/// The code of a refusal.
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+fn status(error: Error) -> Status {
+    let code = match &error {
+        Error::Config { code, .. } => match code {
+            ConfigCode::InvalidArgument => Code::InvalidArgument,
+            ConfigCode::Unknown => Code::Unknown,
+            ConfigCode::Internal => Code::Internal,
+            ConfigCode::FailedPrecondition => Code::FailedPrecondition,
+        },
+        Error::Exhausted { .. } | Error::Full { .. } => Code::FailedPrecondition,
+        _ => Code::Internal,
+    };
+    Status::new(code, error.to_string())
+}

@@ -1,0 +1,223 @@
+//! Where a version is loaded, and whether it fits there.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use device::logical::GrowthRule;
+use device::placement::Replicas;
+use device::{Account, Holder, Kind, Owner, Space};
+use native::Executor;
+
+use super::{Devices, Logical, ModelRule};
+
+/// A device that a version may be loaded on, and who pays for it there.
+pub(crate) struct Lease {
+    pub(crate) executor: Executor,
+    pub(crate) owner: Arc<Owner>,
+}
+
+/// Why there is no room for a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) device: String,
+    pub(crate) needed_bytes: u64,
+    pub(crate) free_bytes: u64,
+    /// What other models hold there.
+    pub(crate) evictable_bytes: u64,
+    /// Who holds the most.
+    pub(crate) holders: Vec<(Holder, u64)>,
+}
+
+/// How many holders a refusal names.
+const N_HOLDERS: usize = 5;
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, needed_bytes, free_bytes, evictable_bytes, .. } = self;
+        write!(
+            f,
+            "{device} has no room: {needed_bytes} bytes are needed, {free_bytes} are free and \
+             {evictable_bytes} would be if other models were unloaded"
+        )?;
+        let holders = self.holders.iter().take(N_HOLDERS);
+        let holders: Vec<String> =
+            holders.map(|(holder, bytes)| format!("{holder} {bytes}")).collect();
+        if !holders.is_empty() {
+            write!(f, "; held by {}", holders.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Devices {
+    /// The devices that a version which needs at least so many bytes is to be loaded on.
+    pub(crate) fn lease(
+        &self,
+        model: &str,
+        version: i64,
+        needed_bytes: u64,
+    ) -> Result<Vec<Lease>, Refusal> {
+        let rule = self.rule(model);
+        let mut candidates = self.candidates(&rule);
+        let rooms: Vec<Option<u64>> =
+            candidates.iter().map(|logical| self.room(model, &rule, logical)).collect();
+        let mut fitting: Vec<(&Arc<Logical>, u64)> = Vec::new();
+        for (logical, room) in candidates.iter().zip(rooms) {
+            // Weights that are there already may be shared: only a load can tell.
+            let shareable = shareable_bytes(&logical.space);
+            if let Some(room) = room.filter(|room| needed_bytes <= room + shareable) {
+                fitting.push((logical, room));
+            }
+        }
+        let n_models = |logical: &Logical| self.owners_on(&logical.space).len();
+        fitting.sort_by_key(|(logical, room)| (n_models(logical), u64::MAX - room));
+        let wanted = match rule.replicas {
+            Replicas::Number(n) => n,
+            Replicas::All => usize::MAX,
+        };
+        let mut leases = Vec::new();
+        let mut refused = None;
+        for (logical, _) in fitting.iter().take(wanted) {
+            match self.take(model, version, &rule, logical) {
+                Ok(lease) => leases.push(lease),
+                Err(refusal) => refused = Some(refusal),
+            }
+        }
+        drop(fitting);
+        if leases.is_empty() {
+            candidates.sort_by_key(|logical| u64::MAX - logical.space.free_bytes());
+            let best = candidates.first().map(|best| self.refusal(model, best, needed_bytes));
+            return Err(refused.or(best).unwrap_or_else(|| nowhere(needed_bytes)));
+        }
+        Ok(leases)
+    }
+
+    /// Says why a version found no room on a device.
+    pub(crate) fn refusal(&self, model: &str, logical: &Logical, needed_bytes: u64) -> Refusal {
+        let snapshot = logical.space.snapshot();
+        let holders = snapshot.holders();
+        let others = holders.iter().filter(|(holder, _)| match holder {
+            Holder::Version { model: other, .. } => **other != *model,
+            Holder::Shared => true,
+            Holder::Server => false,
+        });
+        let evictable_bytes = others.map(|(_, bytes)| bytes).sum();
+        let room = self.room(model, &self.rule(model), logical);
+        Refusal {
+            device: logical.space.name().to_owned(),
+            needed_bytes,
+            free_bytes: room.unwrap_or(0),
+            evictable_bytes,
+            holders,
+        }
+    }
+
+    /// The devices that a model may be on: those it names, else the GPUs, else the host.
+    fn candidates(&self, rule: &ModelRule) -> Vec<Arc<Logical>> {
+        let named: Vec<Arc<Logical>> =
+            rule.devices.iter().filter_map(|name| self.logical(name)).collect();
+        if !named.is_empty() {
+            return named;
+        }
+        let (gpus, cpus): (Vec<_>, Vec<_>) =
+            self.all().into_iter().partition(|one| one.space.kind() == Kind::Gpu);
+        if gpus.is_empty() { cpus } else { gpus }
+    }
+
+    /// How many bytes a model could still take on a device; `None` if what is to be set aside for
+    /// it cannot be.
+    fn room(&self, model: &str, rule: &ModelRule, logical: &Logical) -> Option<u64> {
+        let free = logical.space.free_bytes();
+        let limit = self.limit_on(Some(rule), logical);
+        let account = self.account(model, logical);
+        match rule.growth {
+            GrowthRule::OnDemand => Some(free.min(account.free_bytes())),
+            // What is set aside already is the model's to use.
+            GrowthRule::Reserved if account.held_bytes() > 0 => Some(limit),
+            GrowthRule::Reserved => (limit <= free).then_some(limit),
+        }
+    }
+
+    /// The most that a model may hold on a device.
+    pub(super) fn limit_on(&self, rule: Option<&ModelRule>, logical: &Logical) -> u64 {
+        let of_device = logical.space.account().limit_bytes();
+        let physical = logical.device.lock().physical;
+        let total = self.physical[physical].found.total_bytes;
+        rule.and_then(|rule| rule.limit).map_or(of_device, |limit| limit.of(total))
+    }
+
+    /// The account of a model on a device.
+    pub(crate) fn account(&self, model: &str, logical: &Logical) -> Arc<Account> {
+        let device = logical.space.name().to_owned();
+        let limit = self.limit_on(Some(&self.rule(model)), logical);
+        let mut accounts = self.accounts.lock();
+        let account = accounts
+            .entry((model.to_owned(), device.clone()))
+            .or_insert_with(|| Arc::new(Account::new(format!("model {model} on {device}"), limit)));
+        Arc::clone(account)
+    }
+
+    fn take(
+        &self,
+        model: &str,
+        version: i64,
+        rule: &ModelRule,
+        logical: &Logical,
+    ) -> Result<Lease, Refusal> {
+        let holder = Holder::Version { model: Arc::from(model), version };
+        let account = self.account(model, logical);
+        let owner = match rule.growth {
+            GrowthRule::OnDemand => Owner::new(&logical.space, holder, Some(account)),
+            GrowthRule::Reserved => {
+                let space = self.set_aside(model, &holder, account, logical)?;
+                Owner::new(&space, holder, None)
+            }
+        };
+        self.owners.lock().push(Arc::downgrade(&owner));
+        Ok(Lease { executor: logical.executor.clone(), owner })
+    }
+
+    /// What is set aside for a model on a device; its versions share it.
+    fn set_aside(
+        &self,
+        model: &str,
+        holder: &Holder,
+        account: Arc<Account>,
+        logical: &Logical,
+    ) -> Result<Arc<Space>, Refusal> {
+        let is_of_model = |owner: &Arc<Owner>| match owner.holder() {
+            Holder::Version { model: other, .. } => **other == *model,
+            Holder::Server | Holder::Shared => false,
+        };
+        let owners: Vec<Arc<Owner>> = self.owners.lock().iter().filter_map(Weak::upgrade).collect();
+        let known = owners.iter().filter(|owner| is_of_model(owner)).find(|owner| {
+            let space = owner.space();
+            Arc::ptr_eq(space.root(), &logical.space) && !Arc::ptr_eq(space, &logical.space)
+        });
+        if let Some(owner) = known {
+            return Ok(Arc::clone(owner.space()));
+        }
+        let needed = account.limit_bytes();
+        logical
+            .space
+            .set_aside(holder.clone(), account)
+            .map_err(|_| self.refusal(model, logical, needed))
+    }
+}
+
+/// The bytes of weights that a load might find to be its own too.
+fn shareable_bytes(space: &Arc<Space>) -> u64 {
+    let rows = space.snapshot().rows;
+    let weights = rows.iter().filter(|row| row.category == device::Category::Weights);
+    weights.map(|row| row.bytes).sum()
+}
+
+fn nowhere(needed_bytes: u64) -> Refusal {
+    Refusal {
+        device: "no device".to_owned(),
+        needed_bytes,
+        free_bytes: 0,
+        evictable_bytes: 0,
+        holders: Vec::new(),
+    }
+}

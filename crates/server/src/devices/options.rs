@@ -1,0 +1,187 @@
+//! What flags, files and the environment say about devices.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use device::logical::{
+    DeviceRule, Environment, GpuOptions, GrowthRule, LogicalRule, VirtualDevices,
+};
+use device::{Amount, parse_bytes};
+use proto::serving::{DeviceConfig, DeviceRule as RuleProto, LogicalDeviceRule};
+use proto::tensorflow::ConfigProto;
+
+use crate::flags::Flags;
+
+/// What is to be made of the devices that are found.
+#[derive(Debug, Clone)]
+pub(crate) struct DeviceOptions {
+    /// The sizes of GPUs that are played by the host.
+    pub(crate) simulated_gpus: Vec<u64>,
+    /// TensorFlow's own options.
+    pub(crate) gpu: GpuOptions,
+    pub(crate) environment: Environment,
+    /// Our own, which take the place of TensorFlow's if there are any.
+    pub(crate) rules: Option<Vec<DeviceRule>>,
+    /// The least by which an arena grows.
+    pub(crate) step_bytes: u64,
+}
+
+impl DeviceOptions {
+    /// What the flags mean. Reads the files they name, and the environment.
+    pub(crate) fn new(flags: &Flags) -> Result<Self> {
+        let amount = |text: &str| parse_bytes(text).with_context(|| format!("{text} is no size"));
+        let sizes = flags.simulated_gpus.split(',').filter(|size| !size.trim().is_empty());
+        let simulated_gpus: Vec<u64> =
+            sizes.map(amount).collect::<Result<_>>().context("--simulated_gpus")?;
+        let step_bytes = amount(&flags.memory_growth_step).context("--memory_growth_step")?;
+        let rules = match flags.device_config_file.as_str() {
+            "" => None,
+            path => Some(device_rules(&read(path, "device config file")?)?),
+        };
+        Ok(Self {
+            simulated_gpus,
+            gpu: gpu_options(flags)?,
+            environment: environment(),
+            rules,
+            step_bytes: step_bytes.max(1),
+        })
+    }
+}
+
+fn read(path: &str, what: &str) -> Result<String> {
+    std::fs::read_to_string(Path::new(path))
+        .with_context(|| format!("cannot read the {what} {path}"))
+}
+
+/// TensorFlow's options: the session config's, with the flag's fraction if it is given.
+fn gpu_options(flags: &Flags) -> Result<GpuOptions> {
+    let mut options = match flags.tensorflow_session_config_file.as_str() {
+        "" => GpuOptions::unset(),
+        path => {
+            let text = read(path, "session config file")?;
+            let config: ConfigProto =
+                parse(&text).with_context(|| format!("session config file {path}"))?;
+            from_config(&config)
+        }
+    };
+    let fraction = flags.per_process_gpu_memory_fraction;
+    if !(fraction.is_finite() && fraction >= 0.0) {
+        bail!("--per_process_gpu_memory_fraction={fraction}: a fraction is 0 or more");
+    }
+    if fraction > 0.0 {
+        options.per_process_gpu_memory_fraction = fraction;
+    }
+    Ok(options)
+}
+
+/// A message as JSON if it begins with a brace, else as text proto.
+fn parse<T: prost::Message + prost::Name + Default>(text: &str) -> Result<T> {
+    if text.trim_start().starts_with('{') {
+        return proto::json::parse(text).map_err(|error| anyhow!("{error}"));
+    }
+    proto::text::parse(text).map_err(|error| anyhow!("{error}"))
+}
+
+/// The options of a session config.
+pub(super) fn from_config(config: &ConfigProto) -> GpuOptions {
+    let count = config.device_count.get("GPU").map(|n| usize::try_from(*n).unwrap_or(0));
+    let mut options = GpuOptions { device_count: count, ..GpuOptions::unset() };
+    let Some(gpu) = &config.gpu_options else { return options };
+    options.per_process_gpu_memory_fraction = gpu.per_process_gpu_memory_fraction;
+    options.allocator_type.clone_from(&gpu.allocator_type);
+    options.allow_growth = gpu.allow_growth.unwrap_or(false);
+    options.visible_device_list.clone_from(&gpu.visible_device_list);
+    let Some(more) = &gpu.experimental else { return options };
+    let devices = more.virtual_devices.iter().map(|devices| VirtualDevices {
+        memory_limit_mb: devices.memory_limit_mb.clone(),
+        priority: devices.priority.clone(),
+        device_ordinal: devices.device_ordinal.clone(),
+    });
+    options.virtual_devices = devices.collect();
+    options.use_unified_memory = more.use_unified_memory;
+    options.num_virtual_devices_per_gpu = more.num_virtual_devices_per_gpu;
+    options.gpu_system_memory_size_in_mb = more.gpu_system_memory_size_in_mb;
+    options
+}
+
+fn environment() -> Environment {
+    let variable = |name: &str| std::env::var(name).ok();
+    Environment {
+        force_gpu_allow_growth: variable("TF_FORCE_GPU_ALLOW_GROWTH"),
+        device_min_sys_memory_in_mb: variable("TF_DEVICE_MIN_SYS_MEMORY_IN_MB"),
+        per_device_memory_limit_mb: variable("TF_PER_DEVICE_MEMORY_LIMIT_MB"),
+    }
+}
+
+/// The rules of a device config file, or of a change.
+pub(super) fn device_rules(text: &str) -> Result<Vec<DeviceRule>> {
+    let config: DeviceConfig = parse(text).context("device config")?;
+    config.device.iter().map(device_rule).collect()
+}
+
+fn device_rule(rule: &RuleProto) -> Result<DeviceRule> {
+    let logical = rule.logical_device.iter().map(logical_rule).collect::<Result<_>>();
+    Ok(DeviceRule {
+        device: rule.name.clone(),
+        limit: limit(&rule.memory_limit)?,
+        growth: rule.allow_growth.map(growth),
+        n_lanes: lanes(rule.lanes),
+        logical: logical.with_context(|| format!("device {}", rule.name))?,
+    })
+}
+
+fn logical_rule(rule: &LogicalDeviceRule) -> Result<LogicalRule> {
+    Ok(LogicalRule {
+        limit: limit(&rule.memory_limit)?,
+        growth: rule.allow_growth.map(growth),
+        priority: rule.priority,
+        ordinal: rule.ordinal,
+        n_lanes: lanes(rule.lanes),
+    })
+}
+
+/// An amount; none if nothing is said.
+pub(super) fn limit(text: &str) -> Result<Option<Amount>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let amount = Amount::parse(text);
+    Ok(Some(amount.with_context(|| format!("{text} is neither a size nor a fraction"))?))
+}
+
+fn growth(allow: bool) -> GrowthRule {
+    if allow { GrowthRule::OnDemand } else { GrowthRule::Reserved }
+}
+
+fn lanes(n: u32) -> Option<usize> {
+    usize::try_from(n).ok().filter(|n| *n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_json_say_the_same() {
+        let text = r#"device { name: "gpu:0" allow_growth: true memory_limit: "2GiB"
+            logical_device { memory_limit: "512MiB" priority: -1 } }"#;
+        let json = r#"{"device": [{"name": "gpu:0", "allow_growth": true, "memory_limit": "2GiB",
+            "logical_device": [{"memory_limit": "512MiB", "priority": -1}]}]}"#;
+        let rules = device_rules(text).unwrap();
+        assert_eq!(rules, device_rules(json).unwrap());
+        assert_eq!(rules[0].limit, Some(Amount::Bytes(2 << 30)));
+        assert_eq!(rules[0].logical[0].priority, Some(-1));
+        assert!(device_rules(r#"device { name: "gpu:0" memory_limit: "much" }"#).is_err());
+        assert!(device_rules("device { colour: 1 }").is_err());
+    }
+
+    #[test]
+    fn a_session_config_becomes_options() {
+        let text = r#"device_count { key: "GPU" value: 2 } gpu_options { allow_growth: true
+            visible_device_list: "1,0" experimental { virtual_devices { memory_limit_mb: 100 } } }"#;
+        let options = from_config(&parse(text).unwrap());
+        assert_eq!((options.device_count, options.allow_growth), (Some(2), true));
+        assert_eq!(options.visible_device_list, "1,0");
+        assert_eq!(options.virtual_devices[0].memory_limit_mb, [100.0]);
+    }
+}

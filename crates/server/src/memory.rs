@@ -1,0 +1,269 @@
+//! Who holds which bytes: as JSON, and as events in the log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Kind, Metric, Point, Status, Value};
+use device::logical::GrowthRule;
+use device::{Category, Holder, Owner, Snapshot};
+use serde_json::{Map, Value as Json, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::devices::{Devices, Logical};
+
+/// How many of a version's tensors are shown.
+const N_TENSORS: usize = 5;
+
+/// How often what nobody uses is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// For how many looks a device must have given out nothing new before its memory goes back.
+const N_IDLE_LOOKS: u32 = 3;
+
+/// What REST says and does about memory.
+pub(crate) struct Pages(pub(crate) Arc<Devices>);
+
+impl api::Memory for Pages {
+    fn memory(&self) -> Vec<u8> {
+        print(&memory(&self.0))
+    }
+
+    fn devices(&self) -> Vec<u8> {
+        print(&devices(&self.0))
+    }
+
+    fn change_devices(&self, change: &[u8]) -> Result<Vec<u8>, Status> {
+        let text = std::str::from_utf8(change)
+            .map_err(|_| Status::invalid("a device config is text, or JSON"))?;
+        let warnings = self.0.change(text)?;
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let mut answer = devices(&self.0);
+        answer["warnings"] = json!(warnings);
+        Ok(print(&answer))
+    }
+
+    fn trim(&self) -> Vec<u8> {
+        let given = self.0.trim("asked");
+        let total: u64 = given.iter().map(|(_, bytes)| bytes).sum();
+        let devices = given.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes}));
+        print(&json!({"released_bytes": total, "devices": devices.collect::<Vec<_>>()}))
+    }
+}
+
+fn print(value: &Json) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+/// Which devices were found, and what was made of them.
+pub(crate) fn devices(devices: &Devices) -> Json {
+    let physical = devices.physical.iter().map(|one| {
+        json!({
+            "name": one.found.name,
+            "kind": one.found.kind.to_string(),
+            "driver": one.driver_name,
+            "total_bytes": one.found.total_bytes,
+            "limit_bytes": one.driver.limit_bytes(),
+            "held_bytes": one.driver.account().held_bytes(),
+        })
+    });
+    let logical = devices.all().into_iter().map(|one| {
+        let device = one.device.lock();
+        json!({
+            "name": device.name,
+            "kind": one.space.kind().to_string(),
+            "physical": devices.physical[device.physical].found.name,
+            "limit_bytes": one.space.account().limit_bytes(),
+            "growth": growth(device.growth),
+            "priority": device.priority,
+            "lanes": one.executor.lanes.n_lanes(),
+        })
+    });
+    json!({
+        "physical": physical.collect::<Vec<_>>(),
+        "logical": logical.collect::<Vec<_>>(),
+        "warnings": devices.warnings,
+    })
+}
+
+/// Who holds which bytes of which device.
+pub(crate) fn memory(devices: &Devices) -> Json {
+    let all = devices.all();
+    json!({
+        "resident_bytes": resident_bytes(),
+        "devices": all.iter().map(|one| device(devices, one)).collect::<Vec<_>>(),
+    })
+}
+
+fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
+    let snapshot = logical.space.snapshot();
+    let physical = logical.device.lock().physical;
+    let owners = devices.owners_on(&logical.space);
+    let mut models: Vec<Json> = Vec::new();
+    for owner in &owners {
+        if let Holder::Version { model, version } = owner.holder() {
+            let limit = devices.account(model, logical).limit_bytes();
+            models.push(version_of(owner, (model, *version), limit, &snapshot));
+        }
+    }
+    json!({
+        "name": snapshot.name,
+        "kind": snapshot.kind.to_string(),
+        "physical": devices.physical[physical].found.name,
+        "driver": devices.physical[physical].driver_name,
+        "limit_bytes": snapshot.limit_bytes,
+        "reserved_bytes": snapshot.held_bytes,
+        "peak_reserved_bytes": snapshot.peak_held_bytes,
+        "in_use_bytes": snapshot.in_use_bytes,
+        "peak_in_use_bytes": snapshot.peak_in_use_bytes,
+        "free_bytes": logical.space.free_bytes(),
+        "largest_free_bytes": snapshot.largest_free_bytes,
+        "fragmentation": snapshot.fragmentation,
+        "bookkeeping_bytes": snapshot.bookkeeping_bytes,
+        "growth": growth(snapshot.growth),
+        "growths": snapshot.n_growths,
+        "releases": snapshot.n_releases,
+        "idle": idle(&snapshot),
+        "categories": categories(&snapshot, |_| true),
+        "server": { "categories": categories(&snapshot, |holder| *holder == Holder::Server) },
+        "shared": {
+            "bytes": total(&snapshot, |holder| *holder == Holder::Shared),
+            "saved_bytes": logical.space.saved_bytes(),
+        },
+        "models": models,
+    })
+}
+
+fn version_of(
+    owner: &Owner,
+    (model, version): (&str, i64),
+    limit_bytes: u64,
+    snapshot: &Snapshot,
+) -> Json {
+    let is_it = |holder: &Holder| holder == owner.holder();
+    let tensors = owner.largest(N_TENSORS);
+    let tensors = tensors.iter().map(|(name, bytes)| json!({"name": &**name, "bytes": bytes}));
+    json!({
+        "name": model,
+        "version": version,
+        "bytes": total(snapshot, is_it),
+        "limit_bytes": limit_bytes,
+        "categories": categories(snapshot, is_it),
+        "largest_tensors": tensors.collect::<Vec<_>>(),
+    })
+}
+
+fn total(snapshot: &Snapshot, of: impl Fn(&Holder) -> bool) -> u64 {
+    snapshot.rows.iter().filter(|row| of(&row.holder)).map(|row| row.bytes).sum()
+}
+
+fn categories(snapshot: &Snapshot, of: impl Fn(&Holder) -> bool) -> Json {
+    let mut totals: BTreeMap<Category, u64> = BTreeMap::new();
+    for row in snapshot.rows.iter().filter(|row| of(&row.holder)) {
+        *totals.entry(row.category).or_insert(0) += row.bytes;
+    }
+    let named =
+        totals.into_iter().map(|(category, bytes)| (category.name().to_owned(), bytes.into()));
+    Json::Object(named.collect::<Map<String, Json>>())
+}
+
+/// Why bytes that nobody uses are still held.
+fn idle(snapshot: &Snapshot) -> Json {
+    let mut reasons = Vec::new();
+    let mut add = |bytes: u64, reason: &str| {
+        if bytes > 0 {
+            reasons.push(json!({"bytes": bytes, "reason": reason}));
+        }
+    };
+    let of = |category| {
+        let rows = snapshot.rows.iter().filter(|row| row.category == category);
+        rows.map(|row| row.bytes).sum::<u64>()
+    };
+    let why = match snapshot.growth {
+        GrowthRule::OnDemand => "kept for the next request; goes back after some idle seconds",
+        GrowthRule::Reserved => "growth is off: the device is held up to its limit",
+    };
+    add(of(Category::Reserve), why);
+    add(of(Category::Fragmentation), "lost to alignment");
+    Json::Array(reasons)
+}
+
+fn growth(rule: GrowthRule) -> &'static str {
+    match rule {
+        GrowthRule::OnDemand => "on_demand",
+        GrowthRule::Reserved => "reserved",
+    }
+}
+
+/// What the system says that the process has in memory.
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// The memory of devices and models, as metrics.
+pub(crate) fn metrics(devices: &Devices) -> [Metric; 4] {
+    let gauge = |labels, bytes: u64| Point {
+        labels,
+        value: Value::Gauge(i64::try_from(bytes).unwrap_or(i64::MAX)),
+    };
+    let (mut of_devices, mut of_holders) = (Vec::new(), Vec::new());
+    let (mut growths, mut releases) = (Vec::new(), Vec::new());
+    for logical in devices.all() {
+        let snapshot = logical.space.snapshot();
+        let device = || ("device", snapshot.name.clone());
+        for (kind, bytes) in [
+            ("limit", snapshot.limit_bytes),
+            ("reserved", snapshot.held_bytes),
+            ("in_use", snapshot.in_use_bytes),
+            ("peak_in_use", snapshot.peak_in_use_bytes),
+        ] {
+            of_devices.push(gauge(vec![device(), ("kind", kind.to_owned())], bytes));
+        }
+        for row in &snapshot.rows {
+            let (model, version) = match &row.holder {
+                Holder::Version { model, version } => (model.to_string(), version.to_string()),
+                Holder::Server | Holder::Shared => (String::new(), row.holder.to_string()),
+            };
+            let category = ("category", row.category.name().to_owned());
+            let labels = vec![device(), ("model_name", model), ("version", version), category];
+            of_holders.push(gauge(labels, row.bytes));
+        }
+        let counter = |n| Point { labels: vec![device()], value: Value::Counter(n) };
+        growths.push(counter(snapshot.n_growths));
+        releases.push(counter(snapshot.n_releases));
+    }
+    let metric = |name, kind, points| Metric { name, kind, points };
+    [
+        metric("/tensord/device_memory_bytes", Kind::Gauge, of_devices),
+        metric("/tensord/model_memory_bytes", Kind::Gauge, of_holders),
+        metric("/tensord/device_memory_growth_count", Kind::Counter, growths),
+        metric("/tensord/device_memory_release_count", Kind::Counter, releases),
+    ]
+}
+
+/// Until the token is cancelled: says what grew and what went back, and gives back what devices
+/// have not used for a while.
+pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
+    let mut looks: BTreeMap<String, (u64, u32)> = BTreeMap::new();
+    while token.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        for logical in devices.all() {
+            let space = &logical.space;
+            for event in space.take_events() {
+                let (bytes, cause, duration) = (event.bytes, event.cause, event.duration);
+                tracing::debug!(device = space.name(), bytes, cause, ?duration, "memory");
+            }
+            let snapshot = space.snapshot();
+            let look = looks.entry(snapshot.name).or_default();
+            let is_same = look.0 == snapshot.n_growths + snapshot.in_use_bytes;
+            *look =
+                (snapshot.n_growths + snapshot.in_use_bytes, if is_same { look.1 + 1 } else { 0 });
+            if look.1 == N_IDLE_LOOKS && snapshot.idle_bytes > 0 {
+                drop(space.trim("idle"));
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Devices and memory, read back from `/v1/memory` and `/v1/devices`.
+
+use std::fs;
+use std::path::Path;
+
+use proto::serving::model_server_config::Config;
+use proto::serving::model_service_client::ModelServiceClient;
+use proto::serving::{ModelServerConfig, ReloadConfigRequest};
+use serde_json::Value;
+
+use crate::support::{Server, root, tensord};
+
+const MIB: u64 = 1 << 20;
+
+fn model(name: &str) -> String {
+    root().join("models").join(name).to_string_lossy().into_owned()
+}
+
+fn start(args: &[&str], environment: &[(&str, &str)]) -> Server {
+    let mut command = tensord();
+    for name in ["TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB"] {
+        command.env_remove(name);
+    }
+    command.envs(environment.iter().copied());
+    let mut args = args.to_vec();
+    let half = model("half_plus_two");
+    if !args.iter().any(|arg| arg.starts_with("--model_config_file")) {
+        args.push(&half);
+    }
+    Server::start(command, &args)
+}
+
+fn get(server: &Server, path: &str) -> Value {
+    let (status, body) = server.rest("GET", path, "");
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// The device of this name, as `/v1/memory` shows it; asserts what holds for every device.
+#[track_caller]
+fn device(server: &Server, name: &str) -> Value {
+    let memory = get(server, "/v1/memory");
+    let devices = memory["devices"].as_array().unwrap();
+    for device in devices {
+        let number = |key: &str| device[key].as_u64().unwrap();
+        let categories = device["categories"].as_object().unwrap();
+        let sum: u64 = categories.values().map(|bytes| bytes.as_u64().unwrap()).sum();
+        assert_eq!(sum, number("reserved_bytes"), "{device:#}");
+        assert!(number("reserved_bytes") <= number("limit_bytes"), "{device:#}");
+        assert!(number("in_use_bytes") <= number("reserved_bytes"), "{device:#}");
+    }
+    let found = devices.iter().find(|device| device["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} is not there: {memory:#}")).clone()
+}
+
+#[track_caller]
+fn limits(server: &Server, expected: &[(&str, &str, u64)]) {
+    let devices = get(server, "/v1/devices");
+    let logical = devices["logical"].as_array().unwrap().iter();
+    let gpus: Vec<(String, String, u64)> = logical
+        .filter(|device| device["kind"] == "gpu")
+        .map(|device| {
+            let text = |key: &str| device[key].as_str().unwrap().to_owned();
+            (text("name"), text("physical"), device["limit_bytes"].as_u64().unwrap())
+        })
+        .collect();
+    let expected: Vec<(String, String, u64)> =
+        expected.iter().map(|(a, b, n)| ((*a).to_owned(), (*b).to_owned(), *n)).collect();
+    assert_eq!(gpus, expected);
+    for (name, _, limit) in expected {
+        assert_eq!(device(server, &name)["limit_bytes"], limit);
+    }
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    fs::write(&path, text).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+fn predict(server: &Server, model: &str) -> (u16, String) {
+    let path = format!("/v1/models/{model}:predict");
+    server.rest("POST", &path, r#"{"instances": [1.0, 2.0, 5.0]}"#)
+}
+
+/// Replaces the list of models.
+fn reload(server: &Server, list: &str) -> Result<(), String> {
+    let list = proto::text::parse(list).unwrap();
+    let config = ModelServerConfig { config: Some(Config::ModelConfigList(list)) };
+    let request = ReloadConfigRequest { config: Some(config), metric_names: Vec::new() };
+    let address = format!("http://127.0.0.1:{}", server.grpc);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = ModelServiceClient::connect(address).await.unwrap();
+        let answer = client.handle_reload_config_request(request).await;
+        let answer = answer.map_err(|status| status.message().to_owned())?.into_inner();
+        let status = answer.status.unwrap_or_default();
+        if status.error_code == 0 { Ok(()) } else { Err(status.error_message) }
+    })
+}
+
+#[test]
+fn without_gpus_models_are_on_the_host_which_holds_what_they_need() {
+    let server = start(&[], &[]);
+    let host = device(&server, "cpu:0");
+    assert_eq!((&host["kind"], &host["growth"]), (&"cpu".into(), &"on_demand".into()));
+    let models = host["models"].as_array().unwrap();
+    assert_eq!((&models[0]["name"], &models[0]["version"]), (&"half_plus_two".into(), &123.into()));
+    assert!(models[0]["bytes"].as_u64().unwrap() > 0);
+    assert_eq!(predict(&server, "half_plus_two").0, 200);
+}
+
+#[test]
+fn a_gpu_is_held_whole_unless_growth_is_allowed() {
+    let server = start(&["--simulated_gpus=300MiB"], &[]);
+    // What is free, less the 225 MiB that TensorFlow leaves on small GPUs.
+    let gpu = device(&server, "gpu:0");
+    assert_eq!(gpu["limit_bytes"], 75 * MIB);
+    assert_eq!(gpu["reserved_bytes"], 74 * MIB, "in whole granules of 2 MiB");
+    assert_eq!(gpu["growth"], "reserved");
+    assert_eq!(gpu["models"][0]["name"], "half_plus_two");
+    assert_eq!(predict(&server, "half_plus_two").0, 200);
+
+    let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
+    let server = start(&["--simulated_gpus=300MiB"], &growth);
+    let gpu = device(&server, "gpu:0");
+    assert_eq!((&gpu["limit_bytes"], &gpu["growth"]), (&(75 * MIB).into(), &"on_demand".into()));
+    assert!(gpu["reserved_bytes"].as_u64().unwrap() <= 8 * MIB, "{gpu:#}");
+    assert_eq!(predict(&server, "half_plus_two").0, 200);
+}
+
+#[test]
+fn a_fraction_is_of_all_memory_and_the_flag_does_not_undo_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "gpu_options { allow_growth: true per_process_gpu_memory_fraction: 0.5 }";
+    let file = write(dir.path(), "session", config);
+    let file = format!("--tensorflow_session_config_file={file}");
+    let server = start(&["--simulated_gpus=4GiB,1GiB", &file], &[]);
+    limits(&server, &[("gpu:0", "gpu:0", 2048 * MIB), ("gpu:1", "gpu:1", 512 * MIB)]);
+    let flag = "--per_process_gpu_memory_fraction=0.25";
+    let server = start(&["--simulated_gpus=4GiB", &file, flag], &[]);
+    limits(&server, &[("gpu:0", "gpu:0", 1024 * MIB)]);
+    let limit = [("TF_PER_DEVICE_MEMORY_LIMIT_MB", "100")];
+    let server = start(&["--simulated_gpus=4GiB", &file], &limit);
+    let physical = &get(&server, "/v1/devices")["physical"];
+    assert_eq!(physical[1]["limit_bytes"], 100 * MIB);
+}
+
+#[test]
+fn limits_for_three_gpus_apply_to_as_many_as_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let entry = |mb: u32| format!("virtual_devices {{ memory_limit_mb: {mb} }}");
+    let entries = format!("{} {} {}", entry(1024), entry(4096), entry(2048));
+    let text = format!("gpu_options {{ allow_growth: true experimental {{ {entries} }} }}");
+    let file = write(dir.path(), "session", &text);
+    let file = format!("--tensorflow_session_config_file={file}");
+    let all = [1024 * MIB, 4096 * MIB, 2048 * MIB];
+    let names = ["gpu:0", "gpu:1", "gpu:2"];
+    for (n, gpus) in [(1, "8GiB"), (2, "8GiB,8GiB"), (3, "8GiB,8GiB,8GiB")] {
+        let gpus = format!("--simulated_gpus={gpus}");
+        let server = start(&[&gpus, &file], &[]);
+        let expected: Vec<(&str, &str, u64)> =
+            (0..n).map(|i| (names[i], names[i], all[i])).collect();
+        limits(&server, &expected);
+        let warnings = get(&server, "/v1/devices")["warnings"].to_string();
+        assert_eq!(warnings.contains("Not enough GPUs to create virtual devices"), n < 3);
+    }
+}
+
+#[test]
+fn visible_devices_are_in_the_order_that_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = "allow_growth: true per_process_gpu_memory_fraction: 1";
+    let text = format!("gpu_options {{ {options} visible_device_list: \"2,0\" }}");
+    let file = write(dir.path(), "session", &text);
+    let file = format!("--tensorflow_session_config_file={file}");
+    let server = start(&["--simulated_gpus=1GiB,2GiB,3GiB,4GiB", &file], &[]);
+    limits(&server, &[("gpu:0", "gpu:2", 3072 * MIB), ("gpu:1", "gpu:0", 1024 * MIB)]);
+}
+
+#[test]
+fn our_own_config_allows_what_tensorflow_forbids() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = r#"{"device": [
+        {"name": "gpu:0", "allow_growth": true, "logical_device": [
+            {"memory_limit": "512MiB"}, {"memory_limit": "0.25", "allow_growth": false}]},
+        {"name": "gpu:1", "allow_growth": false, "memory_limit": "256MiB"}]}"#;
+    let file = write(dir.path(), "devices.json", text);
+    let file = format!("--device_config_file={file}");
+    let server = start(&["--simulated_gpus=1GiB,1GiB", &file], &[]);
+    limits(
+        &server,
+        &[
+            ("gpu:0", "gpu:0", 512 * MIB),
+            ("gpu:1", "gpu:0", 256 * MIB),
+            ("gpu:2", "gpu:1", 256 * MIB),
+        ],
+    );
+    let growth = |name: &str| device(&server, name)["growth"].clone();
+    assert_eq!(
+        [growth("gpu:0"), growth("gpu:1"), growth("gpu:2")],
+        ["on_demand", "reserved", "reserved"]
+    );
+    assert_eq!(device(&server, "gpu:2")["reserved_bytes"], 256 * MIB);
+}
+
+#[test]
+fn what_cannot_be_is_refused_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let too_much = "device { name: \"gpu:0\" memory_limit: \"2GiB\" }";
+    let cases = [
+        (write(dir.path(), "a", too_much), "--device_config_file", "but it has 1073741824"),
+        (
+            write(dir.path(), "b", "gpu_options { visible_device_list: \"7\" }"),
+            "--tensorflow_session_config_file",
+            "'visible_device_list' listed an invalid Device id '7' but visible device count is 1",
+        ),
+    ];
+    for (file, flag, expected) in cases {
+        let args = [format!("{flag}={file}"), "--simulated_gpus=1GiB".to_owned()];
+        let output = tensord().args(args).arg(model("half_plus_two")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn the_options_of_a_model_are_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = model("half_plus_two");
+    let text = format!(
+        r#"{{"model_config_list": [
+            {{"name": "my_model", "base_path": "{base}", "model_platform": "tensorflow",
+              "model_version_policy": {{"specific": {{"versions": [123]}}}},
+              "config": {{"gpu_options": {{"allow_growth": true,
+                                          "per_process_gpu_memory_fraction": 0.7}}}}}},
+            {{"name": "fixed", "base_path": "{base}",
+              "memory": {{"reservation": "64MiB"}}}}]}}"#
+    );
+    let file = write(dir.path(), "models.json", &text);
+    let args = [format!("--model_config_file={file}"), "--simulated_gpus=1GiB".to_owned()];
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let server = start(&args, &[("TF_FORCE_GPU_ALLOW_GROWTH", "true")]);
+    let gpu = device(&server, "gpu:0");
+    let models = gpu["models"].as_array().unwrap();
+    let named = |name: &str| models.iter().find(|model| model["name"] == name).unwrap();
+    assert_eq!(named("my_model")["limit_bytes"], 751_619_276);
+    assert_eq!(named("fixed")["limit_bytes"], 64 * MIB);
+    assert_eq!(named("fixed")["bytes"], 64 * MIB);
+    assert_eq!(predict(&server, "my_model").0, 200);
+    assert_eq!(predict(&server, "fixed").0, 200);
+}
+
+#[test]
+fn models_go_to_different_gpus_and_replicas_to_all() {
+    let base = model("half_plus_two");
+    let dir = tempfile::tempdir().unwrap();
+    let config = |name: &str, more: &str| {
+        format!("config {{ name: \"{name}\" base_path: \"{base}\" {more} }}")
+    };
+    let text = [
+        config("a", "memory { devices: \"gpu:1\" }"),
+        config("b", "memory { devices: [\"gpu:0\"] }"),
+        config("all", "memory { replicas: \"all\" }"),
+        config("host", "memory { devices: \"cpu:0\" }"),
+    ];
+    let text = format!("model_config_list {{ {} }}", text.join(" "));
+    let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
+    let server = start(&["--simulated_gpus=1GiB,1GiB", &file], &[]);
+    let on = |name: &str| {
+        let device = device(&server, name);
+        let models = device["models"].as_array().unwrap().iter();
+        let mut names: Vec<String> =
+            models.map(|model| model["name"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(on("gpu:0"), ["all", "b"]);
+    assert_eq!(on("gpu:1"), ["a", "all"]);
+    assert_eq!(on("cpu:0"), ["host"]);
+    for name in ["a", "b", "all", "host"] {
+        assert_eq!(predict(&server, name).0, 200);
+    }
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_refused_and_unloading_gives_everything_back() {
+    let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
+    let server = start(&["--simulated_gpus=1GiB"], &growth);
+    let (half, digits) = (model("half_plus_two"), model("digits"));
+    let first = format!("config {{ name: \"half_plus_two\" base_path: \"{half}\" }}");
+    let before = device(&server, "gpu:0");
+    let second = format!("config {{ name: \"digits\" base_path: \"{digits}\" }}");
+    reload(&server, &format!("{first} {second}")).unwrap();
+    let with = device(&server, "gpu:0");
+    assert!(with["in_use_bytes"].as_u64() > before["in_use_bytes"].as_u64());
+    let digits_on = with["models"].as_array().unwrap().iter().find(|m| m["name"] == "digits");
+    let digits_on = digits_on.unwrap();
+    assert!(digits_on["categories"]["weights"].as_u64().unwrap() > 0, "{digits_on:#}");
+    reload(&server, &first).unwrap();
+    server.rest("POST", "/v1/memory:trim", "");
+    let after = device(&server, "gpu:0");
+    assert_eq!(after["in_use_bytes"], before["in_use_bytes"]);
+    assert_eq!(after["categories"], before["categories"]);
+    let small = format!(
+        "{first} config {{ name: \"d\" base_path: \"{digits}\" \
+                         memory {{ limit: \"1000\" }} }}"
+    );
+    let error = reload(&server, &small).unwrap_err();
+    assert!(error.contains("has no room") && error.contains("are needed"), "{error}");
+    assert_eq!(predict(&server, "half_plus_two").0, 200);
+    assert_eq!(device(&server, "gpu:0")["in_use_bytes"], before["in_use_bytes"]);
+}
+
+#[test]
+fn limits_change_while_serving_and_what_is_in_use_stays() {
+    let server = start(&["--simulated_gpus=1GiB,1GiB"], &[("TF_FORCE_GPU_ALLOW_GROWTH", "true")]);
+    let used = get(&server, "/v1/memory")["devices"].as_array().unwrap().clone();
+    let used = used.iter().find(|d| !d["models"].as_array().unwrap().is_empty()).unwrap();
+    let used = used["name"].as_str().unwrap().to_owned();
+    let put = |text: &str| server.rest("PUT", "/v1/devices", text);
+    let (status, body) =
+        put(&format!(r#"{{"device": [{{"name": "{used}", "memory_limit": "100MiB"}}]}}"#));
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(device(&server, &used)["limit_bytes"], 100 * MIB);
+    let (status, body) =
+        put(&format!(r#"{{"device": [{{"name": "{used}", "allow_growth": false}}]}}"#));
+    assert_eq!(status, 400);
+    assert!(body.contains("Physical devices cannot be modified after being initialized"), "{body}");
+    let (status, body) = put(r#"{"device": [{"name": "gpu:0", "memory_limit": "1"}]}"#);
+    let is_used = used == "gpu:0";
+    assert_eq!(status == 200, !is_used, "{body}");
+    assert_eq!(put("{\"device\": 3}").0, 400);
+    assert_eq!(predict(&server, "half_plus_two").0, 200);
+}
+
+#[test]
+fn a_request_that_needs_too_much_fails_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = model("half_plus_two");
+    let text = format!(
+        "model_config_list {{ config {{ name: \"m\" base_path: \"{base}\" \
+         memory {{ limit: \"1MiB\" }} }} }}"
+    );
+    let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
+    let server = start(&["--simulated_gpus=1GiB", &file], &[]);
+    let large = vec!["1.0"; 400_000].join(",");
+    let body = format!("{{\"instances\": [{large}]}}");
+    let (status, answer) = server.rest("POST", "/v1/models/m:predict", &body);
+    assert_eq!(status, 429, "{}", &answer[..answer.len().min(300)]);
+    assert!(answer.contains("model m on gpu:0 has no room"), "{answer}");
+    assert_eq!(predict(&server, "m").0, 200);
+}
