@@ -185,7 +185,7 @@ enum Source {
     Heap(Layout),
     Mapped,
     /// Kept for its drop.
-    Foreign(Box<dyn Foreign>),
+    Foreign(#[expect(dead_code, reason = "dropping it gives the memory back")] Box<dyn Foreign>),
     /// A block of a space; with a layout if its bytes are on the heap.
     Booked {
         tally: Mutex<Arc<Tally>>,

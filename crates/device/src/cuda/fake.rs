@@ -135,16 +135,16 @@ unsafe extern "C" fn device_get_attribute(value: *mut i32, attribute: i32, _: i3
 }
 
 unsafe extern "C" fn device_total_mem(bytes: *mut usize, device: i32) -> i32 {
-    let total = STATE.lock().capacities[usize::try_from(device).unwrap()];
+    let total = STATE.lock().capacities[usize::try_from(device).expect("small")];
     // SAFETY: the caller gives a pointer to a number.
-    unsafe { bytes.write(usize::try_from(total).unwrap()) };
+    unsafe { bytes.write(usize::try_from(total).expect("small")) };
     0
 }
 
 unsafe extern "C" fn primary_ctx_retain(context: *mut usize, device: i32) -> i32 {
     STATE.lock().n_contexts += 1;
     // SAFETY: the caller gives a pointer to a pointer.
-    unsafe { context.write(usize::try_from(device).unwrap() + 1) };
+    unsafe { context.write(usize::try_from(device).expect("small") + 1) };
     0
 }
 
@@ -166,9 +166,9 @@ unsafe extern "C" fn mem_get_info(free: *mut usize, total: *mut usize) -> i32 {
     let state = STATE.lock();
     let (all, used) = (state.capacities[state.current], state.used[state.current]);
     // SAFETY: the caller gives a pointer to a number.
-    unsafe { free.write(usize::try_from(all - used).unwrap()) };
+    unsafe { free.write(usize::try_from(all - used).expect("small")) };
     // SAFETY: the caller gives a pointer to a number.
-    unsafe { total.write(usize::try_from(all).unwrap()) };
+    unsafe { total.write(usize::try_from(all).expect("small")) };
     0
 }
 
@@ -216,7 +216,7 @@ unsafe extern "C" fn mem_create(
     let mut state = enter!();
     // SAFETY: the caller gives a pointer to such a value.
     let device = unsafe { *prop }.location().id();
-    let device = usize::try_from(device).unwrap();
+    let device = usize::try_from(device).expect("small");
     if state.used[device] + bytes as u64 > state.capacities[device] {
         return 2;
     }
@@ -260,7 +260,7 @@ unsafe extern "C" fn mem_unmap(at: u64, bytes: usize) -> i32 {
         }
         _ => return INVALID,
     }
-    let start = ptr::with_exposed_provenance_mut::<c_void>(usize::try_from(at).unwrap());
+    let start = ptr::with_exposed_provenance_mut::<c_void>(usize::try_from(at).expect("small"));
     // SAFETY: the range is one of our own mappings, and nobody uses it any more.
     unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
     // SAFETY: as above.
@@ -272,7 +272,7 @@ unsafe extern "C" fn mem_set_access(at: u64, bytes: usize, _: *const AccessDesc,
     let mut state = enter!();
     let Some(mapped) = state.mapped.get_mut(&at).filter(|m| m.0 == bytes) else { return INVALID };
     mapped.2 = true;
-    let start = ptr::with_exposed_provenance_mut::<c_void>(usize::try_from(at).unwrap());
+    let start = ptr::with_exposed_provenance_mut::<c_void>(usize::try_from(at).expect("small"));
     // SAFETY: the range is one of our own mappings.
     unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) };
     // SAFETY: the range was just made writable. A GPU's memory is not empty when it is new.
@@ -285,7 +285,7 @@ unsafe extern "C" fn memset(at: u64, value: u8, bytes: usize) -> i32 {
     if !state.is_usable(at, bytes) {
         return INVALID;
     }
-    let start = ptr::with_exposed_provenance_mut::<u8>(usize::try_from(at).unwrap());
+    let start = ptr::with_exposed_provenance_mut::<u8>(usize::try_from(at).expect("small"));
     // SAFETY: the range is mapped and usable, as was just checked.
     unsafe { start.write_bytes(value, bytes) };
     0
@@ -296,7 +296,7 @@ unsafe extern "C" fn memcpy_to_device(to: u64, from: *const c_void, bytes: usize
     if !state.is_usable(to, bytes) {
         return INVALID;
     }
-    let to = ptr::with_exposed_provenance_mut::<u8>(usize::try_from(to).unwrap());
+    let to = ptr::with_exposed_provenance_mut::<u8>(usize::try_from(to).expect("small"));
     // SAFETY: the target is usable, as was just checked; the source is the caller's promise.
     unsafe { to.copy_from_nonoverlapping(from.cast(), bytes) };
     0
@@ -307,7 +307,7 @@ unsafe extern "C" fn memcpy_to_host(to: *mut c_void, from: u64, bytes: usize) ->
     if !state.is_usable(from, bytes) {
         return INVALID;
     }
-    let from = ptr::with_exposed_provenance::<u8>(usize::try_from(from).unwrap());
+    let from = ptr::with_exposed_provenance::<u8>(usize::try_from(from).expect("small"));
     // SAFETY: the source is usable, as was just checked; the target is the caller's promise.
     unsafe { to.cast::<u8>().copy_from_nonoverlapping(from, bytes) };
     0
@@ -318,8 +318,8 @@ unsafe extern "C" fn memcpy_in_device(to: u64, from: u64, bytes: usize) -> i32 {
     if !state.is_usable(from, bytes) || !state.is_usable(to, bytes) {
         return INVALID;
     }
-    let from = ptr::with_exposed_provenance::<u8>(usize::try_from(from).unwrap());
-    let to = ptr::with_exposed_provenance_mut::<u8>(usize::try_from(to).unwrap());
+    let from = ptr::with_exposed_provenance::<u8>(usize::try_from(from).expect("small"));
+    let to = ptr::with_exposed_provenance_mut::<u8>(usize::try_from(to).expect("small"));
     // SAFETY: both are usable, as was just checked, and apart by the caller's promise.
     unsafe { to.copy_from_nonoverlapping(from, bytes) };
     0
