@@ -37,7 +37,7 @@ fn tensorflow_reads_what_we_wrote_field_by_field() {
     let threads = Threads { intra: 3, inter: 5 };
     let base = ConfigProto::default();
     let from_file = ConfigProto {
-        gpu_options: Some(Gpu { allow_growth: true, ..Gpu::default() }),
+        gpu_options: Some(Gpu { allow_growth: Some(true), ..Gpu::default() }),
         log_device_placement: true,
         ..ConfigProto::default()
     };
