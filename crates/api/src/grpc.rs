@@ -4,6 +4,7 @@ mod deadline;
 mod expansion;
 mod health;
 mod metered;
+mod profiler;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ use crate::{classify, metadata, model_status, multi_inference, regress};
 use deadline::deadline;
 use metered::Limits;
 pub use metered::Metered;
+pub use profiler::Profiler;
 pub use transport::TransportOptions;
 
 /// The settings of the gRPC face.

@@ -28,7 +28,7 @@ pub use budget::Budget;
 pub use call::MethodNames;
 pub use context::Context;
 pub use control::{Changing, Control};
-pub use grpc::{Grpc, GrpcOptions, Metered, TransportOptions};
+pub use grpc::{Grpc, GrpcOptions, Metered, Profiler, TransportOptions};
 pub use listen::{Connection, ListenOptions, Listener, connections};
 pub use record::{Exchange, Record, Recorder};
 pub use replay::{Replayed, replay};

@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn flags_without_effect_are_accepted_and_remarked_on_once() {
-        check(Persona::Tensord, "x,--enable_profiler=true,--port=1", "x,--port=1", 1);
+        check(Persona::Tensord, "x,--skip_initialize_tpu=true,--port=1", "x,--port=1", 1);
         check(Persona::Tensord, "x,--skip_initialize_tpu,--skip_initialize_tpu", "x", 1);
     }
 }

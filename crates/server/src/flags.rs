@@ -20,7 +20,6 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("num_tflite_interpreters_per_pool", "TensorFlow Lite models are not served"),
     ("xla_cpu_compilation_enabled", "plans are compiled by tensord itself"),
     ("xla_gpu_compilation_enabled", "plans are compiled by tensord itself"),
-    ("enable_profiler", "use `tensord profile`"),
     ("skip_initialize_tpu", "there are no TPUs"),
 ];
 
@@ -60,6 +59,17 @@ pub(crate) struct Flags {
         help_heading = "gRPC"
     )]
     pub(crate) enable_grpc_healthcheck_service: bool,
+    /// Answer TensorFlow's profiler client with the counters of the server
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "gRPC"
+    )]
+    pub(crate) enable_profiler: bool,
     /// Serve gRPC reflection
     #[arg(
         long,

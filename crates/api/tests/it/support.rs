@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use api::{
     Budget, Changing, Context, Control, Grpc, GrpcOptions, ListenOptions, Listener, MethodNames,
-    Metrics, ModelsPage, Protocol, Rest, RestOptions, Stats, Status, Tls, TransportOptions,
-    connections,
+    Metrics, ModelsPage, Profiler, Protocol, Rest, RestOptions, Stats, Status, Tls,
+    TransportOptions, connections,
 };
 use lifecycle::{Code, Lifecycle};
 use proto::serving::ModelConfigList;
@@ -102,6 +102,7 @@ impl Setup {
             .add_service(face.model_service())
             .add_service(health)
             .add_service(reflection)
+            .add_service(Profiler::new(Arc::new(|| "# a page\n".to_owned())))
             .serve_with_incoming_shutdown(
                 connections(listener, self.listening(Protocol::Http2), token.clone()),
                 token.clone().cancelled_owned(),

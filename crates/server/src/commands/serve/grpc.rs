@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Control, Grpc, GrpcOptions, Listener, Protocol, TransportOptions, connections};
+use api::{
+    Control, Grpc, GrpcOptions, Listener, Profiler, Protocol, TransportOptions, connections,
+};
 use tensor::Layout;
 use tokio::net::{TcpListener, UnixListener};
 use tonic::transport::server::Router;
@@ -99,6 +101,11 @@ async fn router(doors: &Doors<'_>) -> Result<Router> {
         let (service, follow) = face.health_service().await;
         router = router.add_service(service);
         tokio::spawn(follow); // Ends with the lifecycle.
+    }
+    if flags.enable_profiler {
+        let counters = (*counters).clone();
+        router = router.add_service(Profiler::new(Arc::new(move || counters.page())));
+        info!("Profiler service is enabled");
     }
     if flags.enable_grpc_reflection {
         let (v1, v1alpha) = face.reflection_services()?;
