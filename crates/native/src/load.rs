@@ -14,6 +14,7 @@ use tensor::{Shape, Strings, Tensor};
 use crate::assets::Assets;
 use crate::engine::{Executor, Model, NativeEngine};
 use crate::error::{read_error, session_error};
+use crate::tables;
 use crate::variables::{self, Uses};
 
 /// The settings of loading.
@@ -43,7 +44,9 @@ pub fn load(dir: &Storage, options: &Options, executor: &Executor) -> Result<Loa
     let mut traced = Traced::new(&model, &source)?;
     let init = traced.init(&model, &source)?;
     let resources = Resources::default();
-    let weights = variables::restore(&model, &traced.uses, &resources)?;
+    let mut weights = variables::restore(&model, &traced.uses, &resources)?;
+    let graphs = traced.graphs.values().chain(&init);
+    tables::restore(&model, graphs, &resources, &mut weights)?;
     let loading = Loading { source: &source, model: &model, executor, options };
     loading.run_init(init, &resources)?;
     let (programs, library) = loading.build(&mut traced, &resources)?;

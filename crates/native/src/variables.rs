@@ -48,7 +48,7 @@ pub(crate) fn restore(model: &SavedModel, uses: &Uses, resources: &Resources) ->
 }
 
 /// Reads one tensor, or a part of one, straight into its own memory.
-fn read(checkpoint: &Checkpoint, source: &Source) -> Result<Tensor> {
+pub(crate) fn read(checkpoint: &Checkpoint, source: &Source) -> Result<Tensor> {
     let bad = |error: &savedmodel::Error| read_error(error);
     let memory = |error: tensor::Error| Error::ResourceExhausted(error.to_string());
     let entry = checkpoint.entry(&source.key).map_err(|error| bad(&error))?;
