@@ -10,11 +10,14 @@
 mod clients;
 mod control;
 mod doors;
+mod engine;
 mod golden;
 mod inspect;
 mod requirements;
+mod rows;
 mod serving;
 mod shutdown;
 mod support;
 mod tensorflow;
 mod versions;
+mod zoo;
