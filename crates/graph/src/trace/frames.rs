@@ -148,8 +148,7 @@ fn sort(scope: &Scope<'_>, inputs: &FxHashMap<usize, Vec<(usize, bool)>>) -> Res
     let mut missing: FxHashMap<usize, usize> = FxHashMap::default();
     let mut ready = Vec::new();
     for (node, inputs) in inputs {
-        let forward =
-            inputs.iter().filter(|(input, leads_back)| !leads_back && *input != GIVEN);
+        let forward = inputs.iter().filter(|(input, leads_back)| !leads_back && *input != GIVEN);
         let n = forward.map(|(input, _)| users.entry(*input).or_default().push(*node)).count();
         missing.insert(*node, n);
         if n == 0 {
