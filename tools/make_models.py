@@ -27,6 +27,8 @@ MODELS = {
     "counter": "testdata/models",
     "counter_tf2": "testdata/models",
     "identity_dtypes": "testdata/models",
+    "tf1_control_flow": "testdata/models",
+    "checks": "testdata/models",
 }
 
 

@@ -4,16 +4,19 @@
     tools/make_zoo.py DIR [MODEL ...]       full size (several GB), or some of them
 
 DIR/<model>/1 is the SavedModel, DIR/<model>/golden/<signature>/batch<N>.{in,out}.npz are inputs and
-TensorFlow's outputs. What is there already and was made by the same scripts is kept.
+TensorFlow's outputs. What is there already and was made by the same scripts is kept; if that is all,
+TensorFlow is not even started. Two runs on one folder wait for each other.
 """
 
 import argparse
+import fcntl
 import hashlib
 import importlib
 import os
 import shutil
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import tfenv
@@ -25,14 +28,13 @@ MODULES = ["vision", "text", "recurrent", "tabular", "media", "tf1"]
 BATCHES = (1, 3, 8)
 
 
-def stamp(module, small):
-    """Changes whenever the scripts that make a module's models do, or TensorFlow."""
-    import keras
-    import tensorflow as tf
-    digest = hashlib.sha256(f"{tf.__version__} {keras.__version__} {small}".encode())
+def stamp(modules, small):
+    """Changes whenever the scripts that make the modules' models do, or TensorFlow."""
+    versions = f"{version('tensorflow-cpu')} {version('keras')}"
+    digest = hashlib.sha256(f"{versions} {small}".encode())
     here = Path(__file__).parent
-    for path in (here / "zoo" / f"{module}.py", here / "zoo" / "weights.py"):
-        digest.update(path.read_bytes())
+    for module in (*modules, "weights"):
+        digest.update((here / "zoo" / f"{module}.py").read_bytes())
     return digest.hexdigest()
 
 
@@ -85,27 +87,8 @@ def make_isolated(name, build, folder, small, mark):
         os._exit(code)
 
 
-def main():
-    """Reads the command line; two models are made at a time."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="tiny versions")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", metavar="MODEL")
-    args = parser.parse_args()
-    table, marks = {}, {}
-    for module in MODULES:
-        models = importlib.import_module(f"zoo.{module}").MODELS
-        table |= models
-        marks |= dict.fromkeys(models, stamp(module, args.small))
-    unknown = set(args.names) - set(table)
-    if unknown:
-        parser.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(table)}")
-    todo = []
-    for name in args.names or table:
-        at = args.folder / name / "stamp"
-        if not (at.exists() and at.read_text() == marks[name]):
-            todo.append(name)
+def make_all(todo, table, marks, args):
+    """Makes models, some at a time; returns the names of those that could not be made."""
     running, failed = {}, []
     while todo or running:
         while todo and len(running) < args.jobs:
@@ -116,8 +99,41 @@ def main():
         if status:
             failed.append(running[child])
         del running[child]
+    return failed
+
+
+def main():
+    """Reads the command line; two models are made at a time."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true", help="tiny versions")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="MODEL")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    lock = open(args.folder / "lock", "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    whole, mark = args.folder / "stamp", stamp(MODULES, args.small)
+    if whole.exists() and whole.read_text() == mark:
+        return
+    table, marks = {}, {}
+    for module in MODULES:
+        models = importlib.import_module(f"zoo.{module}").MODELS
+        table |= models
+        marks |= dict.fromkeys(models, stamp([module], args.small))
+    unknown = set(args.names) - set(table)
+    if unknown:
+        parser.error(f"no such model: {', '.join(sorted(unknown))}; there are {', '.join(table)}")
+    todo = []
+    for name in args.names or table:
+        at = args.folder / name / "stamp"
+        if not (at.exists() and at.read_text() == marks[name]):
+            todo.append(name)
+    failed = make_all(todo, table, marks, args)
     if failed:
         sys.exit(f"could not make: {', '.join(sorted(failed))}")
+    if not args.names:
+        whole.write_text(mark)
 
 
 if __name__ == "__main__":

@@ -96,10 +96,27 @@ def identity_dtypes(signature):
             "empty": {"x": values[:0].reshape(0, 4)}}
 
 
+def tf1_control_flow(_signature):
+    """Rows whose sums are negative, small and large."""
+    rows = np.linspace(-2, 7, 24).astype(np.float32).reshape(8, 3)
+    return {"batch1": {"x": rows[:1]}, "batch3": {"x": rows[1:4]}, "batch8": {"x": rows},
+            "small": {"x": np.full((2, 3), 0.1, np.float32)},
+            "negative": {"x": -rows[3:]}}
+
+
+def checks(signature):
+    """What passes all assertions, and ends."""
+    if signature == "lookup":
+        return {"words": {"words": strings(["two", "none", "one"])}}
+    return {"whole": {"x": np.array([1, 2, 3], np.float32)},
+            "small": {"x": np.array([0.5, 0.5], np.float32)}}
+
+
 CASES = {
     "half_plus_two": half_plus_two, "half_plus_two_tf2": half_plus_two_tf2, "digits": digits,
     "sentiment": sentiment, "clicks": clicks, "counter": counter, "counter_tf2": counter,
-    "identity_dtypes": identity_dtypes,
+    "identity_dtypes": identity_dtypes, "tf1_control_flow": tf1_control_flow,
+    "checks": checks,
 }
 
 

@@ -1,10 +1,11 @@
-//! The chores of the workspace: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask venv`.
+//! The chores of the workspace: `cargo xtask ci`, and `tidy`, `venv` and `zoo`.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command-line tool talks on its standard output")]
 
 mod ci;
 mod tidy;
 mod venv;
+mod zoo;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,11 +17,14 @@ Usage: cargo xtask <chore>
 
   ci      format, clippy, tidy, tests, doc tests and docs: what must pass before a change lands
   tidy    the house rules that neither rustfmt nor clippy knows
-  venv    makes the Python environment of the real-client tests, once; prints its interpreter";
+  venv    makes the Python environment of the real-client tests, once; prints its interpreter
+  zoo     makes full-size models of every kind (several GB, once) and compares them with TensorFlow;
+          `cargo xtask zoo resnet50 lstm` takes only some";
 
 fn main() -> ExitCode {
     let chore = std::env::args().nth(1).unwrap_or_default();
-    match run(&chore) {
+    let rest: Vec<String> = std::env::args().skip(2).collect();
+    match run(&chore, &rest) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask {chore}: {error:#}");
@@ -29,11 +33,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: &str) -> Result<()> {
+fn run(chore: &str, rest: &[String]) -> Result<()> {
     match chore {
         "ci" => ci::run(root()),
         "tidy" => tidy::run(root()),
         "venv" => venv::ensure().map(|python| println!("{}", python.display())),
+        "zoo" => zoo::run(root(), rest),
         "" | "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())

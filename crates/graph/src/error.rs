@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     Malformed(String),
     /// A node whose op refuses its attributes, inputs or values.
-    #[error("{error}\n\t [[{{{{node {node}}}}}]]")]
+    #[error("{}", located(&.error.to_string(), "", node))]
     Node {
         /// The node.
         node: String,
@@ -39,6 +39,19 @@ pub enum Error {
     Stopped(ops::Error),
 }
 
+/// An error's text with the place where it came up, as TensorFlow writes it. The innermost place
+/// counts.
+fn located(text: &str, function: &str, node: &str) -> String {
+    if text.contains("\n\t [[{{") {
+        return text.to_owned();
+    }
+    let function = match function {
+        "" => String::new(),
+        name => format!("{{{{function_node {name}}}}}"),
+    };
+    format!("{text}\n\t [[{function}{{{{node {node}}}}}]]")
+}
+
 fn from(by: &str) -> String {
     if by.is_empty() { String::new() } else { format!(" (node {by} asks for it)") }
 }
@@ -54,13 +67,11 @@ impl Error {
         }
     }
 
-    /// The same as an op's error, for an op that called a function.
-    pub(crate) fn into_op_error(self) -> ops::Error {
+    /// The same as an op's error, for an op that called a function. What tracing made of a loop is
+    /// no function that anybody knows: then the name is empty.
+    pub(crate) fn into_op_error(self, function: &str) -> ops::Error {
         match self {
-            Self::Node { node, error } => {
-                let at = format!("in function node {node}");
-                error.context(&at)
-            }
+            Self::Node { node, error } => error.map_text(|text| located(&text, function, &node)),
             Self::Stopped(error) => error,
             Self::Memory(error) => ops::Error::ResourceExhausted(error.to_string()),
             Self::MissingOps(_) => ops::Error::Unimplemented(self.to_string()),

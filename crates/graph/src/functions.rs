@@ -19,6 +19,9 @@ pub struct Library {
     workspaces: Mutex<Vec<Workspace>>,
 }
 
+/// How deep functions within functions are given the constants that they are called with.
+const LEVELS: usize = 3;
+
 /// The most workspaces kept for later calls.
 const WORKSPACES_MAX: usize = 16;
 
@@ -55,25 +58,73 @@ impl Library {
     }
 }
 
-impl Functions for Library {
-    fn infer(&self, function: &str, inputs: &[Spec]) -> ops::Result<Vec<Spec>> {
+impl Library {
+    /// Adds a program.
+    pub(crate) fn insert(&mut self, name: String, program: Program) {
+        self.programs.insert(name, program);
+    }
+
+    /// Whether there is a function of this name.
+    pub(crate) fn has(&self, function: &str) -> bool {
+        self.programs.contains_key(function)
+    }
+
+    /// Whether there is none at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.programs.is_empty()
+    }
+
+    /// The bytes of constants and packed weights that its programs hold.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.programs.values().map(Program::held_bytes).sum()
+    }
+
+    /// What a function gives, when those that it calls are among `functions`.
+    pub(crate) fn infer_within(
+        &self,
+        function: &str,
+        inputs: &[Spec],
+        functions: &dyn Functions,
+    ) -> ops::Result<Vec<Spec>> {
         // Inference needs no more than the functions themselves.
         let nothing = (ops::Resources::default(), ops::Cancel::default(), pool::Pool::new(1));
         let env = Env {
             pool: &nothing.2,
-            functions: self,
+            functions,
             files: &ops::NoFiles,
             resources: &nothing.0,
             cancel: &nothing.1,
         };
-        self.program(function)?.infer(inputs, &env).map_err(Error::into_op_error)
+        let specs = self.program(function)?.infer(inputs, &env);
+        specs.map_err(|error| error.into_op_error(known(function)))
+    }
+}
+
+impl Functions for Library {
+    fn infer(&self, function: &str, inputs: &[Spec]) -> ops::Result<Vec<Spec>> {
+        self.infer_within(function, inputs, self)
+    }
+
+    fn body(&self, function: &str) -> Option<&dyn std::any::Any> {
+        self.programs.get(function).map(|program| program.graph() as &dyn std::any::Any)
+    }
+
+    fn levels(&self) -> usize {
+        LEVELS
     }
 
     fn call(&self, function: &str, inputs: &[Tensor], env: &Env<'_>) -> ops::Result<Vec<Tensor>> {
         let program = self.program(function)?;
-        let mut workspace = self.take_workspace().map_err(Error::into_op_error)?;
+        let failed = |error: Error| error.into_op_error(known(function));
+        let mut workspace = self.take_workspace().map_err(failed)?;
         let outputs = program.run(inputs, env, &mut workspace);
         self.give_back(workspace);
-        outputs.map_err(Error::into_op_error)
+        outputs.map_err(failed)
     }
+}
+
+/// The name of a function as the graph has it; nothing for what tracing made of a loop.
+fn known(function: &str) -> &str {
+    let is_traced = function.contains(' ');
+    function.split('#').next().filter(|_| !is_traced).unwrap_or_default()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ops::{Kind, Op, OpDef};
 use proto::tensorflow::AttrValue;
+use smallvec::SmallVec;
 use tensor::{Spec, Tensor};
 
 /// Nodes in an order that respects data and control dependencies, with function bodies in place of
@@ -18,6 +19,8 @@ pub struct Graph {
     pub args: Vec<Spec>,
     /// What is wanted.
     pub fetches: Vec<Port>,
+    /// The functions that tracing made of loops, those in the functions included.
+    pub functions: BTreeMap<String, Graph>,
 }
 
 /// An output of a node.
@@ -36,8 +39,12 @@ pub struct Node {
     pub name: Arc<str>,
     /// What it is.
     pub body: Body,
-    /// What it reads.
+    /// What it reads: first what its op reads, then its conditions.
     pub inputs: Vec<Port>,
+    /// What each condition, a scalar bool among the last inputs, must be for the node to run. Else
+    /// its outputs are dead: only nodes that do not run either read them, or a merge, which reads
+    /// what is alive. A condition that is dead itself comes after one that does not hold.
+    pub when: SmallVec<[bool; 2]>,
     /// The attributes, for passes that rewrite nodes.
     pub attrs: Arc<BTreeMap<String, AttrValue>>,
 }
@@ -72,6 +79,33 @@ impl Graph {
 }
 
 impl Node {
+    /// A constant.
+    pub(crate) fn constant(name: &Arc<str>, value: Tensor) -> Self {
+        Self {
+            name: Arc::clone(name),
+            body: Body::Const(value),
+            inputs: Vec::new(),
+            when: SmallVec::new(),
+            attrs: Arc::default(),
+        }
+    }
+
+    /// What its op reads.
+    pub fn operands(&self) -> &[Port] {
+        &self.inputs[..self.inputs.len() - self.when.len()]
+    }
+
+    /// What decides whether it runs.
+    pub fn conditions(&self) -> impl Iterator<Item = (Port, bool)> {
+        let conditions = &self.inputs[self.inputs.len() - self.when.len()..];
+        conditions.iter().copied().zip(self.when.iter().copied())
+    }
+
+    /// Whether it may be left out of a run.
+    pub fn is_conditional(&self) -> bool {
+        !self.when.is_empty()
+    }
+
     /// TensorFlow's name of its op; `Arg` for a feed.
     pub fn op_name(&self) -> &'static str {
         match &self.body {
@@ -100,7 +134,8 @@ impl Node {
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}{:?}", self.name, self.op_name(), self.inputs)
+        write!(f, "{}: {}{:?}", self.name, self.op_name(), self.operands())?;
+        self.conditions().try_for_each(|(port, when)| write!(f, " if {port:?} is {when}"))
     }
 }
 

@@ -21,12 +21,15 @@ mod error;
 mod fold;
 mod functions;
 mod graph;
+mod infer;
+mod merge;
 mod passes;
 mod plan;
 mod program;
 mod reference;
 mod run;
 mod source;
+mod specialise;
 mod trace;
 mod variables;
 

@@ -15,9 +15,7 @@ use ops::{Env, Op, Packed};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor};
 
-use crate::error::{Error, Result};
-use crate::graph::{Body, Graph};
-use crate::passes::infer as infer_node;
+use crate::error::Result;
 use crate::program::Program;
 
 /// Steps and their buffers for inputs of given shapes.
@@ -62,7 +60,10 @@ pub(crate) struct Step {
     pub(crate) op: Arc<dyn Op>,
     /// The device it runs on, by its number; 0 is the host.
     pub(crate) device: u16,
+    /// What the op reads, and then the conditions.
     pub(crate) inputs: SmallVec<[Place; 4]>,
+    /// What each condition must be; the step is left out otherwise.
+    pub(crate) when: SmallVec<[bool; 2]>,
     pub(crate) outputs: SmallVec<[Place; 2]>,
     pub(crate) scratch: Span,
     pub(crate) packed: Arc<[Option<Packed>]>,
@@ -85,11 +86,7 @@ pub struct StepSnapshot {
 
 impl Plan {
     /// Makes the plan of a program for inputs of these dtypes and shapes.
-    pub(crate) fn build(
-        program: &Program,
-        inputs: &[(DType, Shape)],
-        env: &Env<'_>,
-    ) -> Result<Self> {
+    pub(crate) fn build(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Self> {
         let draft = build::draft(program, inputs, env)?;
         Ok(offsets::place(draft))
     }
@@ -124,26 +121,4 @@ impl std::fmt::Debug for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {:?} -> {:?}", self.node, self.inputs, self.outputs)
     }
-}
-
-/// The specs of a graph's fetches for inputs of these specs, without making a plan.
-pub(crate) fn infer(graph: &Graph, inputs: &[Spec], env: &Env<'_>) -> Result<Vec<Spec>> {
-    let mut specs: Vec<Vec<Spec>> = Vec::with_capacity(graph.nodes.len());
-    let missing = || Error::Malformed("a node asks for an output that is not there".to_owned());
-    let find = |specs: &[Vec<Spec>], port: &crate::graph::Port| {
-        let node = &specs[port.node as usize];
-        node.get(port.output as usize).cloned().ok_or_else(missing)
-    };
-    for node in &graph.nodes {
-        specs.push(match &node.body {
-            Body::Arg(number) => vec![inputs.get(*number).cloned().ok_or_else(missing)?],
-            Body::Const(tensor) => vec![Spec::constant(tensor.clone())],
-            Body::Op { op, .. } => {
-                let inputs = node.inputs.iter().map(|port| find(&specs, port));
-                let inputs: Vec<Spec> = inputs.collect::<Result<_>>()?;
-                infer_node(&**op, node, &inputs, env)?
-            }
-        });
-    }
-    graph.fetches.iter().map(|port| find(&specs, port)).collect()
 }

@@ -6,14 +6,16 @@ use device::Workspace;
 use ops::{Env, Packed, Resources};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
-use smallvec::SmallVec;
-use tensor::{DType, Shape, Spec, Tensor};
+use tensor::{DType, Dim, Shape, Spec, Tensor};
 
 use crate::error::{Error, Result};
+use crate::functions::Library;
 use crate::graph::{Body, Graph};
+use crate::infer;
 use crate::passes;
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use crate::run;
+use crate::specialise::{Overlay, specialise};
 
 /// The settings of a program.
 #[derive(Debug, Clone, Copy)]
@@ -61,18 +63,51 @@ pub struct Program {
     options: Options,
     /// The plans, last used last.
     plans: Mutex<Vec<(Key, Arc<Plan>)>>,
+    /// The functions that are its own: those that it calls with constants.
+    functions: Library,
 }
 
-/// What a plan depends on: the dtypes and shapes of the inputs.
-type Key = SmallVec<[(DType, Shape); 2]>;
+/// What a plan depends on: what is known of each input.
+type Key = Vec<Known>;
+
+/// The dtype and shape of an input; for a list, also the shape of its tensors.
+#[derive(Debug)]
+struct Known {
+    dtype: DType,
+    shape: Shape,
+    items: Option<Shape>,
+}
+
+impl Known {
+    fn of(input: &Tensor) -> Self {
+        let items = ops::item_shape(input).cloned();
+        Self { dtype: input.dtype(), shape: input.shape().clone(), items }
+    }
+
+    fn is_of(&self, input: &Tensor) -> bool {
+        self.dtype == input.dtype()
+            && self.shape == *input.shape()
+            && self.items.as_ref() == ops::item_shape(input)
+    }
+
+    fn spec(&self) -> Spec {
+        let spec = Spec::concrete(self.dtype, &self.shape);
+        match &self.items {
+            Some(items) => spec.with_items(items.iter().map(|size| Dim::of(*size))),
+            None => spec,
+        }
+    }
+}
 
 impl Program {
     /// Makes a program of a graph. Fails if an op refuses what it surely gets.
     pub fn build(graph: Graph, build: &Build<'_>) -> Result<Self> {
         assert!(build.options.plans_max > 0);
-        let graph = passes::run(graph, build.bindings, build.env)?;
+        let mut graph = passes::run(graph, build.bindings, build.env)?;
+        let functions = specialise(&mut graph, build)?;
         let packed = pack(&graph)?;
-        Ok(Self { graph, packed, options: build.options, plans: Mutex::default() })
+        let (options, plans) = (build.options, Mutex::default());
+        Ok(Self { graph, packed, options, plans, functions })
     }
 
     /// The graph after all passes.
@@ -91,40 +126,59 @@ impl Program {
         let packed = self.packed.iter().flat_map(|packed| packed.iter().flatten());
         consts.map(Tensor::n_bytes).sum::<usize>()
             + packed.map(|packed| packed.n_bytes).sum::<usize>()
+            + self.functions.held_bytes()
     }
 
     /// The specs of the fetches for inputs of these specs.
     pub fn infer(&self, inputs: &[Spec], env: &Env<'_>) -> Result<Vec<Spec>> {
-        plan::infer(&self.graph, inputs, env)
+        self.with_own(env, |env| infer::infer(&self.graph, inputs, env))
     }
 
     /// The plan for inputs of these dtypes and shapes: a kept one, or a new one.
     pub fn plan(&self, inputs: &[(DType, Shape)], env: &Env<'_>) -> Result<Arc<Plan>> {
-        if inputs.len() != self.graph.args.len() {
-            let (want, got) = (self.graph.args.len(), inputs.len());
-            return Err(Error::BadInput(format!("expected {want} inputs but got {got}")));
-        }
-        if let Some(plan) = self.kept(inputs) {
+        self.check_number(inputs.len())?;
+        let is_same = |known: &Known, (dtype, shape): &(DType, Shape)| {
+            known.dtype == *dtype && known.shape == *shape && known.items.is_none()
+        };
+        if let Some(plan) = self.kept(|key| key.iter().zip(inputs).all(|(a, b)| is_same(a, b))) {
             return Ok(plan);
         }
-        let plan = {
-            let _scope = device::booked_as(device::Category::Plans);
-            Arc::new(Plan::build(self, inputs, env)?)
+        let known = |(dtype, shape): &(DType, Shape)| Known {
+            dtype: *dtype,
+            shape: shape.clone(),
+            items: None,
         };
+        self.make_plan(inputs.iter().map(known).collect(), env)
+    }
+
+    fn check_number(&self, got: usize) -> Result<()> {
+        let want = self.graph.args.len();
+        if got == want {
+            return Ok(());
+        }
+        Err(Error::BadInput(format!("expected {want} inputs but got {got}")))
+    }
+
+    /// Makes a plan, and keeps it.
+    fn make_plan(&self, key: Key, env: &Env<'_>) -> Result<Arc<Plan>> {
+        let _scope = device::booked_as(device::Category::Plans);
+        let specs: Vec<Spec> = key.iter().map(Known::spec).collect();
+        let plan = self.with_own(env, |env| Plan::build(self, &specs, env))?;
+        let plan = Arc::new(plan);
         let mut plans = self.plans.lock();
         if plans.len() == self.options.plans_max {
             plans.remove(0);
         }
-        plans.push((inputs.into(), Arc::clone(&plan)));
+        plans.push((key, Arc::clone(&plan)));
         Ok(plan)
     }
 
-    fn kept(&self, inputs: &[(DType, Shape)]) -> Option<Arc<Plan>> {
+    /// The kept plan of inputs that are as `fits` says; it is then the last used.
+    fn kept(&self, fits: impl Fn(&Key) -> bool) -> Option<Arc<Plan>> {
         let mut plans = self.plans.lock();
-        let at = plans.iter().rposition(|(key, _)| key[..] == *inputs)?;
-        let entry = plans.remove(at);
-        let plan = Arc::clone(&entry.1);
-        plans.push(entry);
+        let at = plans.iter().rposition(|(key, _)| fits(key))?;
+        let plan = Arc::clone(&plans[at].1);
+        plans[at..].rotate_left(1);
         Some(plan)
     }
 
@@ -136,7 +190,7 @@ impl Program {
         workspace: &mut Workspace,
     ) -> Result<Vec<Tensor>> {
         let plan = self.plan_for(inputs, env)?;
-        run::run(&plan, inputs, env, workspace)
+        self.with_own(env, |env| run::run(&plan, inputs, env, workspace))
     }
 
     /// Like [`Program::run`], and calls `observe` after each step of the plan, with its number.
@@ -148,7 +202,16 @@ impl Program {
         observe: &mut dyn FnMut(usize),
     ) -> Result<Vec<Tensor>> {
         let plan = self.plan_for(inputs, env)?;
-        run::run_observed(&plan, inputs, env, workspace, observe)
+        self.with_own(env, |env| run::run_observed(&plan, inputs, env, workspace, observe))
+    }
+
+    /// Does `work` where the program's own functions are known too.
+    fn with_own<T>(&self, env: &Env<'_>, work: impl FnOnce(&Env<'_>) -> T) -> T {
+        if self.functions.is_empty() {
+            return work(env);
+        }
+        let functions = Overlay { own: &self.functions, outer: env.functions };
+        work(&Env { functions: &functions, ..*env })
     }
 
     /// The plan for these inputs. Fails if one is of another dtype than the graph feeds.
@@ -161,8 +224,12 @@ impl Program {
                 return Err(Error::BadInput(text));
             }
         }
-        let key: Key = inputs.iter().map(|input| (input.dtype(), input.shape().clone())).collect();
-        self.plan(&key, env)
+        self.check_number(inputs.len())?;
+        let fits = |key: &Key| key.iter().zip(inputs).all(|(known, input)| known.is_of(input));
+        match self.kept(fits) {
+            Some(plan) => Ok(plan),
+            None => self.make_plan(inputs.iter().map(Known::of).collect(), env),
+        }
     }
 }
 
@@ -172,7 +239,7 @@ fn pack(graph: &Graph) -> Result<Vec<Arc<[Option<Packed>]>>> {
     let none: Arc<[Option<Packed>]> = Arc::new([]);
     let pack_node = |node: &crate::graph::Node| {
         let Body::Op { op, .. } = &node.body else { return Ok(Arc::clone(&none)) };
-        let packed = node.inputs.iter().enumerate().map(|(i, port)| {
+        let packed = node.operands().iter().enumerate().map(|(i, port)| {
             let Some(weight) = graph.node(port.node).as_const() else { return Ok(None) };
             op.pack(i, weight).map_err(|error| Error::node(&node.name, error))
         });

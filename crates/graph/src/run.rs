@@ -3,9 +3,10 @@
 use device::{Span, Workspace};
 use ops::{Ctx, Env, Output};
 use smallvec::SmallVec;
-use tensor::{Tensor, View, ViewMut};
+use tensor::{DType, Shape, Tensor, View, ViewMut};
 
 use crate::error::{Error, Result};
+use crate::merge::holds;
 use crate::plan::{Place, Placed, Plan, Step};
 
 /// Runs a plan on its inputs.
@@ -27,7 +28,7 @@ pub(crate) fn run_observed(
     observe: &mut dyn FnMut(usize),
 ) -> Result<Vec<Tensor>> {
     workspace.ensure(plan.work_bytes())?;
-    let mut state = State { plan, inputs, open: vec![None; plan.n_open] };
+    let mut state = State { plan, inputs, open: vec![None; plan.n_open], nothing: Shape::of(&[0]) };
     for (number, step) in plan.steps.iter().enumerate() {
         env.cancel.check().map_err(Error::Stopped)?;
         let made = state.run(step, env, workspace);
@@ -35,13 +36,16 @@ pub(crate) fn run_observed(
         state.keep(step, made);
         observe(number);
     }
-    plan.outputs.iter().map(|place| state.output(place)).collect()
+    let outputs = plan.outputs.iter().enumerate();
+    outputs.map(|(number, place)| state.output(number, place)).collect()
 }
 
 struct State<'a> {
     plan: &'a Plan,
     inputs: &'a [Tensor],
     open: Vec<Option<Tensor>>,
+    /// The shape of what is dead.
+    nothing: Shape,
 }
 
 /// The tensors that a step made for open slots.
@@ -49,14 +53,18 @@ type Made = SmallVec<[Option<Tensor>; 2]>;
 
 impl State<'_> {
     fn run(&self, step: &Step, env: &Env<'_>, workspace: &mut Workspace) -> ops::Result<Made> {
-        let reads: SmallVec<[Span; 4]> = step.inputs.iter().filter_map(span).collect();
+        let (operands, conditions) = step.inputs.split_at(step.inputs.len() - step.when.len());
+        if !self.all_hold(conditions, &step.when, workspace)? {
+            return Ok(step.outputs.iter().map(|_| None).collect());
+        }
+        let reads: SmallVec<[Span; 4]> = operands.iter().filter_map(span).collect();
         let mut writes: SmallVec<[Span; 3]> = step.outputs.iter().filter_map(span).collect();
         writes.push(step.scratch);
         let (reads, mut writes) = workspace.borrow(&reads, &writes);
         let scratch = writes.pop().expect("scratch was asked for last");
         let mut reads = reads.into_iter();
         let mut writes = writes.into_iter();
-        let inputs = step.inputs.iter().map(|place| match place {
+        let inputs = operands.iter().map(|place| match place {
             Place::Work(placed) => {
                 let bytes = reads.next().expect("one read span an input");
                 View::plain(placed.dtype, &placed.shape, bytes)
@@ -76,7 +84,35 @@ impl State<'_> {
         ctx.finish()
     }
 
-    /// A tensor that is not in the workspace.
+    /// Whether conditions are as they must be. Those after one that is not may be dead.
+    fn all_hold(
+        &self,
+        conditions: &[Place],
+        when: &[bool],
+        workspace: &mut Workspace,
+    ) -> ops::Result<bool> {
+        for (place, when) in conditions.iter().zip(when) {
+            let held = match place {
+                Place::Work(placed) => {
+                    let (reads, _) = workspace.borrow(&[placed.span], &[]);
+                    holds(&View::plain(placed.dtype, &placed.shape, reads[0]), *when)
+                }
+                place => holds(&self.view(place), *when),
+            };
+            match held {
+                Some(true) => {}
+                Some(false) => return Ok(false),
+                None => {
+                    // The text is TensorFlow's (`control_flow_ops.cc`).
+                    let text = "The second input must be a scalar, but it has another shape";
+                    return Err(ops::Error::InvalidArgument(text.to_owned()));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// A tensor that is not in the workspace. A slot that nobody filled is dead.
     fn view<'a>(&'a self, place: &'a Place) -> View<'a> {
         match place {
             Place::Input(number, None) => self.inputs[*number].view(),
@@ -86,7 +122,8 @@ impl State<'_> {
             }
             Place::Const(number) => self.plan.consts[*number].view(),
             Place::Open(number) => {
-                self.open[*number].as_ref().expect("a slot is filled before it is read").view()
+                let dead = || View::plain(DType::U8, &self.nothing, &[]);
+                self.open[*number].as_ref().map_or_else(dead, Tensor::view)
             }
             Place::Work(_) => unreachable!("the caller reads the workspace"),
         }
@@ -104,7 +141,7 @@ impl State<'_> {
         }
     }
 
-    fn output(&self, place: &Place) -> Result<Tensor> {
+    fn output(&self, number: usize, place: &Place) -> Result<Tensor> {
         let bad = |error: tensor::Error| Error::BadInput(error.to_string());
         match place {
             Place::Input(number, None) => Ok(self.inputs[*number].clone()),
@@ -112,8 +149,10 @@ impl State<'_> {
                 self.inputs[*number].reshaped(shape.clone()).map_err(bad)
             }
             Place::Const(number) => Ok(self.plan.consts[*number].clone()),
-            Place::Open(number) => {
-                Ok(self.open[*number].clone().expect("results are filled by their steps"))
+            Place::Open(open) => {
+                // The text is TensorFlow's (`executor.cc`).
+                let dead = || Error::BadInput(format!("Retval[{number}] does not have value"));
+                self.open[*open].clone().ok_or_else(dead)
             }
             Place::Work(_) => unreachable!("results are never in the workspace"),
         }

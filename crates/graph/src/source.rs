@@ -1,6 +1,7 @@
 //! `Source`: a `GraphDef` with its functions, indexed.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proto::tensorflow::attr_value::Value;
 use proto::tensorflow::op_def::ArgDef;
@@ -17,6 +18,8 @@ pub struct Source {
     functions: FxHashMap<String, Function>,
     /// The definitions of the ops, as the exporter wrote them beside the graph.
     ops: FxHashMap<String, OpDef>,
+    /// How often the main graph was traced.
+    n_traces: AtomicUsize,
 }
 
 /// What is to be run: the tensors given, the tensors wanted, and nodes to run for their effect.
@@ -35,6 +38,8 @@ pub struct Request {
 pub(crate) struct Body {
     pub(crate) nodes: Vec<NodeDef>,
     by_name: FxHashMap<String, usize>,
+    /// Whether any node is part of a loop of TensorFlow 1.
+    pub(crate) has_loops: bool,
 }
 
 /// A function of the library.
@@ -60,11 +65,16 @@ impl Source {
             }
         }
         let ops = ops.op.into_iter().map(|op| (op.name.clone(), op)).collect();
-        Ok(Self { main: Body::new(graph.node)?, functions, ops })
+        Ok(Self { main: Body::new(graph.node)?, functions, ops, n_traces: AtomicUsize::new(0) })
     }
 
     pub(crate) fn function(&self, name: &str) -> Option<&Function> {
         self.functions.get(name)
+    }
+
+    /// A name for what the next trace of the main graph makes: no function has it.
+    pub(crate) fn next_name(&self) -> String {
+        format!("main {}", self.n_traces.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A function by its name, with the name as long as the source lives.
@@ -128,7 +138,11 @@ impl Body {
                 return Err(Error::Malformed(format!("node {} is defined twice", node.name)));
             }
         }
-        Ok(Self { nodes, by_name })
+        let leads_in = |node: &NodeDef| {
+            matches!(node.op.as_str(), "Enter" | "RefEnter" | "Exit" | "RefExit" | "NextIteration")
+        };
+        let has_loops = nodes.iter().any(leads_in);
+        Ok(Self { nodes, by_name, has_loops })
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {

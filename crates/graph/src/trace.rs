@@ -3,8 +3,12 @@
 //!
 //! Everything here is iterative over nodes; only calls of functions recurse, to a bounded depth.
 
+mod frames;
+mod live;
+mod loops;
 mod order;
 mod scope;
+mod switch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,19 +16,28 @@ use std::sync::Arc;
 use ops::{Attrs, Kind};
 use proto::tensorflow::attr_value::Value as AttrKind;
 use proto::tensorflow::{AttrValue, NodeDef};
+use smallvec::SmallVec;
 use tensor::{DType, Spec};
 
 use crate::error::{Error, MissingOps, Result};
 use crate::graph::{Body, Graph, Node, Port};
 use crate::reference::Reference;
 use crate::source::{Request, Source};
-use scope::{Emitted, Scope, Value};
+use frames::Frames;
+use live::{Live, Lives};
+use scope::{Emitted, Outputs, Part, Scope, Value, What};
 
 /// The most nodes of a flat graph: hostile functions could multiply without end.
 const NODES_MAX: usize = 4 << 20;
 
 /// The most calls that are replaced by the bodies of their functions.
 const CALLS_MAX: usize = 100_000;
+
+/// The most loops of TensorFlow 1.
+const LOOPS_MAX: usize = 4096;
+
+/// The most conditions of nodes, all together.
+const CONDITIONS_MAX: usize = 16 << 20;
 
 /// The deepest calls of functions within functions.
 const DEPTH_MAX: usize = 200;
@@ -33,7 +46,7 @@ impl Source {
     /// The flat graph of a request. Fails with all missing ops at once, those in the bodies of
     /// loops and branches included.
     pub fn trace(&self, request: &Request) -> Result<Graph> {
-        let mut tracer = Tracer::new(self);
+        let mut tracer = Tracer::new(self, self.next_name());
         tracer.trace_main(request)?;
         let (graph, called, mut missing) = (tracer.graph, tracer.called, tracer.missing);
         self.missing_in_functions(called, &mut missing)?;
@@ -43,14 +56,14 @@ impl Source {
     /// How often each op stands in what a request runs, function bodies in place of their calls,
     /// those that we do not have included. A body that is called while running counts once.
     pub fn op_counts(&self, request: &Request) -> Result<BTreeMap<String, usize>> {
-        let mut tracer = Tracer::new(self);
+        let mut tracer = Tracer::new(self, self.next_name());
         tracer.trace_main(request)?;
         let mut counts = tracer.counts;
         let mut waiting: Vec<String> = tracer.called.into_iter().collect();
         let mut seen = BTreeSet::new();
         while let Some(name) = waiting.pop() {
             if seen.insert(name.clone()) {
-                let mut tracer = Tracer::new(self);
+                let mut tracer = Tracer::new(self, name.clone());
                 tracer.trace_function(&name)?;
                 waiting.extend(tracer.called);
                 for (op, count) in tracer.counts {
@@ -63,7 +76,7 @@ impl Source {
 
     /// The flat graph of a function: its arguments are the feeds, its results the fetches.
     pub(crate) fn trace_function(&self, name: &str) -> Result<Graph> {
-        let mut tracer = Tracer::new(self);
+        let mut tracer = Tracer::new(self, name.to_owned());
         tracer.trace_function(name)?;
         if tracer.missing.0.is_empty() {
             Ok(tracer.graph)
@@ -77,11 +90,16 @@ impl Source {
     pub(crate) fn called_functions(&self, graph: &Graph) -> Result<Vec<(String, Graph)>> {
         let mut waiting: Vec<String> = graph.nodes.iter().flat_map(functions_of).collect();
         let mut bodies = BTreeMap::new();
+        let mut loops = graph.functions.clone();
         while let Some(name) = waiting.pop() {
             if bodies.contains_key(&name) {
                 continue;
             }
-            let graph = self.trace_function(&name)?;
+            let mut graph = match loops.remove(&name) {
+                Some(part) => part,
+                None => self.trace_function(&name)?,
+            };
+            loops.append(&mut graph.functions);
             let calls: BTreeSet<String> = graph.nodes.iter().flat_map(functions_of).collect();
             waiting.extend(calls.iter().cloned());
             bodies.insert(name, (graph, calls));
@@ -110,7 +128,7 @@ impl Source {
         let mut seen = BTreeSet::new();
         while let Some(name) = waiting.pop() {
             if seen.insert(name.clone()) {
-                let mut tracer = Tracer::new(self);
+                let mut tracer = Tracer::new(self, name.clone());
                 tracer.trace_function(&name)?;
                 waiting.extend(tracer.called);
                 for (op, count) in tracer.missing.0 {
@@ -147,10 +165,20 @@ struct Tracer<'a> {
     calls: Vec<&'a str>,
     /// How many calls were replaced so far.
     n_calls: usize,
+    /// How many loops were traced so far.
+    n_loops: usize,
+    /// When nodes are alive.
+    lives: Lives,
+    /// When what is being emitted is alive.
+    live: Live,
+    /// How many conditions nodes have so far.
+    n_conditions: usize,
+    /// What is traced, for the names of what is made of it.
+    name: String,
 }
 
 impl<'a> Tracer<'a> {
-    fn new(source: &'a Source) -> Self {
+    fn new(source: &'a Source, name: String) -> Self {
         Self {
             source,
             graph: Graph::default(),
@@ -159,6 +187,11 @@ impl<'a> Tracer<'a> {
             called: BTreeSet::new(),
             calls: Vec::new(),
             n_calls: 0,
+            n_loops: 0,
+            lives: Lives::new(),
+            live: Live::ALWAYS,
+            n_conditions: 0,
+            name,
         }
     }
 
@@ -183,7 +216,7 @@ impl<'a> Tracer<'a> {
         for fetch in &request.fetches {
             let reference = Reference::parse(fetch).ok_or_else(|| not_found(fetch, ""))?;
             let value = self.value(&scope, reference, "")?;
-            let port = self.read(value);
+            let port = self.fetch(value, fetch)?;
             self.graph.fetches.push(port);
         }
         Ok(())
@@ -194,10 +227,11 @@ impl<'a> Tracer<'a> {
         let mut args = Vec::new();
         for arg in &function.signature.input_arg {
             let dtype = DType::from_number(arg.r#type).unwrap_or(DType::F32);
-            args.push(Value::Port(self.push_arg(&arg.name, Spec::unknown(dtype))));
+            args.push(Value::of(self.push_arg(&arg.name, Spec::unknown(dtype))));
         }
         let outputs = self.place(name, String::new(), args, &BTreeMap::new())?;
-        self.graph.fetches = outputs.into_iter().map(|value| self.read(value)).collect();
+        let fetches = outputs.into_iter().map(|value| self.fetch(value, name));
+        self.graph.fetches = fetches.collect::<Result<_>>()?;
         Ok(())
     }
 
@@ -211,10 +245,18 @@ impl<'a> Tracer<'a> {
         &mut self,
         name: Arc<str>,
         body: Body,
-        inputs: Vec<Port>,
+        mut inputs: Vec<Port>,
         attrs: Arc<BTreeMap<String, AttrValue>>,
     ) -> Port {
-        Port { node: self.graph.push(Node { name, body, inputs, attrs }), output: 0 }
+        let mut when = SmallVec::new();
+        // A value or a handle is there whether anybody wants it or not.
+        if matches!(&body, Body::Op { def, .. } if def.kind != Kind::Handle) {
+            let conditions = self.lives.conditions(self.live);
+            self.n_conditions += conditions.len();
+            inputs.extend(conditions.iter().map(|(port, _)| *port));
+            when.extend(conditions.iter().map(|(_, when)| *when));
+        }
+        Port { node: self.graph.push(Node { name, body, inputs, when, attrs }), output: 0 }
     }
 
     /// The place of a tensor of the main graph.
@@ -229,26 +271,82 @@ impl<'a> Tracer<'a> {
 
     /// Emits `roots` and all they depend on.
     fn emit(&mut self, scope: &mut Scope<'a>, roots: Vec<usize>) -> Result<()> {
+        if scope.part == Part::Whole && scope.body.has_loops {
+            scope.frames = Arc::new(Frames::find(scope, &roots)?);
+        }
         for node in order::order(scope, roots)? {
-            if self.graph.nodes.len() > NODES_MAX {
+            if self.graph.nodes.len() > NODES_MAX || self.n_conditions > CONDITIONS_MAX {
                 return Err(Error::Malformed(format!("more than {NODES_MAX} nodes")));
             }
-            let emitted = self.emit_node(scope, &scope.body.nodes[node])?;
-            scope.emitted[node] = Some(emitted);
+            if scope.emitted.contains_key(&node) {
+                continue;
+            }
+            if let Some(frame) = scope.left_by(node) {
+                scope.emitted.extend(self.emit_loop(scope, frame)?);
+            } else {
+                let emitted = self.emit_node(scope, node)?;
+                scope.emitted.insert(node, emitted);
+            }
         }
         Ok(())
     }
 
-    fn emit_node(&mut self, scope: &Scope<'a>, def: &'a NodeDef) -> Result<Emitted> {
+    /// What a node's inputs are, without those that only come before it, and when all are alive.
+    /// The condition of a loop counts as nothing.
+    fn inputs(&mut self, scope: &Scope<'a>, node: usize) -> Result<(Vec<Option<Value>>, Live)> {
+        let def = &scope.body.nodes[node];
+        let (mut inputs, mut live) = (Vec::with_capacity(def.input.len()), scope.live);
+        for (number, input) in def.input.iter().enumerate() {
+            let reference = Reference::parse(input).ok_or_else(|| not_found(input, &def.name))?;
+            if number == 1 && scope.frames.is_loop_switch(node) {
+                inputs.push(None);
+                continue;
+            }
+            let alive = match reference {
+                Reference::Control(name) => {
+                    let before = scope.body.find(name).and_then(|node| scope.emitted.get(&node));
+                    before.map_or(Live::ALWAYS, |emitted| emitted.live)
+                }
+                reference => {
+                    let value = self.value(scope, reference, &def.name)?;
+                    inputs.push(Some(value));
+                    value.live
+                }
+            };
+            live = self.lives.both(live, alive)?;
+        }
+        Ok((inputs, live))
+    }
+
+    fn emit_node(&mut self, scope: &Scope<'a>, node: usize) -> Result<Emitted> {
+        let def = &scope.body.nodes[node];
+        let (inputs, live) = self.inputs(scope, node)?;
+        let op = frames::plain_name(&def.op);
+        self.live = if op == "ControlTrigger" { scope.live } else { live };
+        if op == "Switch" && live != Live::NEVER {
+            return self.emit_switch(scope, node, &inputs);
+        }
+        let inputs: Vec<Value> = inputs.into_iter().flatten().collect();
         let attrs = scope.attrs(def);
         let name: Arc<str> = format!("{}{}", scope.prefix, def.name).into();
-        let mut inputs = Vec::new();
-        for input in &def.input {
-            let reference = Reference::parse(input).ok_or_else(|| not_found(input, &def.name))?;
-            if !matches!(reference, Reference::Control(_)) {
-                inputs.push(self.value(scope, reference, &def.name)?);
-            }
+        if op == "Merge" {
+            return self.emit_merge(name, &inputs, &attrs);
         }
+        if self.live == Live::NEVER {
+            return Ok(Emitted { live: Live::NEVER, outputs: Outputs::Dead });
+        }
+        let live = self.live;
+        let outputs = self.emit_alive(def, (name, attrs), inputs)?;
+        Ok(Emitted { live, outputs })
+    }
+
+    /// Emits a node that may run.
+    fn emit_alive(
+        &mut self,
+        def: &'a NodeDef,
+        (name, attrs): (Arc<str>, BTreeMap<String, AttrValue>),
+        inputs: Vec<Value>,
+    ) -> Result<Outputs> {
         let called = match def.op.as_str() {
             "PartitionedCall" | "StatefulPartitionedCall" => {
                 let call = Attrs::new(&attrs).function("f");
@@ -258,15 +356,29 @@ impl<'a> Tracer<'a> {
         };
         if let Some(function) = called {
             let outputs = self.place(&function, format!("{name}/"), inputs, &attrs)?;
-            return Ok(Emitted::Call(outputs));
+            return Ok(Outputs::Values(outputs));
         }
         *self.counts.entry(def.op.clone()).or_insert(0) += 1;
         match def.op.as_str() {
-            "NoOp" => Ok(Emitted::Call(Vec::new())),
+            "NoOp" | "ControlTrigger" => Ok(Outputs::Values(Vec::new())),
+            "LoopCond" | "NextIteration" | "RefNextIteration" | "Exit" | "RefExit"
+            | "RefIdentity" => self.emit_same(&def.name, &inputs),
+            "Enter" | "RefEnter" => {
+                let why = "enters a loop, but is neither constant in it nor merged";
+                Err(Error::Malformed(format!("node {} {why}", def.name)))
+            }
             "VariableV2" | "Variable" => self.emit_variable(name, attrs),
             "Assign" | "AssignAdd" | "AssignSub" => self.emit_assign(&def.op, name, &inputs, attrs),
             "IsVariableInitialized" => self.emit_op("VarIsInitializedOp", name, inputs, attrs),
             op => self.emit_op(op, name, inputs, attrs),
+        }
+    }
+
+    /// What a node gives that hands on what it gets.
+    fn emit_same(&self, name: &str, inputs: &[Value]) -> Result<Outputs> {
+        match inputs {
+            [value] => Ok(Outputs::Values(vec![Value { live: self.live, ..*value }])),
+            _ => Err(Error::Malformed(format!("node {name} needs one input"))),
         }
     }
 
@@ -293,7 +405,9 @@ impl<'a> Tracer<'a> {
         if self.n_calls > CALLS_MAX {
             return Err(Error::Malformed(format!("more than {CALLS_MAX} calls of functions")));
         }
+        let live = self.live;
         let mut scope = Scope::of_function(function, prefix, args, attrs.clone());
+        scope.live = live;
         let mut roots = Vec::new();
         let results = function.ret.values().chain(&function.control_ret);
         for result in results {
@@ -305,6 +419,7 @@ impl<'a> Tracer<'a> {
         self.calls.push(name);
         self.emit(&mut scope, roots)?;
         self.calls.pop();
+        self.live = live;
         let output = |arg: &proto::tensorflow::op_def::ArgDef| {
             let result = function.ret.get(&arg.name).ok_or_else(|| not_found(&arg.name, name))?;
             let reference = Reference::parse(result).ok_or_else(|| not_found(result, name))?;
@@ -330,23 +445,29 @@ impl<'a> Tracer<'a> {
             Reference::Control(_) => return Err(lost()),
         };
         if let Some(port) = scope.feeds.get(&(node, output)) {
-            return Ok(Value::Port(*port));
+            return Ok(Value::of(*port));
         }
-        match scope.emitted[node].as_ref().ok_or_else(lost)? {
-            Emitted::Node(number) => {
+        let emitted = scope.emitted.get(&node).ok_or_else(lost)?;
+        let live = emitted.live;
+        match &emitted.outputs {
+            Outputs::Node(number) => {
                 let output = u32::try_from(output).map_err(|_| lost())?;
-                Ok(Value::Port(Port { node: *number, output }))
+                Ok(Value { what: What::Port(Port { node: *number, output }), live })
             }
-            Emitted::Reference(handle) => Ok(Value::Reference(*handle)),
-            Emitted::Call(outputs) => outputs.get(output).copied().ok_or_else(lost),
+            Outputs::Reference(handle) => Ok(Value { what: What::Reference(*handle), live }),
+            Outputs::Values(outputs) => outputs.get(output).copied().ok_or_else(lost),
+            // Nobody reads it.
+            Outputs::Dead => {
+                Ok(Value { what: What::Port(Port { node: 0, output: 0 }), live: Live::NEVER })
+            }
         }
     }
 
     /// A value as a tensor: a reference to a variable is read here and now.
     fn read(&mut self, value: Value) -> Port {
-        match value {
-            Value::Port(port) => port,
-            Value::Reference(handle) => {
+        match value.what {
+            What::Port(port) => port,
+            What::Reference(handle) => {
                 let name = Arc::clone(&self.graph.node(handle.node).name);
                 let attrs = Arc::clone(&self.graph.node(handle.node).attrs);
                 let read = self.op("ReadVariableOp", &name, &attrs);
@@ -364,25 +485,27 @@ impl<'a> Tracer<'a> {
         name: Arc<str>,
         inputs: Vec<Value>,
         attrs: BTreeMap<String, AttrValue>,
-    ) -> Result<Emitted> {
+    ) -> Result<Outputs> {
         let handles = op == "VarIsInitializedOp";
         let inputs = inputs
             .into_iter()
-            .map(|value| match value {
-                Value::Reference(handle) if handles => handle,
-                value => self.read(value),
+            .map(|value| match value.what {
+                What::Reference(handle) if handles => handle,
+                _ => self.read(value),
             })
             .collect();
         if op == "Const" {
             let tensor = Attrs::new(&attrs).tensor("value");
             let tensor = tensor.map_err(|error| Error::node(&name, error))?;
             let port = self.push(name, Body::Const(tensor), inputs, Arc::default());
-            return Ok(Emitted::Node(port.node));
+            return Ok(Outputs::Node(port.node));
         }
-        let attrs = Arc::new(named(op, &name, attrs));
+        // Resource variables without a name are one and the same in TensorFlow.
+        let attrs = if op == "VarHandleOp" { attrs } else { named(op, &name, attrs) };
+        let attrs = Arc::new(attrs);
         self.called.extend(attrs.values().flat_map(functions_in));
         let body = self.op(op, &name, &attrs)?;
-        Ok(Emitted::Node(self.push(name, body, inputs, attrs).node))
+        Ok(Outputs::Node(self.push(name, body, inputs, attrs).node))
     }
 
     /// A variable of TensorFlow 1 is a handle, and those who use its value read it first.
@@ -390,10 +513,10 @@ impl<'a> Tracer<'a> {
         &mut self,
         name: Arc<str>,
         attrs: BTreeMap<String, AttrValue>,
-    ) -> Result<Emitted> {
+    ) -> Result<Outputs> {
         let attrs = Arc::new(named("VarHandleOp", &name, attrs));
         let body = self.op("VarHandleOp", &name, &attrs)?;
-        Ok(Emitted::Reference(self.push(name, body, Vec::new(), attrs)))
+        Ok(Outputs::Reference(self.push(name, body, Vec::new(), attrs)))
     }
 
     fn emit_assign(
@@ -402,13 +525,13 @@ impl<'a> Tracer<'a> {
         name: Arc<str>,
         inputs: &[Value],
         attrs: BTreeMap<String, AttrValue>,
-    ) -> Result<Emitted> {
+    ) -> Result<Outputs> {
         let resource_op = match op {
             "Assign" => "AssignVariableOp",
             "AssignAdd" => "AssignAddVariableOp",
             _ => "AssignSubVariableOp",
         };
-        let [Value::Reference(handle), value] = inputs else {
+        let [Value { what: What::Reference(handle), .. }, value] = inputs else {
             let why = format!("node {name} assigns to what is no variable");
             return Err(Error::Malformed(why));
         };
@@ -420,7 +543,7 @@ impl<'a> Tracer<'a> {
         let attrs = Arc::new(attrs);
         let body = self.op(resource_op, &name, &attrs)?;
         self.push(name, body, vec![*handle, value], attrs);
-        Ok(Emitted::Reference(*handle))
+        Ok(Outputs::Reference(*handle))
     }
 
     /// The body of an op; counts it as missing, with a stand-in, if we do not have it.

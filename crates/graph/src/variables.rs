@@ -41,7 +41,8 @@ pub fn variables(
     source: &Source,
 ) -> Result<BTreeMap<(String, String), VariableUse>> {
     let mut uses = BTreeMap::new();
-    let mut functions = Functions { source, writes: FxHashMap::default() };
+    let loops = graph.functions.clone();
+    let mut functions = Functions { source, loops, writes: FxHashMap::default() };
     let written = functions.written_nodes(graph)?;
     for (number, node) in graph.nodes.iter().enumerate() {
         if node.op_name() != "VarHandleOp" {
@@ -72,6 +73,8 @@ fn variable(node: &Node, is_written: bool) -> Result<VariableUse> {
 /// Which arguments functions may write to, looked up once each.
 struct Functions<'a> {
     source: &'a Source,
+    /// Those that tracing made of loops.
+    loops: BTreeMap<String, Graph>,
     writes: FxHashMap<String, Vec<bool>>,
 }
 
@@ -125,7 +128,11 @@ impl Functions<'_> {
         if let Some(writes) = self.writes.get(function) {
             return Ok(writes.clone());
         }
-        let graph = self.source.trace_function(function)?;
+        let mut graph = match self.loops.remove(function) {
+            Some(part) => part,
+            None => self.source.trace_function(function)?,
+        };
+        self.loops.append(&mut graph.functions);
         // A function that is asked about while it is looked at recurs: it then writes everything.
         self.writes.insert(function.to_owned(), vec![true; graph.args.len()]);
         let written = self.written_nodes(&graph)?;

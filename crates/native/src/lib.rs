@@ -11,6 +11,7 @@ mod assets;
 mod engine;
 mod error;
 mod load;
+mod tables;
 mod variables;
 
 pub use engine::{Executor, NativeEngine};

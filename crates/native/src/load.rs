@@ -15,6 +15,7 @@ use tensor::{Shape, Strings, Tensor};
 use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
 use crate::error::{read_error, session_error};
+use crate::tables;
 use crate::variables::{self, Uses};
 
 /// The settings of loading.
@@ -80,7 +81,9 @@ impl Opened {
         let (model, source) = (&self.model, &self.source);
         let resources = Resources::default();
         let owner = lease.0.as_ref();
-        let weights = variables::restore(model, &self.traced.uses, &resources, owner)?;
+        let mut weights = variables::restore(model, &self.traced.uses, &resources, owner)?;
+        let graphs = self.traced.graphs.values().chain(&self.init);
+        tables::restore(model, graphs, &resources, &mut weights)?;
         let loading = Loading { source, model, executor, options };
         loading.run_init(self.init, &resources)?;
         let (programs, library) = loading.build(&mut self.traced, &resources)?;

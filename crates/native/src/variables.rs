@@ -81,7 +81,11 @@ pub(crate) fn predict(model: &SavedModel, uses: &Uses) -> Result<u64> {
 }
 
 /// Reads one tensor, or a part of one, straight into its own memory.
-fn read(checkpoint: &Checkpoint, source: &Source, sharer: Option<&Arc<Owner>>) -> Result<Tensor> {
+pub(crate) fn read(
+    checkpoint: &Checkpoint,
+    source: &Source,
+    sharer: Option<&Arc<Owner>>,
+) -> Result<Tensor> {
     let bad = |error: &savedmodel::Error| read_error(error);
     let memory = |error: tensor::Error| Error::ResourceExhausted(error.to_string());
     let entry = checkpoint.entry(&source.key).map_err(|error| bad(&error))?;

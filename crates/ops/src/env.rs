@@ -29,6 +29,17 @@ pub trait Functions: Sync {
 
     /// Runs `function`.
     fn call(&self, function: &str, inputs: &[Tensor], env: &Env<'_>) -> Result<Vec<Tensor>>;
+
+    /// The body of `function`, for those who know what it is.
+    fn body(&self, function: &str) -> Option<&dyn std::any::Any> {
+        let _ = function;
+        None
+    }
+
+    /// How deep functions within functions may still be made for the constants of a call.
+    fn levels(&self) -> usize {
+        0
+    }
 }
 
 /// The asset files of a model.

@@ -54,7 +54,12 @@ impl Error {
     /// The same error with `context: ` before its text.
     #[must_use]
     pub fn context(self, context: &str) -> Self {
-        let add = |text: String| format!("{context}: {text}");
+        self.map_text(|text| format!("{context}: {text}"))
+    }
+
+    /// The same error with another text.
+    #[must_use]
+    pub fn map_text(self, add: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::InvalidArgument(text) => Self::InvalidArgument(add(text)),
             Self::Unimplemented(text) => Self::Unimplemented(add(text)),

@@ -45,9 +45,11 @@ mod walk;
 
 pub use attrs::Attrs;
 pub use cancel::Cancel;
+pub use control::join;
 pub use ctx::{Ctx, Output};
 pub use env::{Env, Files, Functions, NoFiles, NoFunctions};
 pub use error::{Error, Result};
+pub use list::item_shape;
 pub use lookup::table::Table;
 pub use op::{Kind, Op, OpDef, Packed};
 pub use registry::{all, find};

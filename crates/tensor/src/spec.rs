@@ -28,6 +28,8 @@ pub enum Value {
     Constant(Tensor),
     /// The elements of an integer tensor of rank 0 or 1, such as the shape of another.
     Sizes(Arc<[Dim]>),
+    /// The dimensions of every tensor in the list that a handle stands for.
+    Items(Arc<[Dim]>),
 }
 
 impl Spec {
@@ -65,6 +67,21 @@ impl Spec {
         self
     }
 
+    /// The same for a list whose tensors all have these dimensions.
+    #[must_use]
+    pub fn with_items(mut self, dims: impl IntoIterator<Item = Dim>) -> Self {
+        self.value = Value::Items(dims.into_iter().collect());
+        self
+    }
+
+    /// The dimensions of every tensor of a list, if that is known.
+    pub fn items(&self) -> Option<&[Dim]> {
+        match &self.value {
+            Value::Items(dims) => Some(dims),
+            Value::Unknown | Value::Constant(_) | Value::Sizes(_) => None,
+        }
+    }
+
     /// The same shape in another dtype, its value forgotten.
     #[must_use]
     pub fn with_dtype(&self, dtype: DType) -> Self {
@@ -91,14 +108,14 @@ impl Spec {
     pub fn as_constant(&self) -> Option<&Tensor> {
         match &self.value {
             Value::Constant(tensor) => Some(tensor),
-            Value::Unknown | Value::Sizes(_) => None,
+            Value::Unknown | Value::Sizes(_) | Value::Items(_) => None,
         }
     }
 
     /// The elements of an integer tensor as dimensions, if they are known (or known to be symbols).
     pub fn sizes(&self) -> Option<Vec<Dim>> {
         match &self.value {
-            Value::Unknown => None,
+            Value::Unknown | Value::Items(_) => None,
             Value::Sizes(sizes) => Some(sizes.to_vec()),
             Value::Constant(tensor) => {
                 Some(tensor.view().to_i64()?.into_iter().map(Dim::Known).collect())

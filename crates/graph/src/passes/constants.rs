@@ -3,47 +3,77 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ops::{Attrs, Env, Op};
+use ops::{Attrs, Env};
 use proto::tensorflow::AttrValue;
 use tensor::{Spec, Tensor};
 
 use crate::error::{Error, Result};
 use crate::fold;
 use crate::graph::{Body, Graph, Node, Port};
+use crate::infer::{Inferred, infer_node, operands, surely_holds};
+use crate::merge::{Merge, holds};
 use crate::program::Bindings;
 
-/// Replaces each node that can be computed now by its values.
+/// Replaces each node that can be computed now by its values, and drops what surely does not run.
 pub(super) fn fold(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
     let mut folder = Folder { bindings, env, graph: Graph::default(), specs: Vec::new() };
     folder.graph.args = graph.args;
-    // What each output of the old graph is in the new one.
-    let mut ports: Vec<Vec<Port>> = Vec::with_capacity(graph.nodes.len());
-    let lost = |port: &Port| Error::Malformed(format!("output {} is not there", port.output));
-    let find = |ports: &[Vec<Port>], port: &Port| {
-        ports[port.node as usize].get(port.output as usize).copied().ok_or_else(|| lost(port))
-    };
+    let mut taken: Vec<Taken> = Vec::with_capacity(graph.nodes.len());
     for mut node in graph.nodes {
-        for input in &mut node.inputs {
-            *input = find(&ports, input)?;
-        }
-        ports.push(folder.take(node)?);
+        let inputs: Option<Vec<Port>> =
+            node.inputs.iter().map(|port| folder.find(&taken, *port)).collect();
+        let Some(inputs) = inputs else {
+            let why = format!("node {} asks for an output that is not there", node.name);
+            return Err(Error::Malformed(why));
+        };
+        node.inputs = inputs;
+        taken.push(folder.take(node)?);
     }
-    let fetches = graph.fetches.iter().map(|port| find(&ports, port));
-    folder.graph.fetches = fetches.collect::<Result<_>>()?;
+    let lost = |port: &Port| Error::Malformed(format!("output {} is not there", port.output));
+    let mut fetches = Vec::with_capacity(graph.fetches.len());
+    for port in &graph.fetches {
+        fetches.push(folder.find(&taken, *port).ok_or_else(|| lost(port))?);
+    }
+    folder.graph.fetches = fetches;
     Ok(folder.graph)
+}
+
+/// What a node of the old graph has become.
+enum Taken {
+    /// Its outputs are these.
+    Ports(Vec<Port>),
+    /// It is this node, but it is not known how many outputs it has: it fails if it runs.
+    Fails(u32),
+    /// It surely does not run.
+    Dead,
 }
 
 struct Folder<'a> {
     bindings: &'a Bindings<'a>,
     env: &'a Env<'a>,
     graph: Graph,
-    /// The specs of the outputs of each node of the new graph.
+    /// The specs of the outputs of each node of the new graph; none for a node that fails.
     specs: Vec<Vec<Spec>>,
 }
 
 impl Folder<'_> {
+    /// Where an output of the old graph is in the new one.
+    fn find(&mut self, taken: &[Taken], port: Port) -> Option<Port> {
+        match &taken[port.node as usize] {
+            Taken::Ports(ports) => ports.get(port.output as usize).copied(),
+            Taken::Fails(node) => Some(Port { node: *node, output: port.output }),
+            // A node of its own that has no outputs: nobody who runs reads it.
+            Taken::Dead => {
+                let nothing = Tensor::vector::<u8>(&[]).ok()?;
+                let node = self.graph.push(Node::constant(&"dead".into(), nothing));
+                self.specs.push(Vec::new());
+                Some(Port { node, output: 0 })
+            }
+        }
+    }
+
     /// Adds a node, or its values; gives where its outputs are.
-    fn take(&mut self, node: Node) -> Result<Vec<Port>> {
+    fn take(&mut self, mut node: Node) -> Result<Taken> {
         let (def, op) = match &node.body {
             Body::Arg(number) => {
                 let spec = self.graph.args[*number].clone();
@@ -55,11 +85,27 @@ impl Folder<'_> {
             }
             Body::Op { def, op } => (*def, Arc::clone(op)),
         };
+        self.drop_what_holds(&mut node);
         if let Some(weight) = self.weight(&node) {
             return Ok(self.push_values(&node, vec![weight]));
         }
-        let inputs: Vec<Spec> = node.inputs.iter().map(|port| self.spec(port)).collect();
-        let outputs = infer(&*op, &node, &inputs, self.env)?;
+        let known: Vec<Option<Spec>> = node.inputs.iter().map(|port| self.spec(port)).collect();
+        let outputs = match infer_node(&*op, &node, &known, self.env)? {
+            Inferred::Specs(outputs) => outputs,
+            // A result that is dead is an error once it is asked for.
+            Inferred::Dead if def.name != "Retval" => return Ok(Taken::Dead),
+            Inferred::Dead | Inferred::Fails(_) => {
+                self.specs.push(Vec::new());
+                return Ok(Taken::Fails(self.graph.push(node)));
+            }
+        };
+        let inputs = operands(&*op, &node, &known);
+        if let Some(chosen) = Merge::of(&*op).and_then(|merge| merge.chosen(&inputs)) {
+            return self.take_chosen(&node, chosen);
+        }
+        if def.name == "Assert" && surely_holds(&inputs) {
+            return Ok(Taken::Ports(Vec::new()));
+        }
         if outputs.is_empty() {
             return Ok(self.push(node, outputs));
         }
@@ -69,29 +115,54 @@ impl Folder<'_> {
         }
     }
 
-    fn spec(&self, port: &Port) -> Spec {
-        self.specs[port.node as usize][port.output as usize].clone()
+    /// Drops the conditions of a node that surely hold.
+    fn drop_what_holds(&self, node: &mut Node) {
+        let n_operands = node.operands().len();
+        let conditions: Vec<(Port, bool)> = node.conditions().collect();
+        node.inputs.truncate(n_operands);
+        node.when.clear();
+        for (port, when) in conditions {
+            let spec = self.spec(&port);
+            let known = spec.as_ref().and_then(Spec::as_constant);
+            if known.and_then(|flag| holds(&flag.view(), when)) != Some(true) {
+                node.inputs.push(port);
+                node.when.push(when);
+            }
+        }
     }
 
-    fn push(&mut self, node: Node, specs: Vec<Spec>) -> Vec<Port> {
+    /// A merge whose choice is known is what it chooses.
+    fn take_chosen(&mut self, node: &Node, chosen: usize) -> Result<Taken> {
+        let number = i32::try_from(chosen).expect("a node has few inputs");
+        let number =
+            Tensor::scalar(number).map_err(|error| Error::node(&node.name, error.into()))?;
+        let index = self.graph.push(Node::constant(&node.name, number.clone()));
+        self.specs.push(vec![Spec::constant(number)]);
+        Ok(Taken::Ports(vec![node.inputs[chosen], Port { node: index, output: 0 }]))
+    }
+
+    fn spec(&self, port: &Port) -> Option<Spec> {
+        self.specs[port.node as usize].get(port.output as usize).cloned()
+    }
+
+    fn push(&mut self, node: Node, specs: Vec<Spec>) -> Taken {
         let n_outputs = u32::try_from(specs.len()).expect("a node has few outputs");
         let number = self.graph.push(node);
         self.specs.push(specs);
-        (0..n_outputs).map(|output| Port { node: number, output }).collect()
+        Taken::Ports((0..n_outputs).map(|output| Port { node: number, output }).collect())
     }
 
-    fn push_values(&mut self, node: &Node, values: Vec<Tensor>) -> Vec<Port> {
-        let ports = values.into_iter().flat_map(|value| {
+    fn push_values(&mut self, node: &Node, values: Vec<Tensor>) -> Taken {
+        let mut ports = Vec::with_capacity(values.len());
+        for value in values {
             let spec = Spec::constant(value.clone());
             // The attributes of a handle tell which variable it is of.
             let attrs = Arc::clone(&node.attrs);
-            let name = Arc::clone(&node.name);
-            self.push(
-                Node { name, body: Body::Const(value), inputs: Vec::new(), attrs },
-                vec![spec],
-            )
-        });
-        ports.collect()
+            let constant = Node { attrs, ..Node::constant(&node.name, value) };
+            ports.push(Port { node: self.graph.push(constant), output: 0 });
+            self.specs.push(vec![spec]);
+        }
+        Taken::Ports(ports)
     }
 
     /// The value of a variable that no signature writes, if that is what the node reads.
@@ -110,9 +181,4 @@ fn variable_key(attrs: &BTreeMap<String, AttrValue>) -> Option<(String, String)>
     let attrs = Attrs::new(attrs);
     let container = attrs.str_or("container", "").ok()?;
     Some((container.to_owned(), attrs.str("shared_name").ok()?.to_owned()))
-}
-
-/// The specs of a node's outputs.
-pub(crate) fn infer(op: &dyn Op, node: &Node, inputs: &[Spec], env: &Env<'_>) -> Result<Vec<Spec>> {
-    op.infer_with(inputs, env.functions).map_err(|error| Error::node(&node.name, error))
 }

@@ -14,6 +14,7 @@ use ops::{Attrs, Env};
 use proto::tensorflow::AttrValue;
 use proto::tensorflow::attr_value::{ListValue, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use tensor::{DType, Tensor};
 
 use crate::error::{Error, Result};
@@ -55,6 +56,7 @@ enum Kind {
 impl Product {
     fn of(graph: &Graph, number: u32) -> Option<Self> {
         let node = graph.node(number);
+        (!node.is_conditional()).then_some(())?;
         let kind = match node.op_name() {
             "Conv2D" => Kind::Conv,
             "DepthwiseConv2dNative" => Kind::Depthwise,
@@ -149,10 +151,9 @@ fn rebuild(graph: Graph, mut fused: FxHashMap<u32, Fused>, gone: &FxHashSet<u32>
     };
     for (number, mut node) in (0u32..).zip(graph.nodes) {
         if let Some(fused) = fused.remove(&number) {
-            let constant = |new: &mut Graph, value: Tensor| {
-                let (name, attrs) = (Arc::clone(&fused.name), Arc::default());
-                let body = Body::Const(value);
-                Port { node: new.push(Node { name, body, inputs: Vec::new(), attrs }), output: 0 }
+            let constant = |new: &mut Graph, value: Tensor| Port {
+                node: new.push(Node::constant(&fused.name, value)),
+                output: 0,
             };
             let mut inputs = vec![moved(&numbers, fused.input)];
             inputs.push(constant(&mut new, fused.weight));
@@ -160,8 +161,8 @@ fn rebuild(graph: Graph, mut fused: FxHashMap<u32, Fused>, gone: &FxHashSet<u32>
                 inputs.push(constant(&mut new, bias));
             }
             let (name, attrs) = (Arc::clone(&fused.name), fused.attrs);
-            let body = fused.body;
-            numbers[number as usize] = new.push(Node { name, body, inputs, attrs });
+            let (body, when) = (fused.body, SmallVec::new());
+            numbers[number as usize] = new.push(Node { name, body, inputs, when, attrs });
         } else if !gone.contains(&number) {
             node.inputs.iter_mut().for_each(|port| *port = moved(&numbers, *port));
             numbers[number as usize] = new.push(node);

@@ -4,7 +4,6 @@ mod constants;
 mod fuse;
 mod unused;
 
-pub(crate) use constants::infer;
 use ops::Env;
 
 use crate::error::Result;

@@ -10,7 +10,8 @@ use tensor::{DType, Shape, Spec, Tensor};
 use crate::error::{Error, Result};
 use crate::fold;
 use crate::graph::{Body, Graph, Node, Port};
-use crate::passes::infer;
+use crate::infer::{Inferred, infer_node, operands, surely_holds};
+use crate::merge::{Merge, refusal};
 use crate::program::Program;
 
 /// A plan whose workspace tensors have no offsets yet.
@@ -29,6 +30,7 @@ pub(super) struct DraftStep {
     pub(super) op: Arc<dyn Op>,
     pub(super) kind: Kind,
     pub(super) inputs: SmallVec<[Spot; 4]>,
+    pub(super) when: SmallVec<[bool; 2]>,
     pub(super) outputs: SmallVec<[Spot; 2]>,
     pub(super) scratch_bytes: usize,
     pub(super) packed: Arc<[Option<Packed>]>,
@@ -46,7 +48,7 @@ pub(super) enum Spot {
 }
 
 /// Drafts the plan of a program.
-pub(super) fn draft(program: &Program, inputs: &[(DType, Shape)], env: &Env<'_>) -> Result<Draft> {
+pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Draft> {
     let graph = program.graph();
     let mut drafter = Drafter {
         graph,
@@ -65,8 +67,7 @@ pub(super) fn draft(program: &Program, inputs: &[(DType, Shape)], env: &Env<'_>)
     for (number, node) in graph.nodes.iter().enumerate() {
         drafter.take(program, inputs, number, node)?;
     }
-    let outputs = graph.fetches.iter().map(|port| drafter.spot(port));
-    drafter.draft.outputs = outputs.collect::<Result<_>>()?;
+    drafter.draft.outputs = graph.fetches.iter().map(|port| drafter.spot(port)).collect();
     Ok(drafter.draft)
 }
 
@@ -99,14 +100,13 @@ impl Drafter<'_> {
     fn take(
         &mut self,
         program: &Program,
-        inputs: &[(DType, Shape)],
+        inputs: &[Spec],
         number: usize,
         node: &Node,
     ) -> Result<()> {
         let (def, op) = match &node.body {
             Body::Arg(arg) => {
-                let (dtype, shape) = &inputs[*arg];
-                self.add(vec![Spec::concrete(*dtype, shape)], [Spot::Input(*arg, None)]);
+                self.add(vec![inputs[*arg].clone()], [Spot::Input(*arg, None)]);
                 return Ok(());
             }
             Body::Const(tensor) => {
@@ -115,17 +115,33 @@ impl Drafter<'_> {
             }
             Body::Op { def, op } => (*def, op),
         };
-        let specs = node.inputs.iter().map(|port| self.spec(port));
-        let specs: Vec<Spec> = specs.collect::<Result<_>>()?;
-        let outputs = infer(&**op, node, &specs, self.env)?;
+        let known: Vec<Option<Spec>> = node.inputs.iter().map(|port| self.known(port)).collect();
+        let outputs = match infer_node(&**op, node, &known, self.env)? {
+            Inferred::Specs(outputs) => outputs,
+            Inferred::Dead | Inferred::Fails(None) => {
+                self.add(Vec::new(), []);
+                return Ok(());
+            }
+            Inferred::Fails(Some(error)) => {
+                self.add_refusal(node, error);
+                return Ok(());
+            }
+        };
+        let specs: Vec<Spec> = operands(&**op, node, &known);
+        if def.name == "Assert" && surely_holds(&specs) {
+            self.add(Vec::new(), []);
+            return Ok(());
+        }
+        if let Some(chosen) = Merge::of(&**op).and_then(|merge| merge.chosen(&specs)) {
+            return self.add_chosen(node, chosen);
+        }
         if !outputs.is_empty()
             && let Some(values) = fold::fold((&**op, def.kind), &specs, &outputs, self.env)
         {
             self.add_consts(values);
             return Ok(());
         }
-        let inputs: SmallVec<[Spot; 4]> =
-            node.inputs.iter().map(|port| self.spot(port)).collect::<Result<_>>()?;
+        let inputs: SmallVec<[Spot; 4]> = node.inputs.iter().map(|port| self.spot(port)).collect();
         if let Some(spot) = alias(&**op, &inputs, &outputs) {
             self.add(outputs, [spot]);
             return Ok(());
@@ -138,11 +154,43 @@ impl Drafter<'_> {
             op: Arc::clone(op),
             kind: def.kind,
             inputs,
+            when: node.when.clone(),
             outputs: spots.clone(),
             scratch_bytes: op.scratch_bytes(&specs, &outputs),
             packed: Arc::clone(program.packed(number)),
         });
         self.add(outputs, spots);
+        Ok(())
+    }
+
+    /// A node that fails if it runs.
+    fn add_refusal(&mut self, node: &Node, error: ops::Error) {
+        let inputs = node.conditions().map(|(port, _)| self.spot(&port)).collect();
+        self.draft.steps.push(DraftStep {
+            node: Arc::clone(&node.name),
+            op_name: node.op_name(),
+            op: refusal(error),
+            // It is never left out as unused.
+            kind: Kind::Writes,
+            inputs,
+            when: node.when.clone(),
+            outputs: SmallVec::new(),
+            scratch_bytes: 0,
+            packed: Arc::new([]),
+        });
+        self.add(Vec::new(), []);
+    }
+
+    /// A merge whose choice is known is what it chooses.
+    fn add_chosen(&mut self, node: &Node, chosen: usize) -> Result<()> {
+        let port = node.inputs[chosen];
+        let spec = self.known(&port).ok_or_else(|| self.missing(&port))?;
+        let number = i32::try_from(chosen).expect("a node has few inputs");
+        let number =
+            Tensor::scalar(number).map_err(|error| Error::node(&node.name, error.into()))?;
+        self.draft.consts.push(number.clone());
+        let spots = [self.spot(&port), Spot::Const(self.draft.consts.len() - 1)];
+        self.add(vec![spec, Spec::constant(number)], spots);
         Ok(())
     }
 
@@ -173,14 +221,18 @@ impl Drafter<'_> {
         self.draft.consts.extend(tensors);
     }
 
-    fn spec(&self, port: &Port) -> Result<Spec> {
-        let specs = &self.specs[port.node as usize];
-        specs.get(port.output as usize).cloned().ok_or_else(|| self.missing(port))
+    /// What is known of a tensor; `None` if it is dead.
+    fn known(&self, port: &Port) -> Option<Spec> {
+        self.specs[port.node as usize].get(port.output as usize).cloned()
     }
 
-    fn spot(&self, port: &Port) -> Result<Spot> {
+    /// Where a tensor is; for a dead one, a slot that nobody fills.
+    fn spot(&mut self, port: &Port) -> Spot {
         let spots = &self.spots[port.node as usize];
-        spots.get(port.output as usize).cloned().ok_or_else(|| self.missing(port))
+        spots.get(port.output as usize).cloned().unwrap_or_else(|| {
+            self.draft.n_open += 1;
+            Spot::Open(self.draft.n_open - 1)
+        })
     }
 
     fn missing(&self, port: &Port) -> Error {

@@ -43,6 +43,7 @@ pub(super) fn place(draft: Draft) -> Plan {
         op: step.op,
         device: 0,
         inputs: step.inputs.into_iter().map(place).collect(),
+        when: step.when,
         outputs: step.outputs.into_iter().map(place).collect(),
         scratch: Span { offset: offset(n_values + number), len: step.scratch_bytes },
         packed: step.packed,

@@ -1,37 +1,44 @@
 //! The order in which the nodes of a scope can run.
 
+use rustc_hash::FxHashMap;
+
 use super::scope::Scope;
 use crate::error::{Error, Result};
 use crate::reference::Reference;
 
-/// The nodes that `roots` depend on, each after all it depends on, roots included. Fed tensors are
-/// not followed. Fails on a cycle.
+/// The nodes that `roots` depend on, each after all it depends on, roots included. Fed tensors and
+/// what is emitted already are not followed; a loop is one with what leads out of it. Fails on a
+/// cycle.
 pub(super) fn order(scope: &Scope<'_>, roots: Vec<usize>) -> Result<Vec<usize>> {
     let nodes = &scope.body.nodes;
-    let mut states = vec![State::New; nodes.len()];
+    let mut states = FxHashMap::default();
     let mut order = Vec::new();
     // A chain may be a million nodes deep, so the stack is ours: a node and its next input.
     let mut stack: Vec<(usize, usize)> = Vec::new();
     for root in roots {
-        if states[root] == State::New {
-            states[root] = State::Open;
+        if !scope.emitted.contains_key(&root) && !states.contains_key(&root) {
+            states.insert(root, State::Open);
             stack.push((root, 0));
         }
         while let Some((node, next)) = stack.pop() {
-            let Some(input) = nodes[node].input.get(next) else {
-                states[node] = State::Done;
+            let Some((input, by)) = scope.dependency(node, next) else {
+                states.insert(node, State::Done);
                 order.push(node);
                 continue;
             };
             stack.push((node, next + 1));
-            let Some(target) = target(scope, input, &nodes[node].name)? else { continue };
-            match states[target] {
-                State::Done => {}
-                State::New => {
-                    states[target] = State::Open;
+            let Some(input) = input else { continue };
+            let Some(target) = target(scope, input, &nodes[by].name)? else { continue };
+            if scope.emitted.contains_key(&target) {
+                continue;
+            }
+            match states.get(&target) {
+                Some(State::Done) => {}
+                None => {
+                    states.insert(target, State::Open);
                     stack.push((target, 0));
                 }
-                State::Open => {
+                Some(State::Open) => {
                     let name = &nodes[target].name;
                     return Err(Error::Malformed(format!("node {name} depends on itself")));
                 }
@@ -43,13 +50,12 @@ pub(super) fn order(scope: &Scope<'_>, roots: Vec<usize>) -> Result<Vec<usize>> 
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    New,
     Open,
     Done,
 }
 
 /// The node behind an input; `None` if it is fed or an argument of the function.
-fn target(scope: &Scope<'_>, input: &str, by: &str) -> Result<Option<usize>> {
+pub(super) fn target(scope: &Scope<'_>, input: &str, by: &str) -> Result<Option<usize>> {
     let lost = || Error::NotFound { wanted: input.to_owned(), by: by.to_owned() };
     let reference = Reference::parse(input).ok_or_else(lost)?;
     let Some(node) = scope.body.find(reference.node()) else {

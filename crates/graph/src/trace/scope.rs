@@ -1,32 +1,71 @@
-//! `Scope`: the main graph, or one call of a function, while it is traced.
+//! `Scope`: the main graph, or one call of a function, or a part of a loop, while it is traced.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proto::tensorflow::attr_value::Value as AttrKind;
 use proto::tensorflow::{AttrValue, NodeDef};
 use rustc_hash::FxHashMap;
 
+use super::frames::{Frames, OUTSIDE};
+use super::live::Live;
 use crate::graph::Port;
 use crate::source::{Body, Function};
 
+/// What a tensor of a `GraphDef` has become, and when it is alive.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Value {
+    pub(super) what: What,
+    pub(super) live: Live,
+}
+
 /// What a tensor of a `GraphDef` has become.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Value {
+pub(super) enum What {
     /// An output of a node of the flat graph.
     Port(Port),
     /// A reference to a variable of TensorFlow 1, by its handle.
     Reference(Port),
 }
 
-/// What a node of a `GraphDef` has become.
+impl Value {
+    /// An output of a node that is always alive.
+    pub(super) fn of(port: Port) -> Self {
+        Self { what: What::Port(port), live: Live::ALWAYS }
+    }
+}
+
+/// What a node of a `GraphDef` has become, and when it is alive.
 #[derive(Debug, Clone)]
-pub(super) enum Emitted {
-    /// A node of the flat graph.
+pub(super) struct Emitted {
+    pub(super) live: Live,
+    pub(super) outputs: Outputs,
+}
+
+/// The outputs of a node of a `GraphDef`.
+#[derive(Debug, Clone)]
+pub(super) enum Outputs {
+    /// Those of a node of the flat graph.
     Node(u32),
-    /// The results of a call.
-    Call(Vec<Value>),
+    /// The results of a call, or of what is no node any more.
+    Values(Vec<Value>),
     /// A reference to a variable.
     Reference(Port),
+    /// None is ever alive.
+    Dead,
+}
+
+/// Which part of a loop a scope is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// No loop.
+    Whole,
+    /// What decides whether the loop goes on.
+    Condition,
+    /// What happens if it does.
+    Body,
+    /// What happens if it does not.
+    After,
 }
 
 pub(super) struct Scope<'a> {
@@ -36,12 +75,19 @@ pub(super) struct Scope<'a> {
     pub(super) prefix: String,
     /// What the arguments of the function are.
     pub(super) args: Vec<Value>,
+    /// When the call is alive.
+    pub(super) live: Live,
     /// The attributes of the call, for placeholders in the attributes of the body.
     call_attrs: BTreeMap<String, AttrValue>,
     /// Fed tensors, by node and output.
     pub(super) feeds: FxHashMap<(usize, usize), Port>,
     /// What each node of the body has become.
-    pub(super) emitted: Vec<Option<Emitted>>,
+    pub(super) emitted: FxHashMap<usize, Emitted>,
+    /// The loops of the body.
+    pub(super) frames: Arc<Frames>,
+    /// The loop that is traced.
+    pub(super) frame: usize,
+    pub(super) part: Part,
 }
 
 impl<'a> Scope<'a> {
@@ -51,9 +97,13 @@ impl<'a> Scope<'a> {
             function: None,
             prefix,
             args: Vec::new(),
+            live: Live::ALWAYS,
             call_attrs: BTreeMap::new(),
             feeds: FxHashMap::default(),
-            emitted: vec![None; body.nodes.len()],
+            emitted: FxHashMap::default(),
+            frames: Arc::default(),
+            frame: OUTSIDE,
+            part: Part::Whole,
         }
     }
 
@@ -65,6 +115,39 @@ impl<'a> Scope<'a> {
     ) -> Self {
         let scope = Self::new(&function.body, prefix);
         Self { function: Some(function), args, call_attrs, ..scope }
+    }
+
+    /// A part of a loop of this scope. It sees nothing of what is outside.
+    pub(super) fn of_loop(&self, frame: usize, part: Part) -> Self {
+        Self {
+            function: self.function,
+            call_attrs: self.call_attrs.clone(),
+            frames: Arc::clone(&self.frames),
+            frame,
+            part,
+            ..Self::new(self.body, self.prefix.clone())
+        }
+    }
+
+    /// Dependency number `next` of a node, and the node that names it; the inner `None` is one that
+    /// does not count.
+    pub(super) fn dependency(&self, node: usize, next: usize) -> Option<(Option<&'a str>, usize)> {
+        let nodes = &self.body.nodes;
+        if let Some(frame) = self.left_by(node) {
+            // All that leads into a loop comes before all that leads out of it.
+            let (enter, input) = *self.frames.frames[frame].entries.get(next)?;
+            return Some((Some(&nodes[enter].input[input]), enter));
+        }
+        let input = nodes[node].input.get(next)?;
+        let is_decided = next == 1 && self.frames.is_loop_switch(node);
+        Some(((!is_decided).then_some(input), node))
+    }
+
+    /// The loop inside of this scope that a node leads out of.
+    pub(super) fn left_by(&self, node: usize) -> Option<usize> {
+        let frame = self.frames.of(node);
+        let is_exit = matches!(self.body.nodes[node].op.as_str(), "Exit" | "RefExit");
+        (is_exit && frame != self.frame).then_some(frame)
     }
 
     /// The attributes of a node, with placeholders replaced by the attributes of the call.

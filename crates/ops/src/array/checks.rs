@@ -9,8 +9,8 @@ use crate::prelude::*;
 pub(super) const ENSURE_SHAPE: OpDef = OpDef::pure("EnsureShape", |attrs| {
     Ok(Box::new(EnsureShape { dims: dims_of_attr(attrs.shape("shape")?.as_deref()) }))
 });
-/// It changes nothing, so that running it twice does no harm; but it must run.
-pub(super) const ASSERT: OpDef = OpDef::of_kind("Assert", Kind::Reads, |attrs| {
+/// It changes nothing, but it must run: to fail is its effect.
+pub(super) const ASSERT: OpDef = OpDef::of_kind("Assert", Kind::Writes, |attrs| {
     Ok(Box::new(Assert { n_shown: attrs.int_or("summarize", 3)? }))
 });
 pub(super) const PRINT: OpDef = OpDef::of_kind("Print", Kind::Writes, |attrs| {

@@ -6,9 +6,11 @@ use crate::env::Functions;
 use crate::prelude::*;
 
 pub(super) const IF: OpDef = OpDef::of_kind("If", Kind::Writes, Branch::build_if);
-pub(super) const STATELESS_IF: OpDef = OpDef::pure("StatelessIf", Branch::build_if);
+// A call is never folded: a loop in the function may take long, or have no end.
+pub(super) const STATELESS_IF: OpDef = OpDef::of_kind("StatelessIf", Kind::Reads, Branch::build_if);
 pub(super) const CASE: OpDef = OpDef::of_kind("Case", Kind::Writes, Branch::build_case);
-pub(super) const STATELESS_CASE: OpDef = OpDef::pure("StatelessCase", Branch::build_case);
+pub(super) const STATELESS_CASE: OpDef =
+    OpDef::of_kind("StatelessCase", Kind::Reads, Branch::build_case);
 
 struct Branch {
     branches: Vec<String>,
@@ -63,9 +65,11 @@ impl Op for Branch {
         if let Some(chooser) = inputs[0].as_constant() {
             return functions.infer(self.pick(&chooser.view())?, &inputs[1..]);
         }
-        let mut specs = functions.infer(&self.branches[0], &inputs[1..])?;
-        for branch in &self.branches[1..] {
-            join_all(&mut specs, &functions.infer(branch, &inputs[1..])?, join)?;
+        // A branch that cannot take these inputs may not be the one that runs.
+        let branch = |name| functions.infer(name, &inputs[1..]).or_else(|_| self.infer(inputs));
+        let mut specs = branch(&self.branches[0])?;
+        for name in &self.branches[1..] {
+            join_all(&mut specs, &branch(name)?, join)?;
         }
         Ok(specs)
     }

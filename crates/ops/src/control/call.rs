@@ -3,7 +3,9 @@
 use crate::env::Functions;
 use crate::prelude::*;
 
-pub(super) const CALL: OpDef = OpDef::pure("PartitionedCall", |attrs| Call::build(attrs, "Tout"));
+// Never folded: a loop in the function may take long, or have no end.
+pub(super) const CALL: OpDef =
+    OpDef::of_kind("PartitionedCall", Kind::Reads, |attrs| Call::build(attrs, "Tout"));
 pub(super) const STATEFUL_CALL: OpDef =
     OpDef::of_kind("StatefulPartitionedCall", Kind::Writes, |attrs| Call::build(attrs, "Tout"));
 pub(super) const BATCH_FUNCTION: OpDef =

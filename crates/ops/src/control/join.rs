@@ -8,7 +8,7 @@ use crate::error::{Result, invalid};
 const COMPARED_MAX_BYTES: usize = 256;
 
 /// What holds for both specs.
-pub(super) fn join(a: &Spec, b: &Spec) -> Result<Spec> {
+pub fn join(a: &Spec, b: &Spec) -> Result<Spec> {
     if a.dtype != b.dtype {
         return invalid!("one branch gives {} and another {}", a.dtype, b.dtype);
     }
@@ -44,7 +44,9 @@ pub(super) fn join_all(
 fn same_value(a: &Spec, b: &Spec) -> bool {
     match (&a.value, &b.value) {
         (Value::Unknown, Value::Unknown) => true,
-        (Value::Sizes(x), Value::Sizes(y)) => x == y && x.iter().all(|size| *size != Dim::Unknown),
+        (Value::Sizes(x), Value::Sizes(y)) | (Value::Items(x), Value::Items(y)) => {
+            x == y && x.iter().all(|size| *size != Dim::Unknown)
+        }
         (Value::Constant(x), Value::Constant(y)) => same_tensor(x, y),
         _ => false,
     }

@@ -5,6 +5,8 @@ mod call;
 mod join;
 mod repeat;
 
+pub use join::join;
+
 use crate::op::OpDef;
 
 /// The ops of this family.

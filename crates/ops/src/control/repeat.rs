@@ -7,7 +7,9 @@ use crate::env::Functions;
 use crate::prelude::*;
 
 pub(super) const WHILE: OpDef = OpDef::of_kind("While", Kind::Writes, While::build);
-pub(super) const STATELESS_WHILE: OpDef = OpDef::pure("StatelessWhile", While::build);
+// Never folded: it may take long, or have no end.
+pub(super) const STATELESS_WHILE: OpDef =
+    OpDef::of_kind("StatelessWhile", Kind::Reads, While::build);
 
 /// How often the specs of a loop are inferred before what still changes is given up.
 const ROUNDS_MAX: usize = 6;
@@ -33,7 +35,8 @@ impl Op for While {
     fn infer_with(&self, inputs: &[Spec], functions: &dyn Functions) -> Result<Vec<Spec>> {
         let mut specs = inputs.to_vec();
         for _ in 0..ROUNDS_MAX {
-            let after = functions.infer(&self.body, &specs)?;
+            // A body that cannot take these inputs may never run.
+            let Ok(after) = functions.infer(&self.body, &specs) else { return self.infer(inputs) };
             if !join_all(&mut specs, &after, join)? {
                 return Ok(specs);
             }

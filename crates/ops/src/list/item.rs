@@ -25,9 +25,10 @@ struct Get {
 
 impl Op for Get {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, index, shape] = arity(inputs)?;
+        let [list, index, shape] = arity(inputs)?;
         index.require_rank(0)?;
-        Ok(vec![spec_of(self.dtype, shapes::infer(shape))])
+        let dims = list.items().map(|dims| dims.iter().cloned().collect());
+        Ok(vec![spec_of(self.dtype, dims.or_else(|| shapes::infer(shape)))])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tensor::Tensor;
+use tensor::{Shape, Tensor};
 
 /// How many items are copied when one of them changes.
 const CHUNK: usize = 32;
@@ -13,12 +13,26 @@ const CHUNK: usize = 32;
 pub(super) struct Items {
     chunks: Vec<Arc<Vec<Option<Tensor>>>>,
     len: usize,
+    /// The shape of all items, if all are set and it is known that they have one.
+    shape: Option<Shape>,
 }
 
 impl Items {
     /// The number of items.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The shape of all items, if all are set and it is known that they have one.
+    pub(super) fn shape(&self) -> Option<&Shape> {
+        self.shape.as_ref()
+    }
+
+    /// Forgets the shape of all items unless `item` has it too.
+    fn keep_shape_if_like(&mut self, item: Option<&Tensor>) {
+        if self.shape.as_ref() != item.map(Tensor::shape) {
+            self.shape = None;
+        }
     }
 
     /// The item at `index`, if it is set.
@@ -36,11 +50,13 @@ impl Items {
     /// If there is none.
     pub(super) fn set(&mut self, index: usize, item: Option<Tensor>) {
         assert!(index < self.len);
+        self.keep_shape_if_like(item.as_ref());
         Arc::make_mut(&mut self.chunks[index / CHUNK])[index % CHUNK] = item;
     }
 
     /// Adds an item at the end.
     pub(super) fn push(&mut self, item: Option<Tensor>) {
+        self.keep_shape_if_like(item.as_ref());
         if self.len.is_multiple_of(CHUNK) {
             self.chunks.push(Arc::default());
         }
@@ -78,8 +94,13 @@ impl Items {
 
 impl FromIterator<Tensor> for Items {
     fn from_iter<I: IntoIterator<Item = Tensor>>(tensors: I) -> Self {
+        let mut tensors = tensors.into_iter();
         let mut items = Self::default();
-        tensors.into_iter().for_each(|tensor| items.push(Some(tensor)));
+        if let Some(first) = tensors.next() {
+            items.shape = Some(first.shape().clone());
+            items.push(Some(first));
+        }
+        tensors.for_each(|tensor| items.push(Some(tensor)));
         items
     }
 }
@@ -101,6 +122,7 @@ mod tests {
         new.pop();
         new.resize(72);
         assert_eq!(numbers(&old), (0..70).collect::<Vec<_>>());
+        assert_eq!((old.shape(), new.shape()), (Some(&Shape::scalar()), None));
         let mut expected: Vec<i32> = (0..69).collect();
         expected[33] = 1000;
         expected.extend([-1; 3]);

@@ -9,6 +9,8 @@ mod stack;
 mod tensor_array;
 mod tensor_list;
 
+pub use tensor_list::item_shape;
+
 use crate::op::OpDef;
 
 /// The ops of this family.

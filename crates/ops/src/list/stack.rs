@@ -147,7 +147,13 @@ impl Op for FromTensor {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [tensor, _] = arity(inputs)?;
         tensor.require_rank_at_least(1)?;
-        Ok(vec![Spec::scalar(DType::Variant)])
+        let list = Spec::scalar(DType::Variant);
+        Ok(vec![match tensor.dims() {
+            Some([n_items, dims @ ..]) if n_items.known().is_some_and(|n| n > 0) => {
+                list.with_items(dims.iter().cloned())
+            }
+            _ => list,
+        }])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {

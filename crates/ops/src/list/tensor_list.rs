@@ -19,6 +19,17 @@ pub(super) struct TensorList {
     pub(super) limit: Option<usize>,
 }
 
+/// The shape of every tensor of the list that a handle stands for, if it is a list and all its
+/// tensors are set and known to have one shape.
+pub fn item_shape(list: &Tensor) -> Option<&Shape> {
+    match list.view().dtype() {
+        DType::Variant if list.n_elements() == 1 => {}
+        _ => return None,
+    }
+    let list: &TensorList = list.view().handles().first()?.get()?;
+    list.items.shape()
+}
+
 impl TensorList {
     /// The list that input number `index` of a kernel points to.
     pub(super) fn input<'a>(ctx: &Ctx<'a>, index: usize) -> Result<&'a Self> {

@@ -44,6 +44,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// The table that the attributes of a mutable table's node declare, still empty.
+    pub fn mutable(attrs: &Attrs<'_>) -> Result<Self> {
+        Ok(TableHandle::new(attrs, Form::Mutable)?.make())
+    }
+
     /// The bytes it holds.
     pub fn n_bytes(&self) -> usize {
         self.map.lock().as_ref().map_or(0, |map| map.n_bytes())
@@ -90,8 +95,9 @@ impl Table {
         }
     }
 
-    /// Replaces everything that a mutable table holds; fills a fixed one.
-    pub(super) fn import(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
+    /// Replaces everything that a mutable table holds; fills a fixed one. Fails unless there is a
+    /// value of the right dtype and shape for each key.
+    pub fn import(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
         if self.form == Form::Fixed {
             return self.insert(keys, values);
         }
@@ -137,11 +143,15 @@ struct TableHandle {
 
 impl TableHandle {
     fn build(attrs: &Attrs<'_>, form: Form) -> Result<Box<dyn Op>> {
+        Ok(Box::new(Self::new(attrs, form)?))
+    }
+
+    fn new(attrs: &Attrs<'_>, form: Form) -> Result<Self> {
         let value_shape = match attrs.shape_or_unknown("value_shape")? {
             None => Shape::scalar(),
             Some(dims) => Shape::checked(dims.into_iter().map(|dim| dim.unwrap_or(-1)))?,
         };
-        Ok(Box::new(Self {
+        Ok(Self {
             container: attrs.str_or("container", "")?.to_owned(),
             name: attrs.str_or("shared_name", "")?.to_owned(),
             key: attrs.dtype("key_dtype")?,
@@ -149,7 +159,7 @@ impl TableHandle {
             value_shape,
             form,
             own: OnceLock::new(),
-        }))
+        })
     }
 
     fn make(&self) -> Table {

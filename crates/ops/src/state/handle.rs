@@ -1,7 +1,5 @@
 //! `VarHandleOp` and the ops that read what it points to.
 
-use std::sync::{Arc, OnceLock};
-
 use tensor::Handle;
 
 use super::variable::Variable;
@@ -19,13 +17,12 @@ pub(super) const SHAPE: OpDef = OpDef::of_kind("VariableShape", Kind::Reads, |at
 pub(super) const DISABLE_COPY_ON_READ: OpDef =
     OpDef::pure("DisableCopyOnRead", |_| Ok(Box::new(DisableCopyOnRead)));
 
-/// Finds a variable by container and name. Without a name it is the node's own.
+/// Finds a variable by container and name. Those without a name are one, as in TensorFlow.
 struct VarHandle {
     container: String,
     name: String,
     dtype: DType,
     dims: Option<Vec<Option<i64>>>,
-    own: OnceLock<Arc<Variable>>,
 }
 
 impl VarHandle {
@@ -35,7 +32,6 @@ impl VarHandle {
             name: attrs.str_or("shared_name", "")?.to_owned(),
             dtype: attrs.dtype("dtype")?,
             dims: attrs.shape_or_unknown("shape")?,
-            own: OnceLock::new(),
         }))
     }
 }
@@ -48,11 +44,7 @@ impl Op for VarHandle {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let make = || Variable::new(&self.name, self.dtype).with_dims(self.dims.clone());
-        let variable = if self.name.is_empty() {
-            Arc::clone(self.own.get_or_init(|| Arc::new(make())))
-        } else {
-            ctx.env().resources.get_or_create(&self.container, &self.name, make)?
-        };
+        let variable = ctx.env().resources.get_or_create(&self.container, &self.name, make)?;
         if variable.dtype() != self.dtype {
             let (name, was, is) = (&self.name, variable.dtype(), self.dtype);
             return invalid!("variable {name} is {was} but is declared {is} here");

@@ -10,12 +10,15 @@
 mod clients;
 mod control;
 mod doors;
+mod engine;
 mod golden;
 mod inspect;
 mod memory;
 mod requirements;
+mod rows;
 mod serving;
 mod shutdown;
 mod support;
 mod tensorflow;
 mod versions;
+mod zoo;

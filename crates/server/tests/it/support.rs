@@ -197,12 +197,16 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-/// The Python of the environment that `cargo xtask venv` makes.
-pub(crate) fn python() -> Command {
+/// Our folder below the user's cache folder.
+pub(crate) fn cache() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = cache.or_else(home).expect("a cache folder");
-    let python = cache.join("tensord/venv/bin/python");
+    cache.or_else(home).expect("a cache folder").join("tensord")
+}
+
+/// The Python of the environment that `cargo xtask venv` makes.
+pub(crate) fn python() -> Command {
+    let python = cache().join("venv/bin/python");
     assert!(python.is_file(), "{} is not there: run `cargo xtask venv`", python.display());
     let mut command = Command::new(python);
     command.env("TF_CPP_MIN_LOG_LEVEL", "2").env("CUDA_VISIBLE_DEVICES", "");

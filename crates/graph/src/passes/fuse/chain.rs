@@ -78,6 +78,7 @@ impl Chain {
 
     fn take(&mut self, graph: &Graph, last: u32, next: u32, n: usize) -> Option<()> {
         let node = graph.node(next);
+        (!node.is_conditional()).then_some(())?;
         match node.op_name() {
             "BiasAdd" => {
                 let attrs = Attrs::new(&node.attrs);

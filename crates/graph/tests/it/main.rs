@@ -1,6 +1,9 @@
 //! Graphs written by hand: tracing, folding, planning, running, and what is refused.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod loops;
+mod memory;
+
 use std::collections::BTreeMap;
 
 use device::Workspace;
