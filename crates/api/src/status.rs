@@ -67,7 +67,7 @@ impl From<session::Error> for Status {
             E::DataLoss(_) => Code::DataLoss,
             E::DeadlineExceeded(_) => Code::DeadlineExceeded,
             E::Cancelled(_) => Code::Cancelled,
-            E::Unavailable(_) => Code::Unavailable,
+            E::Unavailable(_) | E::Busy { .. } => Code::Unavailable,
             E::Internal(_) => Code::Internal,
         };
         Self::new(code, error.to_string())

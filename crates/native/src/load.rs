@@ -14,6 +14,7 @@ use tensor::{Shape, Strings, Tensor};
 use crate::assets::Assets;
 use crate::engine::{Executor, Model, NativeEngine};
 use crate::error::{read_error, session_error};
+use crate::rows;
 use crate::variables::{self, Uses};
 
 /// The settings of loading.
@@ -47,8 +48,9 @@ pub fn load(dir: &Storage, options: &Options, executor: &Executor) -> Result<Loa
     let loading = Loading { source: &source, model: &model, executor, options };
     loading.run_init(init, &resources)?;
     let (programs, library) = loading.build(&mut traced, &resources)?;
-    let engine = Model { programs, library, resources };
-    let engine = Arc::new(NativeEngine::new(executor.clone(), engine));
+    let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
+    let engine = Model { programs, library, resources, rows };
+    let engine = Arc::new(NativeEngine::new(executor.clone(), engine)?);
     let servable = Servable {
         signatures: traced.signatures,
         signature_defs: model.signature_defs,
@@ -67,6 +69,8 @@ struct Traced {
     uses: Uses,
     /// The variables that any signature writes, by container and name.
     written: FxHashSet<(String, String)>,
+    /// The signatures that leave something behind when they run.
+    writes: FxHashSet<String>,
 }
 
 impl Traced {
@@ -77,6 +81,7 @@ impl Traced {
             graphs: BTreeMap::new(),
             uses: Uses::new(),
             written: FxHashSet::default(),
+            writes: FxHashSet::default(),
         };
         for (name, signature) in &model.signatures {
             match traced.take(signature, source) {
@@ -121,6 +126,9 @@ impl Traced {
         };
         let graph = source.trace(&request).map_err(named)?;
         let uses = graph::variables(&graph, source).map_err(named)?;
+        if rows::writes(&graph) || uses.values().any(|variable| variable.is_written) {
+            self.writes.insert(from.name.clone());
+        }
         variables::merge(&mut self.uses, uses);
         self.graphs.insert(from.name.clone(), graph);
         self.signatures.insert(from.name.clone(), Arc::new(signature));

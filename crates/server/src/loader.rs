@@ -141,7 +141,7 @@ fn load_error(error: &Error) -> LoadError {
         Error::DataLoss(_) => Code::DataLoss,
         Error::DeadlineExceeded(_) => Code::DeadlineExceeded,
         Error::Cancelled(_) => Code::Cancelled,
-        Error::Unavailable(_) => Code::Unavailable,
+        Error::Unavailable(_) | Error::Busy { .. } => Code::Unavailable,
         Error::Internal(_) => Code::Internal,
     };
     LoadError::new(code, error.to_string())

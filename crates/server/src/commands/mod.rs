@@ -10,6 +10,7 @@ pub(crate) mod serve;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use native::{Executor, Loaded};
@@ -38,7 +39,7 @@ fn open(dir: &Path) -> Result<Storage> {
 
 /// Loads a model to run it here, with one lane and `n_threads` compute threads.
 fn load(dir: &Path, tags: &str, n_threads: usize) -> Result<Loaded> {
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, queue_max: 1 })?;
+    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO })?;
     let executor = Executor { lanes: Arc::new(lanes), pool: Arc::new(Pool::new(n_threads)) };
     let options = native::Options { tags: split_tags(tags), plans_max: PLANS_MAX };
     Ok(native::load(&open(dir)?, &options, &executor)?)

@@ -43,8 +43,8 @@ const BYTES_IN_FLIGHT_MAX: usize = 8 << 30;
 /// body, and to take some of its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many jobs may wait for a lane.
-const QUEUE_MAX: usize = 10_000;
+/// What runs for no longer runs on the thread that asks for it: about what waking a lane costs.
+const INLINE_MAX: Duration = Duration::from_micros(60);
 
 /// Runs the command.
 pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
@@ -163,7 +163,7 @@ fn start_lifecycle(
     active: &Arc<Active>,
     token: CancellationToken,
 ) -> Result<Lifecycle<Servable>> {
-    let lanes = schedule::Options { n_lanes: config.n_lanes, queue_max: QUEUE_MAX };
+    let lanes = schedule::Options { n_lanes: config.n_lanes, inline_max: INLINE_MAX };
     let executor = Executor {
         lanes: Arc::new(Lanes::start(lanes)?),
         pool: Arc::new(Pool::new(config.n_threads)),
