@@ -71,19 +71,33 @@ struct Shared {
     options: RestOptions,
     metrics: Option<Metrics>,
     control: Option<Arc<dyn Control>>,
+    /// Other pages that are only looked at, by their paths.
+    looks: Vec<(&'static str, Page)>,
 }
 
 impl Rest {
     /// The face of some models. Without `metrics` there is no page of them.
     pub fn new(context: Context, options: RestOptions, metrics: Option<Metrics>) -> Self {
-        Self { shared: Arc::new(Shared { context, options, metrics, control: None }) }
+        let (control, looks) = (None, Vec::new());
+        Self { shared: Arc::new(Shared { context, options, metrics, control, looks }) }
+    }
+
+    /// The same with a page of JSON at a path, which is made when it is asked for.
+    #[must_use]
+    pub fn with_look(mut self, path: &'static str, page: Page) -> Self {
+        self.change(|shared| shared.looks.push((path, page)));
+        self
     }
 
     /// With `POST` and `DELETE /v1/models/NAME`, which change the models that are served.
     #[must_use]
-    pub fn with_control(self, control: Arc<dyn Control>) -> Self {
-        let Shared { context, options, metrics, .. } = &*self.shared;
-        let (context, options, metrics) = (context.clone(), *options, metrics.clone());
-        Self { shared: Arc::new(Shared { context, options, metrics, control: Some(control) }) }
+    pub fn with_control(mut self, control: Arc<dyn Control>) -> Self {
+        self.change(|shared| shared.control = Some(control));
+        self
+    }
+
+    /// Changes a face that is not in use yet.
+    fn change(&mut self, change: impl FnOnce(&mut Shared)) {
+        change(Arc::get_mut(&mut self.shared).expect("a face is put together before it serves"));
     }
 }

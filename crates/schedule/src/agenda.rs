@@ -215,9 +215,8 @@ impl<T> Agenda<T> {
             let left = deadline.since(now);
             // What is too slow even alone is not refused for what waits before it.
             let is_possible = waiting.run(arrival.n_rows) <= left;
-            let too_late = waiting.admission == Admission::InTime
-                && is_possible
-                && left < forecast.finish;
+            let too_late =
+                waiting.admission == Admission::InTime && is_possible && left < forecast.finish;
             if too_late || left.is_zero() {
                 waiting.stats.n_refused += 1;
                 let (predicted, n_waiting) = (forecast.finish, forecast.n_waiting);

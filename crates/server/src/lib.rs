@@ -17,6 +17,7 @@ macro_rules! say {
 mod active;
 mod arguments;
 mod banner;
+mod batching;
 mod channel_arguments;
 mod cli;
 mod commands;
@@ -35,6 +36,7 @@ mod monitoring;
 pub mod npz;
 mod request_log;
 mod sample;
+mod scheduler;
 mod signals;
 mod source;
 mod ssl_config;

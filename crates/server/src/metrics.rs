@@ -10,6 +10,7 @@ use api::{Context, Kind, Metric, Point, Value};
 use lifecycle::State;
 
 use crate::loads::Loads;
+use crate::scheduler::{self, Scheduler};
 
 /// Who counts.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub(crate) struct Counters {
     pub(crate) requests: Context,
     /// Loads of versions.
     pub(crate) loads: Arc<Loads>,
+    /// Queues and lanes.
+    pub(crate) scheduler: Scheduler,
 }
 
 impl Counters {
@@ -25,6 +28,7 @@ impl Counters {
     fn metrics(&self) -> Vec<Metric> {
         let mut metrics = self.requests.stats.snapshot();
         metrics.extend(self.loads.snapshot());
+        metrics.extend(scheduler::metrics(&self.scheduler));
         metrics.push(bytes_in_flight(&self.requests));
         metrics.push(states(&self.requests));
         metrics

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod bench;
+mod drive;
 mod inputs;
 pub(crate) mod inspect;
 pub(crate) mod predict;

@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use super::PLANS_MAX;
 use crate::active::Active;
+use crate::batching::{self, Versions};
 use crate::cli::Persona;
 use crate::config::Config;
 use crate::control::{self, Control};
@@ -31,6 +32,7 @@ use crate::loader::{Engines, Settings};
 use crate::loads::{Counted, Loads};
 use crate::metrics::Counters;
 use crate::request_log::RequestLog;
+use crate::scheduler::Scheduler;
 use crate::source::Models;
 use crate::{banner, signals};
 
@@ -63,12 +65,16 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let mut stop = signals::Stop::listen()?;
     let loads = Arc::new(Loads::default());
     let active = Arc::new(Active::default());
-    let lifecycle = start_lifecycle(config, flags, Arc::clone(&loads), &active, token.clone())?;
+    let scheduler = start_lanes(config)?;
+    let loader = loader(config, flags, &scheduler, &active)?;
+    let loader = Counted { loader, loads: Arc::clone(&loads) };
+    let lifecycle = Lifecycle::start(config.lifecycle.clone(), Models, loader, token.clone());
     let lifecycle = Arc::new(lifecycle);
     let log = Arc::new(RequestLog::start(Arc::clone(&active), config.tags.clone())?);
     let control = Control::new(Arc::clone(&lifecycle), active, config.control.clone());
     let tasks = TaskTracker::new();
-    let counters = Counters { requests: context(flags, &lifecycle, &log), loads };
+    tasks.spawn(batching::watch(Arc::clone(&scheduler.versions), token.clone()));
+    let counters = Counters { requests: context(flags, &lifecycle, &log), loads, scheduler };
     let doors = Doors {
         config,
         flags,
@@ -156,16 +162,22 @@ fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>, log: &Arc<RequestLog>
     }
 }
 
-fn start_lifecycle(
+/// Starts the lanes of the host.
+fn start_lanes(config: &Config) -> Result<Scheduler> {
+    let options = schedule::Options { n_lanes: config.n_lanes, inline_max: INLINE_MAX };
+    let lanes = vec![("cpu:0".to_owned(), Arc::new(Lanes::start(options)?))];
+    Ok(Scheduler { versions: Arc::new(Versions::new(config.batching.clone())), lanes })
+}
+
+/// What makes servables of versions.
+fn loader(
     config: &Config,
     flags: &Flags,
-    loads: Arc<Loads>,
+    scheduler: &Scheduler,
     active: &Arc<Active>,
-    token: CancellationToken,
-) -> Result<Lifecycle<Servable>> {
-    let lanes = schedule::Options { n_lanes: config.n_lanes, inline_max: INLINE_MAX };
+) -> Result<Engines> {
     let executor = Executor {
-        lanes: Arc::new(Lanes::start(lanes)?),
+        lanes: Arc::clone(&scheduler.lanes[0].1),
         pool: Arc::new(Pool::new(config.n_threads)),
     };
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
@@ -174,11 +186,10 @@ fn start_lifecycle(
     let settings = Settings {
         session: config.session.clone(),
         active: Arc::clone(active),
+        versions: Arc::clone(&scheduler.versions),
         warmup: config.warmup,
     };
-    let engines = Engines { executor, options, choices, workers, settings };
-    let loader = Counted { loader: engines, loads };
-    Ok(Lifecycle::start(config.lifecycle.clone(), Models, loader, token))
+    Ok(Engines { executor, options, choices, workers, settings })
 }
 
 /// Waits for the first versions of the models.

@@ -11,6 +11,7 @@ use tracing::{error, info};
 
 use super::{Doors, PATIENCE};
 use crate::metrics::Counters;
+use crate::scheduler;
 
 /// The most bytes of a request.
 const BODY_BYTES_MAX: usize = 1 << 30;
@@ -70,9 +71,11 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>) -> Rest
     };
     let counters: Counters = (*counters).clone();
     let context = counters.requests.clone();
+    let scheduler = counters.scheduler.clone();
     let metrics =
         Metrics { page: Arc::new(move || counters.page()), path: doors.metrics_path.clone() };
-    let rest = Rest::new(context, options, Some(metrics));
+    let rest = Rest::new(context, options, Some(metrics))
+        .with_look("/v1/scheduler", Arc::new(move || scheduler::page(&scheduler)));
     match control {
         Some(control) => rest.with_control(control),
         None => rest,
