@@ -85,19 +85,19 @@ impl Rest {
     /// The same with a page of JSON at a path, which is made when it is asked for.
     #[must_use]
     pub fn with_look(mut self, path: &'static str, page: Page) -> Self {
-        self.change(|shared| shared.looks.push((path, page)));
+        self.set_up(|shared| shared.looks.push((path, page)));
         self
     }
 
     /// With `POST` and `DELETE /v1/models/NAME`, which change the models that are served.
     #[must_use]
     pub fn with_control(mut self, control: Arc<dyn Control>) -> Self {
-        self.change(|shared| shared.control = Some(control));
+        self.set_up(|shared| shared.control = Some(control));
         self
     }
 
     /// Changes a face that is not in use yet.
-    fn change(&mut self, change: impl FnOnce(&mut Shared)) {
+    fn set_up(&mut self, change: impl FnOnce(&mut Shared)) {
         change(Arc::get_mut(&mut self.shared).expect("a face is put together before it serves"));
     }
 }
