@@ -74,35 +74,40 @@ struct Shared {
     metrics: Option<Metrics>,
     control: Option<Arc<dyn Control>>,
     memory: Option<Arc<dyn Memory>>,
+    /// Other pages that are only looked at, by their paths.
+    looks: Vec<(&'static str, Page)>,
 }
 
 impl Rest {
     /// The face of some models. Without `metrics` there is no page of them.
     pub fn new(context: Context, options: RestOptions, metrics: Option<Metrics>) -> Self {
-        Self { shared: Arc::new(Shared { context, options, metrics, control: None, memory: None }) }
+        let (control, memory, looks) = (None, None, Vec::new());
+        Self { shared: Arc::new(Shared { context, options, metrics, control, memory, looks }) }
+    }
+
+    /// The same with a page of JSON at a path, which is made when it is asked for.
+    #[must_use]
+    pub fn with_look(mut self, path: &'static str, page: Page) -> Self {
+        self.set_up(|shared| shared.looks.push((path, page)));
+        self
     }
 
     /// With `POST` and `DELETE /v1/models/NAME`, which change the models that are served.
     #[must_use]
-    pub fn with_control(self, control: Arc<dyn Control>) -> Self {
-        self.with(Some(control), None)
+    pub fn with_control(mut self, control: Arc<dyn Control>) -> Self {
+        self.set_up(|shared| shared.control = Some(control));
+        self
     }
 
     /// With pages about memory and devices.
     #[must_use]
-    pub fn with_memory(self, memory: Arc<dyn Memory>) -> Self {
-        self.with(None, Some(memory))
+    pub fn with_memory(mut self, memory: Arc<dyn Memory>) -> Self {
+        self.set_up(|shared| shared.memory = Some(memory));
+        self
     }
 
-    fn with(self, control: Option<Arc<dyn Control>>, memory: Option<Arc<dyn Memory>>) -> Self {
-        let Shared { context, options, metrics, control: known, memory: other } = &*self.shared;
-        let shared = Shared {
-            context: context.clone(),
-            options: *options,
-            metrics: metrics.clone(),
-            control: control.or_else(|| known.clone()),
-            memory: memory.or_else(|| other.clone()),
-        };
-        Self { shared: Arc::new(shared) }
+    /// Changes a face that is not in use yet.
+    fn set_up(&mut self, change: impl FnOnce(&mut Shared)) {
+        change(Arc::get_mut(&mut self.shared).expect("a face is put together before it serves"));
     }
 }

@@ -1,6 +1,8 @@
 //! `Status`: a canonical code and a message, as clients see them; and the one map from our errors
 //! to the codes.
 
+use std::time::Duration;
+
 use lifecycle::Code;
 
 /// The longest message that gRPC carries, in bytes (`grpc_status_util.cc`).
@@ -13,12 +15,14 @@ pub struct Status {
     pub code: Code,
     /// The message.
     pub message: String,
+    /// When to try again, if that is worth it.
+    pub retry_after: Option<Duration>,
 }
 
 impl Status {
     /// A status of any code.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), retry_after: None }
     }
 
     /// The request is wrong.
@@ -29,11 +33,24 @@ impl Status {
     /// The status as gRPC sends it: long messages are cut.
     pub fn to_grpc(&self) -> tonic::Status {
         let code = tonic::Code::from_i32(self.code.number());
-        if self.message.len() <= GRPC_MESSAGE_MAX {
-            return tonic::Status::new(code, &self.message);
+        let mut status = if self.message.len() <= GRPC_MESSAGE_MAX {
+            tonic::Status::new(code, &self.message)
+        } else {
+            let cut = self.message.floor_char_boundary(GRPC_MESSAGE_MAX);
+            tonic::Status::new(code, format!("{}...TRUNCATED", &self.message[..cut]))
+        };
+        if let Some(after) = self.retry_after {
+            let millis = after.as_millis().max(1).to_string();
+            let millis = millis.parse().expect("digits are a header");
+            // What clients with a retry policy wait for.
+            status.metadata_mut().insert("grpc-retry-pushback-ms", millis);
         }
-        let cut = self.message.floor_char_boundary(GRPC_MESSAGE_MAX);
-        tonic::Status::new(code, format!("{}...TRUNCATED", &self.message[..cut]))
+        status
+    }
+
+    /// The whole seconds after which HTTP clients may try again.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after.map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0))
     }
 
     /// The code of an HTTP answer (`http_server.cc`).
@@ -67,10 +84,12 @@ impl From<session::Error> for Status {
             E::DataLoss(_) => Code::DataLoss,
             E::DeadlineExceeded(_) => Code::DeadlineExceeded,
             E::Cancelled(_) => Code::Cancelled,
-            E::Unavailable(_) => Code::Unavailable,
+            E::Unavailable(_) | E::Busy { .. } => Code::Unavailable,
             E::Internal(_) => Code::Internal,
         };
-        Self::new(code, error.to_string())
+        let retry_after =
+            if let E::Busy { retry_after, .. } = &error { *retry_after } else { None };
+        Self { retry_after, ..Self::new(code, error.to_string()) }
     }
 }
 
@@ -83,6 +102,15 @@ impl From<lifecycle::Error> for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_server_says_when_to_try_again() {
+        let retry_after = Some(Duration::from_millis(30));
+        let status = Status::from(session::Error::Busy { text: "full".to_owned(), retry_after });
+        assert_eq!((status.to_http(), status.retry_after_seconds()), (503, Some(1)));
+        let grpc = status.to_grpc();
+        assert_eq!(grpc.metadata().get("grpc-retry-pushback-ms").unwrap(), "30");
+    }
 
     #[test]
     fn grpc_cuts_long_messages_at_a_character() {

@@ -276,7 +276,7 @@ impl<T> Queue<T> {
                     execution_max,
                 });
             }
-        } else if free == 0 && (n_rows > room || packing.n_batches == 0) {
+        } else if free == 0 && n_rows.max(1) > room {
             return Err(Error::QueueFull { n_batches, max });
         }
         self.admit_to_level(arrival)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::Workspace;
-use ops::{Env, Packed, Resources};
+use ops::{Env, Kind, Packed, Resources};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use tensor::{DType, Dim, Shape, Spec, Tensor};
@@ -14,6 +14,7 @@ use crate::graph::{Body, Graph};
 use crate::infer;
 use crate::passes;
 use crate::plan::Plan;
+use crate::rows::{self, Mixing};
 use crate::run;
 use crate::specialise::{Overlay, specialise};
 
@@ -132,6 +133,17 @@ impl Program {
     /// The specs of the fetches for inputs of these specs.
     pub fn infer(&self, inputs: &[Spec], env: &Env<'_>) -> Result<Vec<Spec>> {
         self.with_own(env, |env| infer::infer(&self.graph, inputs, env))
+    }
+
+    /// Proves that the rows of a batch do not touch each other, or says what mixes them. The first
+    /// dimension of every input is [`ROWS`](crate::ROWS).
+    pub fn prove_rows(&self, inputs: &[Spec], env: &Env<'_>) -> std::result::Result<(), Mixing> {
+        rows::prove(&self.graph, inputs, env)
+    }
+
+    /// Whether running it changes state or draws random numbers, so that a run may not be repeated.
+    pub fn is_stateful(&self) -> bool {
+        self.graph.nodes.iter().any(|node| node.kind() == Kind::Writes)
     }
 
     /// The plan for inputs of these dtypes and shapes: a kept one, or a new one.

@@ -8,10 +8,11 @@ use graph::{Library, Plan, Program};
 use ops::{Cancel, Env, NoFiles, Resources};
 use pool::Pool;
 use schedule::Lanes;
-use session::{Engine, Error, Reply, Result, Run};
+use session::{Batching, Engine, Error, QueueState, Reply, Result, Run};
 use tensor::Tensor;
 
 use crate::error::session_error;
+use crate::queues::Queues;
 
 /// What all servables on the host share: the lanes that run batches, and the threads within one.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub struct Executor {
     pub lanes: Arc<Lanes>,
     /// The compute threads.
     pub pool: Arc<Pool>,
+    /// The name of the device whose lanes they are.
+    pub device: Arc<str>,
 }
 
 /// The programs of one servable.
@@ -27,6 +30,7 @@ pub struct Executor {
 pub struct NativeEngine {
     executor: Executor,
     model: Arc<Model>,
+    queues: Queues,
 }
 
 #[derive(Debug)]
@@ -34,6 +38,8 @@ pub(crate) struct Model {
     pub(crate) programs: BTreeMap<String, Program>,
     pub(crate) library: Library,
     pub(crate) resources: Resources,
+    /// What is known of the rows of each signature.
+    pub(crate) rows: BTreeMap<String, Rows>,
     /// Dropped last, when nothing is held any more.
     pub(crate) lease: Lease,
 }
@@ -53,9 +59,26 @@ impl Drop for Lease {
     }
 }
 
+/// What is known of the rows of a signature.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    /// Whether they are independent of each other.
+    pub(crate) proof: std::result::Result<(), graph::Mixing>,
+    /// Whether a run leaves something behind.
+    pub(crate) writes: bool,
+}
+
 impl NativeEngine {
-    pub(crate) fn new(executor: Executor, model: Model) -> Self {
-        Self { executor, model: Arc::new(model) }
+    pub(crate) fn new(executor: Executor, model: Model) -> Result<Self> {
+        let model = Arc::new(model);
+        let queues = Queues::new(&model, &executor)?;
+        Ok(Self { executor, model, queues })
+    }
+
+    /// Whether the rows of a signature's batches are independent, or what mixes them.
+    pub fn rows(&self, signature: &str) -> Option<&std::result::Result<(), graph::Mixing>> {
+        self.model.programs.get(signature)?;
+        self.model.rows.get(signature).map(|rows| &rows.proof)
     }
 
     /// The program of a signature.
@@ -91,30 +114,19 @@ impl NativeEngine {
 
 impl Engine for NativeEngine {
     fn start(&self, run: Run, reply: Reply) {
-        let model = Arc::clone(&self.model);
-        let pool = Arc::clone(&self.executor.pool);
-        // The reply is needed in both cases: by the job, or by its refusal.
-        let reply = Arc::new(parking_lot::Mutex::new(Some(reply)));
-        let answer = Arc::clone(&reply);
-        let job = Box::new(move |workspace: &mut Workspace| {
-            let outputs = if run.is_moot() {
-                Err(Error::Cancelled("nobody waits for the answer".to_owned()))
-            } else {
-                model.run(&run, &pool, workspace)
-            };
-            if let Some(reply) = answer.lock().take() {
-                reply(outputs);
-            }
-        });
-        if let Err(full) = self.executor.lanes.push(job)
-            && let Some(reply) = reply.lock().take()
-        {
-            reply(Err(Error::Unavailable(full.to_string())));
-        }
+        self.queues.push(run, reply);
     }
 
     fn name(&self) -> &'static str {
         "native"
+    }
+
+    fn set_batching(&self, batching: &Batching) -> Result<()> {
+        self.queues.set_batching(batching)
+    }
+
+    fn queues(&self) -> Vec<QueueState> {
+        self.queues.snapshot()
     }
 }
 
@@ -134,16 +146,29 @@ impl Model {
         pool: &Pool,
         work: impl FnOnce(&Program, &Env<'_>) -> graph::Result<T>,
     ) -> Result<T> {
-        let _scope = self.lease.0.as_ref().map(|o| device::booked_to(o, Category::Requests));
-        let unknown = || Error::NotFound(format!("no signature is called {}", run.signature));
-        let program = self.programs.get(&run.signature).ok_or_else(unknown)?;
         let cancel = Cancel::new(Arc::clone(&run.is_cancelled), run.deadline);
+        self.with(&run.signature, &cancel, pool, work)
+    }
+
+    /// Does `work` with the program of a signature, and all that the program needs.
+    pub(crate) fn with<T>(
+        &self,
+        signature: &str,
+        cancel: &Cancel,
+        pool: &Pool,
+        work: impl FnOnce(&Program, &Env<'_>) -> graph::Result<T>,
+    ) -> Result<T> {
+        // As many lanes as compute at once, so many fewer threads help each.
+        let _lane = pool.enter();
+        let _scope = self.lease.0.as_ref().map(|o| device::booked_to(o, Category::Requests));
+        let unknown = || Error::NotFound(format!("no signature is called {signature}"));
+        let program = self.programs.get(signature).ok_or_else(unknown)?;
         let env = Env {
             pool,
             functions: &self.library,
             files: &NoFiles,
             resources: &self.resources,
-            cancel: &cancel,
+            cancel,
         };
         work(program, &env).map_err(session_error)
     }

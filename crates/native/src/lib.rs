@@ -11,6 +11,8 @@ mod assets;
 mod engine;
 mod error;
 mod load;
+mod queues;
+mod rows;
 mod tables;
 mod variables;
 

@@ -15,6 +15,7 @@ use tensor::{Shape, Strings, Tensor};
 use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
 use crate::error::{read_error, session_error};
+use crate::rows;
 use crate::tables;
 use crate::variables::{self, Uses};
 
@@ -87,8 +88,10 @@ impl Opened {
         let loading = Loading { source, model, executor, options };
         loading.run_init(self.init, &resources)?;
         let (programs, library) = loading.build(&mut self.traced, &resources)?;
-        let engine = Model { programs, library, resources, lease };
-        let engine = Arc::new(NativeEngine::new(executor.clone(), engine));
+        let traced = &self.traced;
+        let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
+        let engine = Model { programs, library, resources, rows, lease };
+        let engine = Arc::new(NativeEngine::new(executor.clone(), engine)?);
         let servable = Servable {
             signatures: self.traced.signatures,
             signature_defs: self.model.signature_defs,
@@ -108,6 +111,8 @@ struct Traced {
     uses: Uses,
     /// The variables that any signature writes, by container and name.
     written: FxHashSet<(String, String)>,
+    /// The signatures that leave something behind when they run.
+    writes: FxHashSet<String>,
 }
 
 impl Traced {
@@ -118,6 +123,7 @@ impl Traced {
             graphs: BTreeMap::new(),
             uses: Uses::new(),
             written: FxHashSet::default(),
+            writes: FxHashSet::default(),
         };
         for (name, signature) in &model.signatures {
             match traced.take(signature, source) {
@@ -162,6 +168,9 @@ impl Traced {
         };
         let graph = source.trace(&request).map_err(named)?;
         let uses = graph::variables(&graph, source).map_err(named)?;
+        if rows::writes(&graph) || uses.values().any(|variable| variable.is_written) {
+            self.writes.insert(from.name.clone());
+        }
         variables::merge(&mut self.uses, uses);
         self.graphs.insert(from.name.clone(), graph);
         self.signatures.insert(from.name.clone(), Arc::new(signature));

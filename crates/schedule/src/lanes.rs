@@ -1,63 +1,87 @@
-//! `Lanes`: the threads of a device that run batches, and the queue before them.
+//! `Lanes`: the threads of a device that run batches. All they decide stands in [`Agenda`]; here
+//! are the lock, the clock and the threads around it.
 //!
 //! A lane owns the activation memory of what it runs: the workspace is as large as the largest plan
-//! that ran on it, and every model on the lane shares it.
+//! that ran on it, and every model on the lane shares it. A task that is known to run faster than a
+//! thread wakes runs on its caller's thread, in a lane's place and workspace, if the lane is free.
 
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use batch::{Arrival, Class, Time};
 use device::{Owner, Workspace};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::agenda::{
+    Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, QueueId, QueueSnapshot, Turn,
+};
+use crate::error::{Error, Refusal};
+use crate::run::{self, Outcome};
+use crate::task::{Failure, Task, Work};
 
 /// The settings of a device's lanes.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How many threads run jobs.
+    /// How many batches run at once.
     pub n_lanes: usize,
-    /// How many jobs may wait.
-    pub queue_max: usize,
+    /// What is expected to run for no longer runs on the caller's thread: about what it takes to
+    /// wake another.
+    pub inline_max: Duration,
 }
 
-/// A piece of work. It must answer whoever waits for it, also when it is dropped unrun.
-pub type Job = Box<dyn FnOnce(&mut Workspace) + Send>;
-
-/// The queue holds as many jobs as it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{waiting} requests are waiting already, and no more than that may")]
-pub struct QueueFull {
-    /// How many wait.
-    pub waiting: usize,
-}
-
-/// The lanes of one device. Dropping them ends the threads; jobs that wait are dropped unrun.
+/// The lanes of one device. Dropping them ends the threads; tasks that wait are refused.
 #[derive(Debug)]
 pub struct Lanes {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
+/// A model's share of the lanes. Dropping it removes the model; tasks that wait are refused.
+#[derive(Debug)]
+pub struct Share {
+    shared: Arc<Shared>,
+    model: ModelId,
+}
+
+/// How a queue of a share is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// How it makes batches.
+    pub batch: batch::Options,
+    /// Which tasks it takes.
+    pub admission: Admission,
+}
+
 #[derive(Debug)]
 struct Shared {
-    queue: Mutex<Queue>,
-    /// Signalled when a job arrives or the lanes end.
+    state: Mutex<State>,
+    /// Signalled when a lane may have something to do.
     changed: Condvar,
-    queue_max: usize,
+    /// Signalled when a deadline comes before the one that the clock waits for.
+    due: Condvar,
+    inline_max: Duration,
+    start: Instant,
     /// Who pays for the workspaces.
     owner: Option<Arc<Owner>>,
 }
 
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    is_ended: bool,
+struct State {
+    agenda: Agenda<Task>,
+    /// The work of each queue, by its number.
+    works: Vec<Option<Arc<dyn Work>>>,
+    /// The workspaces of free lanes, by their numbers.
+    workspaces: Vec<Option<Workspace>>,
+    /// When the clock wakes.
+    clock_wakes: Option<Time>,
+    /// When a lane ended its last turn.
+    last_turn: Time,
     /// How often lanes were told to give their memory back.
     n_trims: u64,
+    is_ended: bool,
 }
 
-/// A lane that had nothing to do for so long gives its memory back.
+/// Lanes that had nothing to do for so long give their memory back.
 const IDLE: Duration = Duration::from_secs(3);
 
 impl Lanes {
@@ -68,195 +92,352 @@ impl Lanes {
 
     /// Starts the threads. Their workspaces are in the space of `owner`, who pays for them.
     pub fn start_for(options: Options, owner: Option<Arc<Owner>>) -> std::io::Result<Self> {
-        assert!(options.n_lanes > 0 && options.queue_max > 0);
+        assert!(options.n_lanes > 0);
+        let empty = |_| match &owner {
+            Some(owner) => Workspace::of(Arc::clone(owner)).map(Some),
+            None => Workspace::allocate(0).map(Some),
+        };
+        let workspaces = (0..options.n_lanes).map(empty).collect::<Result<_, _>>();
         let shared = Arc::new(Shared {
-            queue: Mutex::default(),
+            state: Mutex::new(State {
+                agenda: Agenda::new(options.n_lanes),
+                works: Vec::new(),
+                workspaces: workspaces.map_err(std::io::Error::other)?,
+                clock_wakes: None,
+                last_turn: Time::default(),
+                n_trims: 0,
+                is_ended: false,
+            }),
             changed: Condvar::new(),
-            queue_max: options.queue_max,
+            due: Condvar::new(),
+            inline_max: options.inline_max,
+            start: Instant::now(),
             owner,
         });
-        let mut threads = Vec::with_capacity(options.n_lanes);
+        let mut lanes = Self { shared, threads: Vec::with_capacity(options.n_lanes + 1) };
         for number in 0..options.n_lanes {
-            let shared = Arc::clone(&shared);
-            let thread = std::thread::Builder::new().name(format!("lane-{number}"));
-            threads.push(thread.spawn(move || shared.work())?);
+            let shared = Arc::clone(&lanes.shared);
+            lanes.spawn(format!("lane-{number}"), move || shared.work())?;
         }
-        Ok(Self { shared, threads })
+        let shared = Arc::clone(&lanes.shared);
+        lanes.spawn("lane-clock".to_owned(), move || shared.keep_time())?;
+        Ok(lanes)
     }
 
-    /// Hands a job to the next free lane. Fails, and drops the job, if too many wait.
-    pub fn push(&self, job: Job) -> Result<(), QueueFull> {
-        let mut queue = self.shared.queue.lock();
-        if queue.jobs.len() >= self.shared.queue_max {
-            return Err(QueueFull { waiting: queue.jobs.len() });
-        }
-        queue.jobs.push_back(job);
-        drop(queue);
-        self.shared.changed.notify_one();
+    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let thread = std::thread::Builder::new().name(name).spawn(body)?;
+        self.threads.push(thread);
         Ok(())
     }
 
-    /// Tells the lanes to give back the memory of their workspaces as soon as they are idle.
+    /// A share for a model.
+    pub fn share(&self, weight: u32) -> Share {
+        let model = self.shared.state.lock().agenda.add_model(weight);
+        Share { shared: Arc::clone(&self.shared), model }
+    }
+
+    /// The lanes, with what they have run up to now.
+    pub fn snapshot(&self) -> Vec<LaneSnapshot> {
+        self.shared.state.lock().agenda.lanes(self.shared.now())
+    }
+
+    /// Tells the lanes to give back the memory of their workspaces: those that are free at once,
+    /// the others when their turn ends.
     pub fn trim(&self) {
-        self.shared.queue.lock().n_trims += 1;
-        self.shared.changed.notify_all();
+        let mut state = self.shared.state.lock();
+        state.n_trims += 1;
+        self.shared.trim_free(&mut state);
     }
 
-    /// How many lanes there are.
+    /// How many batches run at once.
     pub fn n_lanes(&self) -> usize {
-        self.threads.len()
+        self.shared.state.lock().workspaces.len()
     }
 
-    /// How many jobs wait.
-    pub fn n_waiting(&self) -> usize {
-        self.shared.queue.lock().jobs.len()
+    /// For how long the lanes have been there.
+    pub fn age(&self) -> Duration {
+        self.shared.start.elapsed()
     }
 }
 
 impl Drop for Lanes {
     fn drop(&mut self) {
-        let waiting = {
-            let mut queue = self.shared.queue.lock();
-            queue.is_ended = true;
-            std::mem::take(&mut queue.jobs)
-        };
-        drop(waiting);
+        self.shared.state.lock().is_ended = true;
         self.shared.changed.notify_all();
+        self.shared.due.notify_all();
         for thread in self.threads.drain(..) {
-            // A lane catches the panics of its jobs, so it ends as it should.
+            // A lane catches the panics of what it runs, so it ends as it should.
             drop(thread.join());
         }
     }
 }
 
-impl Shared {
-    /// What a lane does: takes jobs until the end.
-    fn work(&self) {
-        let workspace = match &self.owner {
-            Some(owner) => Workspace::of(Arc::clone(owner)),
-            None => Workspace::allocate(0),
-        };
-        let Ok(mut workspace) = workspace else { return };
-        while let Some(job) = self.take(&mut workspace) {
-            // A job that panics fails alone: dropping its reply tells whoever waits.
-            drop(catch_unwind(AssertUnwindSafe(|| job(&mut workspace))));
+impl Share {
+    /// Adds a queue. Fails if the options contradict each other.
+    pub fn queue(&self, work: Arc<dyn Work>, options: QueueOptions) -> batch::Result<QueueId> {
+        let mut state = self.shared.state.lock();
+        let queue = state.agenda.add_queue(self.model, options.batch, options.admission)?;
+        let number = queue.number();
+        if state.works.len() <= number {
+            state.works.resize(number + 1, None);
         }
+        state.works[number] = Some(work);
+        Ok(queue)
     }
 
-    fn take(&self, workspace: &mut Workspace) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        let n_trims = queue.n_trims;
-        loop {
-            if queue.is_ended {
-                return None;
-            }
-            if let Some(job) = queue.jobs.pop_front() {
-                return Some(job);
-            }
-            if workspace.is_empty() {
-                self.changed.wait(&mut queue);
+    /// Puts other options of a queue in force. Fails, and changes nothing, if they contradict each
+    /// other.
+    pub fn set_options(&self, queue: QueueId, options: QueueOptions) -> batch::Result<()> {
+        let mut state = self.shared.state.lock();
+        state.agenda.set_options(queue, options.batch, options.admission)?;
+        drop(state);
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Gives the model another weight.
+    pub fn set_weight(&self, weight: u32) {
+        self.shared.state.lock().agenda.set_weight(self.model, weight);
+    }
+
+    /// Sets the most rows of a queue's batches that fit in the memory there is.
+    pub fn set_rows_max(&self, queue: QueueId, rows_max: usize) {
+        self.shared.state.lock().agenda.set_rows_max(queue, rows_max);
+    }
+
+    /// Pushes a task. It is answered once, from any thread, maybe before this returns.
+    pub fn push(&self, queue: QueueId, task: Task, class: Class, level: usize) {
+        let shared = &self.shared;
+        let now = shared.now();
+        let deadline = task.deadline.map(|deadline| shared.time(deadline));
+        let arrival = Arrival { n_rows: task.n_rows, class, level, deadline };
+        let task = Arc::new(task);
+        let mut state = shared.state.lock();
+        if let Err(refusal) = state.push(queue, &task, &arrival, now) {
+            drop(state);
+            return task.fail(Failure::Refused(refusal));
+        }
+        if let Some(turn) = shared.inline_turn(&mut state, queue, &arrival, now) {
+            let equipment = state.equip(&turn);
+            drop(state);
+            return shared.run_inline(turn, equipment);
+        }
+        shared.wake(&mut state, deadline);
+    }
+
+    /// When a task of `n_rows` rows, pushed now, would be answered.
+    pub fn forecast(&self, queue: QueueId, n_rows: usize) -> Forecast {
+        self.shared.state.lock().agenda.forecast(queue, n_rows, self.shared.now())
+    }
+
+    /// A copy of a queue's state.
+    pub fn snapshot(&self, queue: QueueId) -> Option<QueueSnapshot> {
+        self.shared.state.lock().agenda.snapshot(queue, self.shared.now())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        for queue in state.agenda.queues_of(self.model) {
+            // What runs now holds it for as long as it needs it.
+            state.works[queue.number()] = None;
+        }
+        let waited = state.agenda.remove_model(self.model);
+        drop(state);
+        for task in waited {
+            task.fail(Failure::Refused(Refusal::of(Error::Closed)));
+        }
+    }
+}
+
+type Equipment = (Arc<dyn Work>, Workspace, u64);
+
+impl State {
+    /// Adds a task; if there is no room, those whose clients are gone make some.
+    fn push(
+        &mut self,
+        queue: QueueId,
+        task: &Arc<Task>,
+        arrival: &Arrival,
+        now: Time,
+    ) -> Result<(), Refusal> {
+        if self.is_ended {
+            return Err(Refusal::of(Error::Closed));
+        }
+        let refusal = match self.agenda.push(queue, Arc::clone(task), arrival, now) {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        let moot = self.agenda.remove_if(queue, Task::is_moot);
+        if moot.is_empty() {
+            return Err(refusal);
+        }
+        for task in moot {
+            task.fail(Failure::Refused(Refusal::of(Error::Cancelled)));
+        }
+        self.agenda.push(queue, Arc::clone(task), arrival, now)
+    }
+
+    /// What a turn runs, the memory it runs in, and how often lanes were trimmed before.
+    fn equip(&mut self, turn: &Turn<Task>) -> Equipment {
+        let work = self.works[turn.queue.number()].clone().expect("a queue has its work");
+        let workspace = self.workspaces[turn.lane].take().expect("a free lane has its workspace");
+        (work, workspace, self.n_trims)
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Time {
+        self.time(Instant::now())
+    }
+
+    fn time(&self, instant: Instant) -> Time {
+        Time::default().plus(instant.saturating_duration_since(self.start))
+    }
+
+    fn instant(&self, time: Time) -> Option<Instant> {
+        self.start.checked_add(time.since(Time::default()))
+    }
+
+    /// What a lane does: runs batches until the end.
+    fn work(&self) {
+        let mut state = self.state.lock();
+        while !state.is_ended {
+            let now = self.now();
+            let expired = state.agenda.expire(now);
+            if !expired.is_empty() {
+                MutexGuard::unlocked(&mut state, || fail_expired(expired));
                 continue;
             }
-            let is_idle = self.changed.wait_for(&mut queue, IDLE).timed_out();
-            if queue.jobs.is_empty() && (is_idle || queue.n_trims != n_trims) {
-                MutexGuard::unlocked(&mut queue, || self.give_back(workspace));
+            match state.agenda.next(now) {
+                Next::Run(turn) => {
+                    let equipment = state.equip(&turn);
+                    MutexGuard::unlocked(&mut state, || self.run(turn, equipment));
+                }
+                Next::Wait(Some(time)) => {
+                    if let Some(instant) = self.instant(time) {
+                        self.changed.wait_until(&mut state, instant);
+                    }
+                }
+                Next::Wait(None) => self.wait_idle(&mut state),
             }
+        }
+        let waited = state.agenda.remove_all();
+        drop(state);
+        for task in waited {
+            task.fail(Failure::Refused(Refusal::of(Error::Closed)));
         }
     }
 
-    /// Gives the memory of a workspace back. A driver that refuses is asked again next time.
-    fn give_back(&self, workspace: &mut Workspace) {
-        drop(workspace.trim());
+    /// Waits until there may be something to do. Lanes that are idle for long are trimmed.
+    fn wait_idle(&self, state: &mut MutexGuard<'_, State>) {
+        if state.workspaces.iter().flatten().all(Workspace::is_empty) {
+            return self.changed.wait(state);
+        }
+        let is_over = self.changed.wait_for(state, IDLE).timed_out();
+        if is_over && self.now().since(state.last_turn) >= IDLE {
+            self.trim_free(state);
+        }
+    }
+
+    /// Gives the memory of free lanes back. A driver that refuses is asked again next time.
+    fn trim_free(&self, state: &mut State) {
+        state.workspaces.iter_mut().flatten().for_each(|workspace| drop(workspace.trim()));
         if let Some(owner) = &self.owner {
             drop(owner.space().trim("idle"));
         }
     }
-}
 
-impl std::fmt::Debug for Queue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queue({} jobs)", self.jobs.len())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    fn lanes(n_lanes: usize, queue_max: usize) -> Lanes {
-        Lanes::start(Options { n_lanes, queue_max }).unwrap()
-    }
-
-    #[test]
-    fn every_job_runs_once() {
-        let lanes = lanes(2, 100);
-        let (send, receive) = mpsc::channel();
-        for number in 0..100 {
-            let send = send.clone();
-            lanes.push(Box::new(move |_| send.send(number).unwrap())).unwrap();
-        }
-        let mut numbers: Vec<i32> = receive.iter().take(100).collect();
-        numbers.sort_unstable();
-        assert_eq!(numbers, (0..100).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_job_that_panics_fails_alone() {
-        let lanes = lanes(1, 10);
-        let (send, receive) = mpsc::channel::<i32>();
-        let lost = send.clone();
-        let fail = move |_: &mut Workspace| {
-            let _lost = lost;
-            panic!("a kernel is wrong");
-        };
-        lanes.push(Box::new(fail)).unwrap();
-        lanes.push(Box::new(move |_| send.send(7).unwrap())).unwrap();
-        assert_eq!(receive.iter().collect::<Vec<_>>(), [7]);
-    }
-
-    #[test]
-    fn a_lane_that_is_told_to_gives_its_memory_back() {
-        let lanes = lanes(1, 10);
-        let (send, receive) = mpsc::channel::<usize>();
-        let grow = send.clone();
-        let ensure = move |workspace: &mut Workspace| {
-            workspace.ensure(1 << 20).unwrap();
-            grow.send(workspace.len()).unwrap();
-        };
-        lanes.push(Box::new(ensure)).unwrap();
-        assert_eq!(receive.recv().unwrap(), 1 << 20);
-        // Whether it is idle yet or not when it is told, it trims before it takes another job.
-        loop {
-            lanes.trim();
-            let look = send.clone();
-            let job = move |workspace: &mut Workspace| look.send(workspace.len()).unwrap();
-            lanes.push(Box::new(job)).unwrap();
-            if receive.recv().unwrap() == 0 {
-                break;
+    /// What the clock does: answers what expires while every lane is busy.
+    fn keep_time(&self) {
+        let mut state = self.state.lock();
+        while !state.is_ended {
+            let expired = state.agenda.expire(self.now());
+            if !expired.is_empty() {
+                MutexGuard::unlocked(&mut state, || fail_expired(expired));
+                continue;
+            }
+            state.clock_wakes = state.agenda.next_deadline();
+            match state.clock_wakes.and_then(|time| self.instant(time)) {
+                Some(instant) => drop(self.due.wait_until(&mut state, instant)),
+                None => self.due.wait(&mut state),
             }
         }
     }
 
-    #[test]
-    fn a_full_queue_refuses_and_the_end_drops_what_waits() {
-        let lanes = lanes(1, 1);
-        let (go, wait) = mpsc::channel::<()>();
-        let (started, is_started) = mpsc::channel();
-        let block = Box::new(move |_: &mut Workspace| {
-            started.send(()).unwrap();
-            let _ = wait.recv();
-        });
-        lanes.push(block).unwrap();
-        is_started.recv().unwrap();
-        let (reply, answer) = mpsc::channel::<()>();
-        lanes.push(Box::new(move |_| reply.send(()).unwrap())).unwrap();
-        assert_eq!(lanes.push(Box::new(|_| ())), Err(QueueFull { waiting: 1 }));
-        // The job that waits is dropped before the lane is joined, so its channel closes.
-        let ender = std::thread::spawn(move || drop(lanes));
-        assert!(answer.recv().is_err());
-        drop(go);
-        ender.join().unwrap();
+    /// Tells a free lane that a task came, and the clock when it expires.
+    fn wake(&self, state: &mut State, deadline: Option<Time>) {
+        if state.agenda.has_free_lane() {
+            self.changed.notify_one();
+        }
+        if let Some(deadline) = deadline
+            && state.clock_wakes.is_none_or(|wakes| deadline < wakes)
+        {
+            state.clock_wakes = Some(deadline);
+            self.due.notify_one();
+        }
+    }
+
+    /// The turn of a task that just came, if it may run on this thread.
+    fn inline_turn(
+        &self,
+        state: &mut State,
+        queue: QueueId,
+        arrival: &Arrival,
+        now: Time,
+    ) -> Option<Turn<Task>> {
+        let agenda = &mut state.agenda;
+        let predicted = agenda.predict(queue, arrival.n_rows)?;
+        if predicted > self.inline_max || !agenda.has_free_lane() || agenda.n_waiting() != 1 {
+            return None;
+        }
+        match agenda.next(now) {
+            Next::Run(turn) => Some(turn),
+            Next::Wait(_) => None,
+        }
+    }
+
+    /// Runs a turn on a caller's thread, and leaves what came meanwhile to the lanes.
+    fn run_inline(&self, turn: Turn<Task>, equipment: Equipment) {
+        self.run(turn, equipment);
+        let mut state = self.state.lock();
+        if state.agenda.n_waiting() > 0 {
+            self.wake(&mut state, None);
+        }
+    }
+
+    fn run(&self, turn: Turn<Task>, (work, mut workspace, n_trims): Equipment) {
+        let mut turned = turn.turned();
+        let outcome = run::run(turn.batch, &*work, &mut workspace);
+        turned.has_run = outcome == Outcome::Ran;
+        let now = self.now();
+        let mut state = self.state.lock();
+        if outcome == Outcome::Rerun {
+            state.agenda.note_rerun(turned.queue());
+        }
+        state.agenda.done(&turned, now);
+        state.last_turn = now;
+        let is_told = state.n_trims != n_trims;
+        state.workspaces[turned.lane()] = Some(workspace);
+        if is_told {
+            self.trim_free(&mut state);
+        }
     }
 }
+
+fn fail_expired(expired: Vec<Arc<Task>>) {
+    for task in expired {
+        let waited = task.came.elapsed();
+        task.fail(Failure::Refused(Refusal::of(Error::Expired { waited })));
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "State({:?})", self.agenda)
+    }
+}
+
+#[cfg(test)]
+mod tests;

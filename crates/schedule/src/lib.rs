@@ -1,6 +1,28 @@
-//! Owns the lanes of every device and picks what runs next. It knows nothing of models or the wire.
+//! Owns the lanes of every device and picks which batch runs next, on which replica. It knows
+//! nothing of models or the wire.
+//!
+//! [`Agenda`] decides, without a clock or threads: what waits for the lanes of one device, and what
+//! runs next. [`Lanes`] puts a lock, a clock and threads around it. [`nearest`] picks the replica
+//! that answers first.
 #![forbid(unsafe_code)]
+#![allow(clippy::cast_precision_loss, reason = "means and shares are for people")]
 
+mod agenda;
+mod costs;
+mod error;
 mod lanes;
+mod replicas;
+mod run;
+pub mod simulate;
+mod stats;
+mod task;
 
-pub use lanes::{Job, Lanes, Options, QueueFull};
+pub use agenda::{
+    Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, QueueId, QueueSnapshot, Turn, Turned,
+};
+pub use costs::Costs;
+pub use error::{Error, Refusal};
+pub use lanes::{Lanes, Options, QueueOptions, Share};
+pub use replicas::{Replica, nearest};
+pub use stats::{Histogram, Stats};
+pub use task::{Blame, Control, Failure, Fault, Reply, Task, Work};

@@ -32,7 +32,7 @@ const COMMANDS: &str = "Commands:
   serve    [flags] DIR...   serve models (this is what happens without a command)
   predict  DIR              run a model on NumPy archives
   inspect  DIR              show the signatures, ops and weights of a model
-  bench    DIR              measure a model in this process
+  bench    DIR              measure a model in this process, or a running server
   profile  DIR              show where the time of a model goes
   selftest                  try TensorFlow in a worker on this machine, with its GPUs
   plan     [flags] DIR...   say what fits where, and how often, before anything is served

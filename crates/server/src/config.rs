@@ -12,6 +12,7 @@ use anyhow::{Result, bail, ensure};
 use lifecycle::{LabelRule, Missing, Policy, Poll, StartWhen};
 use proto::serving::{ModelConfig, SessionBundleConfig};
 
+use crate::batching;
 use crate::cli::Persona;
 use crate::commands::{n_cpus, split_tags};
 use crate::control::{self, Roots};
@@ -55,6 +56,7 @@ pub(crate) struct Config {
     pub(crate) warmup: Option<Warmup>,
     pub(crate) n_lanes: usize,
     pub(crate) n_threads: usize,
+    pub(crate) batching: batching::Settings,
     pub(crate) shutdown_grace: Duration,
     pub(crate) devices: DeviceOptions,
     /// Whether a model that does not load ends the process, as under TensorFlow Serving's name.
@@ -90,6 +92,8 @@ impl Config {
         let socket = &flags.grpc_socket_path;
         check(persona, flags)?;
         let (n_lanes, n_threads) = threads(flags)?;
+        let batching = batching::Settings::new(persona, flags)?;
+        let n_lanes = batching.n_lanes()?.unwrap_or(n_lanes);
         let platform = platform::read(flags)?;
         let policy = match flags.aspired_version_policy {
             flags::AspiredVersionPolicy::AvailabilityPreserving => Policy::AvailabilityPreserving,
@@ -127,6 +131,7 @@ impl Config {
             warmup: warmup(flags, platform.as_ref()),
             n_lanes,
             n_threads,
+            batching,
             shutdown_grace: Duration::from_secs(flags.shutdown_grace_seconds),
             devices: DeviceOptions::new(flags)?,
             must_load_all: !is_tensord,

@@ -8,6 +8,7 @@ mod rules;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use device::logical::{self, LogicalDevice, Physical};
@@ -58,7 +59,7 @@ pub(crate) struct Logical {
 #[derive(Clone)]
 pub(crate) struct LaneOptions {
     pub(crate) n_lanes: usize,
-    pub(crate) queue_max: usize,
+    pub(crate) inline_max: Duration,
     pub(crate) pool: Arc<Pool>,
 }
 
@@ -147,10 +148,11 @@ fn logical(
     let space = Space::new(SpaceOptions { driver, physical, growth: device.growth, step_bytes })?;
     let owner = Owner::new(&space, Holder::Server, None);
     let n_lanes = device.n_lanes.unwrap_or(lanes.n_lanes).max(1);
-    let options = schedule::Options { n_lanes, queue_max: lanes.queue_max };
+    let options = schedule::Options { n_lanes, inline_max: lanes.inline_max };
     let executor = Executor {
         lanes: Arc::new(Lanes::start_for(options, Some(owner))?),
         pool: Arc::clone(&lanes.pool),
+        device: space.name().into(),
     };
     Ok(Logical { device: Mutex::new(device), space, executor })
 }

@@ -25,8 +25,7 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
 
 /// Flags of TensorFlow Serving that are not built in yet. They are accepted, and said to have no
 /// effect.
-pub(crate) const LATER: &[&str] =
-    &["enable_batching", "batching_parameters_file", "enable_per_model_batching_parameters"];
+pub(crate) const LATER: &[&str] = &[];
 
 /// What `serve` was told.
 #[derive(Debug, Clone, Args)]
@@ -255,6 +254,33 @@ pub(crate) struct Flags {
     /// File with a MonitoringConfig (text proto): serves Prometheus metrics on the REST port
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "Requests")]
     pub(crate) monitoring_config_file: String,
+
+    /// Merge requests into batches as TensorFlow Serving does [default: under tensord, merge where
+    /// rows are proved to be independent; under tensorflow_model_server, do not]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Batching"
+    )]
+    pub(crate) enable_batching: Option<bool>,
+    /// File with BatchingParameters, as text proto or JSON; read again when it changes
+    #[arg(long, value_name = "FILE", default_value = "", help_heading = "Batching")]
+    pub(crate) batching_parameters_file: String,
+    /// Batch each version as batching_params.pbtxt in its folder says, and only those that have one
+    #[arg(
+        long,
+        alias = "enable_per_model_batching_params",
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Batching"
+    )]
+    pub(crate) enable_per_model_batching_parameters: bool,
 
     /// Threads within one request; 0 means one for each CPU
     #[arg(

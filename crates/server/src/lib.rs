@@ -17,6 +17,7 @@ macro_rules! say {
 mod active;
 mod arguments;
 mod banner;
+mod batching;
 mod channel_arguments;
 mod cli;
 mod commands;
@@ -38,6 +39,7 @@ pub mod npz;
 mod replicas;
 mod request_log;
 mod sample;
+mod scheduler;
 mod signals;
 mod source;
 mod ssl_config;

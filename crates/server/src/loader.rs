@@ -10,6 +10,7 @@ use tensorflow::{HOW_TO_INSTALL, ModelSettings, Request, Workers};
 use tokio_util::sync::CancellationToken;
 
 use crate::active::Active;
+use crate::batching::Versions;
 use crate::config::{Session, Warmup};
 use crate::devices::{Devices, Lease};
 use crate::engines::{Choices, Engine};
@@ -29,6 +30,7 @@ pub(crate) struct Engines {
 pub(crate) struct Settings {
     pub(crate) session: Session,
     pub(crate) active: Arc<Active>,
+    pub(crate) versions: Arc<Versions>,
     pub(crate) warmup: Option<Warmup>,
 }
 
@@ -65,6 +67,11 @@ impl Loader for Engines {
         for (signature, why) in &servable.refused {
             tracing::warn!(model, version, signature, "signature is not served: {why}");
         }
+        // Before the warm-up, which goes through the batches that it warms up.
+        let versions = &self.settings.versions;
+        versions
+            .add((model, version), wanted.dir.clone(), &servable)
+            .map_err(|error| LoadError::new(Code::InvalidArgument, format!("{error:#}")))?;
         if let Some(options) = self.settings.warmup {
             let dir = &wanted.dir;
             let fresh = warmup::Version { model, version, servable: &servable, dir };
@@ -188,7 +195,7 @@ fn load_error(error: &Error) -> LoadError {
         Error::DataLoss(_) => Code::DataLoss,
         Error::DeadlineExceeded(_) => Code::DeadlineExceeded,
         Error::Cancelled(_) => Code::Cancelled,
-        Error::Unavailable(_) => Code::Unavailable,
+        Error::Unavailable(_) | Error::Busy { .. } => Code::Unavailable,
         Error::Internal(_) => Code::Internal,
     };
     LoadError::new(code, error.to_string())

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use api::{Context, Kind, Metric, Point, Value};
 use lifecycle::State;
 
-use crate::devices::Devices;
 use crate::loads::Loads;
 use crate::memory;
+use crate::scheduler::{self, Scheduler};
 
 /// Who counts.
 #[derive(Clone)]
@@ -20,8 +20,8 @@ pub(crate) struct Counters {
     pub(crate) requests: Context,
     /// Loads of versions.
     pub(crate) loads: Arc<Loads>,
-    /// The memory of devices.
-    pub(crate) devices: Arc<Devices>,
+    /// Queues, lanes and the memory of devices.
+    pub(crate) scheduler: Scheduler,
 }
 
 impl Counters {
@@ -29,9 +29,10 @@ impl Counters {
     fn metrics(&self) -> Vec<Metric> {
         let mut metrics = self.requests.stats.snapshot();
         metrics.extend(self.loads.snapshot());
+        metrics.extend(scheduler::metrics(&self.scheduler));
         metrics.push(bytes_in_flight(&self.requests));
         metrics.push(states(&self.requests));
-        metrics.extend(memory::metrics(&self.devices));
+        metrics.extend(memory::metrics(&self.scheduler.devices));
         metrics
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use session::{Engine, Reply, Run};
+use session::{Batching, Engine, QueueState, Reply, Result, Run};
 
 /// Engines that run the same servable on different devices.
 pub(crate) struct Replicas {
@@ -34,6 +34,14 @@ impl Engine for Replicas {
                 reply(answer);
             }),
         );
+    }
+
+    fn set_batching(&self, batching: &Batching) -> Result<()> {
+        self.engines.iter().try_for_each(|(engine, _)| engine.set_batching(batching))
+    }
+
+    fn queues(&self) -> Vec<QueueState> {
+        self.engines.iter().flat_map(|(engine, _)| engine.queues()).collect()
     }
 
     fn name(&self) -> &'static str {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tensor::Tensor;
 
+use crate::batching::{Batching, QueueState};
 use crate::error::Result;
 
 /// One run of a signature.
@@ -40,4 +41,17 @@ pub trait Engine: Send + Sync {
 
     /// Its name, for people.
     fn name(&self) -> &'static str;
+
+    /// Puts another way of batching in force, for what waits and what comes. Fails, and changes
+    /// nothing, if the settings contradict each other. An engine that has no queues of its own
+    /// does nothing.
+    fn set_batching(&self, batching: &Batching) -> Result<()> {
+        let _ = batching;
+        Ok(())
+    }
+
+    /// What is known of its queues.
+    fn queues(&self) -> Vec<QueueState> {
+        Vec::new()
+    }
 }

@@ -1,6 +1,8 @@
 //! Why a run failed. Engines turn their own errors into this one, so that one map leads to status
 //! codes.
 
+use std::time::Duration;
+
 /// A failed run or load. Each variant is a canonical status code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the names are those of the canonical codes")]
@@ -25,6 +27,9 @@ pub enum Error {
     Cancelled(String),
     #[error("{0}")]
     Unavailable(String),
+    /// Unavailable too, but not for long.
+    #[error("{text}")]
+    Busy { text: String, retry_after: Option<Duration> },
     #[error("{0}")]
     Internal(String),
 }

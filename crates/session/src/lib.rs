@@ -2,11 +2,13 @@
 //! that any engine fails with. It knows nothing of other versions or the wire.
 #![forbid(unsafe_code)]
 
+mod batching;
 mod engine;
 mod error;
 mod servable;
 mod signature;
 
+pub use batching::{Batching, QueueState, failure};
 pub use engine::{Engine, Reply, Run};
 pub use error::{Error, Result};
 pub use servable::{Servable, Weights};

@@ -29,6 +29,9 @@ pub(crate) fn respond(shared: &Shared, method: &Method, path: &str) -> Option<Re
         }
     }
     let is_look = matches!(*method, Method::GET | Method::HEAD);
+    if let Some((_, page)) = shared.looks.iter().find(|(path, _)| is_look && *path == plain) {
+        return Some(reply::json(page().into_bytes()));
+    }
     match plain {
         "/healthz" if is_look => Some(reply::text(StatusCode::OK, "ok\n".to_owned())),
         "/readyz" if is_look => Some(if shared.context.models.is_ready() {

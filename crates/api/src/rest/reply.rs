@@ -53,7 +53,11 @@ impl From<Status> for Failure {
 
 /// An error, with its message as JSON.
 pub(crate) fn error(failure: &Failure) -> Reply {
-    page(failure.code, Some(JSON), write::error(&failure.status.message))
+    let mut reply = page(failure.code, Some(JSON), write::error(&failure.status.message));
+    if let Some(seconds) = failure.status.retry_after_seconds() {
+        reply.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    reply
 }
 
 /// The page that libevent shows where there is nothing.

@@ -1,6 +1,6 @@
-//! `tensord bench`: measures a model in this process.
+//! `tensord bench`: measures a model in this process, or drives a running server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -8,14 +8,35 @@ use clap::Parser;
 use device::Workspace;
 use session::DEFAULT_SIGNATURE;
 
+use super::drive::{self, Drive};
 use super::{inputs, load, n_cpus};
 
-/// Measure how long one signature of a model takes, and what memory it holds
+/// Measure how long one signature of a model takes, and what memory it holds; or, with --target,
+/// how fast a running server answers
 #[derive(Debug, Parser)]
 #[command(name = "tensord bench")]
 struct Bench {
     /// A SavedModel, or a model with versions: then the newest
-    dir: PathBuf,
+    #[arg(required_unless_present = "target", conflicts_with = "target")]
+    dir: Option<PathBuf>,
+    /// Drive the server that listens here instead
+    #[arg(long, value_name = "HOST:PORT", requires = "model")]
+    target: Option<String>,
+    /// The model to ask for
+    #[arg(long, value_name = "NAME", requires = "target")]
+    model: Option<String>,
+    /// Ask over REST instead of gRPC
+    #[arg(long, requires = "target")]
+    rest: bool,
+    /// Clients that each wait for an answer before they ask again
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "target")]
+    concurrency: usize,
+    /// Requests a second, whether or not answers keep up
+    #[arg(long, value_name = "R", requires = "target", conflicts_with = "concurrency")]
+    rate: Option<f64>,
+    /// How long a request to a server may take, in milliseconds
+    #[arg(long, value_name = "MS", requires = "target")]
+    timeout_ms: Option<u64>,
     /// The signature to run
     #[arg(long, default_value = DEFAULT_SIGNATURE)]
     signature: String,
@@ -26,7 +47,7 @@ struct Bench {
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// How long to measure
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, visible_alias = "duration", value_name = "S", default_value_t = 3.0)]
     seconds: f64,
     /// An archive (.npz) with the inputs, instead of made-up ones
     #[arg(long, value_name = "FILE")]
@@ -42,9 +63,13 @@ struct Bench {
 /// Runs the command.
 pub(crate) fn main(args: Vec<String>) -> Result<()> {
     let args = Bench::parse_from(args);
+    if let (Some(target), Some(model)) = (&args.target, &args.model) {
+        return drive::main(&args.drive(target, model));
+    }
+    let dir = args.dir.as_deref().unwrap_or(Path::new("."));
     let start = Instant::now();
     let n_threads = if args.threads == 0 { n_cpus() } else { args.threads };
-    let loaded = load(&args.dir, &args.tags, n_threads)?;
+    let loaded = load(dir, &args.tags, n_threads)?;
     let loaded_after = start.elapsed();
     let mut run = inputs::run(&loaded, &args.signature, args.batch)?;
     if let Some(path) = &args.inputs {
@@ -89,6 +114,24 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
     say!("weights     {:>12.1} MiB", number("weights_bytes") / 1_048_576.0);
     say!("activations {:>12.1} MiB", number("planned_peak_bytes") / 1_048_576.0);
     Ok(())
+}
+
+impl Bench {
+    fn drive(&self, target: &str, model: &str) -> Drive {
+        Drive {
+            target: target.to_owned(),
+            is_rest: self.rest,
+            model: model.to_owned(),
+            signature: self.signature.clone(),
+            concurrency: self.concurrency,
+            rate: self.rate,
+            batch: self.batch,
+            duration: Duration::try_from_secs_f64(self.seconds).unwrap_or_default(),
+            inputs: self.inputs.clone(),
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            json: self.json,
+        }
+    }
 }
 
 /// The resident memory of this process; 0 if the system does not tell.

@@ -23,7 +23,7 @@ pub(super) fn run(loaded: &Loaded, signature: &str, batch: usize) -> Result<Run>
 
 /// A tensor that an input accepts: the first dimension is the batch if it is unknown, others that
 /// are unknown are 1.
-fn input(endpoint: &Endpoint, batch: usize) -> Result<Tensor> {
+pub(super) fn input(endpoint: &Endpoint, batch: usize) -> Result<Tensor> {
     let spec = &endpoint.spec;
     let dims = spec.dims().with_context(|| format!("input {} has no shape", endpoint.tensor))?;
     let size =

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod devices;
+mod drive;
 mod inputs;
 pub(crate) mod inspect;
 pub(crate) mod memory;
@@ -13,6 +14,7 @@ pub(crate) mod serve;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use native::{Executor, Loaded};
@@ -41,8 +43,9 @@ fn open(dir: &Path) -> Result<Storage> {
 
 /// Loads a model to run it here, with one lane and `n_threads` compute threads.
 fn load(dir: &Path, tags: &str, n_threads: usize) -> Result<Loaded> {
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, queue_max: 1 })?;
-    let executor = Executor { lanes: Arc::new(lanes), pool: Arc::new(Pool::new(n_threads)) };
+    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO })?;
+    let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(n_threads)));
+    let executor = Executor { lanes, pool, device: "cpu:0".into() };
     let options = native::Options { tags: split_tags(tags), plans_max: PLANS_MAX };
     Ok(native::load(&open(dir)?, &options, &executor)?)
 }

@@ -70,8 +70,9 @@ fn measure(base_path: &str, tags: &[String]) -> Result<Needed> {
     let space = Space::new(SpaceOptions { driver, physical, growth, step_bytes: 1 })?;
     let holder = Holder::Version { model: Arc::from("plan"), version: 0 };
     let owner = Owner::new(&space, holder, None);
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, queue_max: 1 })?;
-    let executor = Executor { lanes: Arc::new(lanes), pool: Arc::new(Pool::new(1)) };
+    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO })?;
+    let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(1)));
+    let executor = Executor { lanes, pool, device: "cpu:0".into() };
     let options = native::Options { tags: tags.to_vec(), plans_max: PLANS_MAX };
     let opened = Opened::open(&dir, &options)?;
     let loaded = opened.load(&options, &executor, Some(Arc::clone(&owner)))?;

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::PLANS_MAX;
 use crate::active::Active;
+use crate::batching::{self, Versions};
 use crate::cli::Persona;
 use crate::config::Config;
 use crate::control::{self, Control};
@@ -30,6 +31,7 @@ use crate::loader::{Engines, Settings};
 use crate::loads::{Counted, Loads};
 use crate::metrics::Counters;
 use crate::request_log::RequestLog;
+use crate::scheduler::Scheduler;
 use crate::source::Models;
 use crate::{banner, memory, signals};
 
@@ -42,8 +44,8 @@ const BYTES_IN_FLIGHT_MAX: usize = 8 << 30;
 /// body, and to take some of its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many jobs may wait for a lane.
-const QUEUE_MAX: usize = 10_000;
+/// What runs for no longer runs on the thread that asks for it: about what waking a lane costs.
+const INLINE_MAX: Duration = Duration::from_micros(60);
 
 /// Runs the command.
 pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
@@ -62,8 +64,10 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let mut stop = signals::Stop::listen()?;
     let loads = Arc::new(Loads::default());
     let active = Arc::new(Active::default());
+    let versions = Arc::new(Versions::new(config.batching.clone()));
     let devices = start_devices(config, &active)?;
-    let engines = start_engines(config, flags, &devices, &active)?;
+    let scheduler = Scheduler { versions: Arc::clone(&versions), devices: Arc::clone(&devices) };
+    let engines = start_engines(config, flags, &scheduler, &active)?;
     let loader = Counted { loader: engines, loads: Arc::clone(&loads) };
     let lifecycle =
         Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, token.clone()));
@@ -71,8 +75,9 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let control = Control::new(Arc::clone(&lifecycle), active, config.control.clone());
     let tasks = TaskTracker::new();
     let requests = context(flags, &lifecycle, &log);
-    let counters = Counters { requests, loads, devices: Arc::clone(&devices) };
+    tasks.spawn(batching::watch(versions, token.clone()));
     tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
+    let counters = Counters { requests, loads, scheduler };
     let doors = Doors {
         config,
         flags,
@@ -165,7 +170,7 @@ fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>, log: &Arc<RequestLog>
 fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> {
     let lanes = LaneOptions {
         n_lanes: config.n_lanes,
-        queue_max: QUEUE_MAX,
+        inline_max: INLINE_MAX,
         pool: Arc::new(Pool::new(config.n_threads)),
     };
     let devices = Devices::start(&config.devices, &lanes, Arc::clone(active))?;
@@ -181,7 +186,7 @@ fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> 
 fn start_engines(
     config: &Config,
     flags: &Flags,
-    devices: &Arc<Devices>,
+    scheduler: &Scheduler,
     active: &Arc<Active>,
 ) -> Result<Engines> {
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
@@ -190,9 +195,11 @@ fn start_engines(
     let settings = Settings {
         session: config.session.clone(),
         active: Arc::clone(active),
+        versions: Arc::clone(&scheduler.versions),
         warmup: config.warmup,
     };
-    Ok(Engines { devices: Arc::clone(devices), options, choices, workers, settings })
+    let devices = Arc::clone(&scheduler.devices);
+    Ok(Engines { devices, options, choices, workers, settings })
 }
 
 /// Waits for the first versions of the models.

@@ -131,7 +131,7 @@ async fn apply(control: &Control, file: &Path, text: &str) -> Outcome {
             });
             Outcome::Applied
         }
-        Err(Status { code: Code::InvalidArgument, message }) => {
+        Err(Status { code: Code::InvalidArgument, message, .. }) => {
             error!("the last good model config stays: {name}: {message}");
             Outcome::Wrong
         }

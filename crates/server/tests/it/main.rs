@@ -7,6 +7,7 @@
     reason = "tests read the environment and say what they saw"
 )]
 
+mod batching;
 mod clients;
 mod control;
 mod doors;

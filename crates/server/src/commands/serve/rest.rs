@@ -12,6 +12,7 @@ use tracing::{error, info};
 use super::{Doors, PATIENCE};
 use crate::memory::Pages;
 use crate::metrics::Counters;
+use crate::scheduler;
 
 /// The most bytes of a request.
 const BODY_BYTES_MAX: usize = 1 << 30;
@@ -71,10 +72,13 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>) -> Rest
     };
     let counters: Counters = (*counters).clone();
     let context = counters.requests.clone();
+    let scheduler = counters.scheduler.clone();
     let metrics =
         Metrics { page: Arc::new(move || counters.page()), path: doors.metrics_path.clone() };
     let pages = Arc::new(Pages(Arc::clone(&doors.devices)));
-    let rest = Rest::new(context, options, Some(metrics)).with_memory(pages);
+    let rest = Rest::new(context, options, Some(metrics))
+        .with_memory(pages)
+        .with_look("/v1/scheduler", Arc::new(move || scheduler::page(&scheduler)));
     match control {
         Some(control) => rest.with_control(control),
         None => rest,

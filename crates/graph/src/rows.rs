@@ -1,0 +1,162 @@
+//! Whether the rows of a batch are independent of each other: the proof that tasks may be run
+//! together.
+//!
+//! Every input has the batch symbol as its first dimension. A tensor is then one of these:
+//!
+//! - *free*: the same, whatever the batch;
+//! - *sizes*: known to depend on the number of rows and on nothing else, such as a shape;
+//! - *rows*: as many equal blocks, one after another, as there are rows, and each block depends on
+//!   its own row alone. The first dimension is a multiple of the batch symbol;
+//! - *mixed*: anything else, with the reason.
+//!
+//! The rows are independent if every fetch is *rows*. What is not listed in `rules` is mixed: a
+//! model is batched only where that is proved.
+
+mod rules;
+
+use ops::{Env, Kind};
+use tensor::{Dim, Spec, Symbol};
+
+use crate::error::{Error, Result};
+use crate::graph::{Body, Graph, Node, Port};
+use crate::passes::infer;
+
+/// The symbol of the number of rows.
+pub const ROWS: Symbol = Symbol(u32::MAX);
+
+/// Why rows are not independent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Mixing {
+    why: String,
+}
+
+/// What is known of a tensor's dependence on rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Free,
+    Sizes,
+    Rows,
+    Mixed(String),
+}
+
+/// A tensor as the rules see it.
+#[derive(Debug, Clone)]
+struct Seen {
+    state: State,
+    spec: Spec,
+}
+
+impl Mixing {
+    /// Rows are not independent because of this.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into() }
+    }
+}
+
+/// Proves that the rows of a graph's fetches are independent, or says what mixes them. The first
+/// dimension of every input must be [`ROWS`].
+pub(crate) fn prove(
+    graph: &Graph,
+    inputs: &[Spec],
+    env: &Env<'_>,
+) -> std::result::Result<(), Mixing> {
+    let mut seen: Vec<Vec<Seen>> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let outputs =
+            look(node, inputs, &seen, env).map_err(|error| Mixing::new(error.to_string()))?;
+        seen.push(outputs);
+    }
+    for port in &graph.fetches {
+        let name = &graph.node(port.node).name;
+        match find(&seen, port).map(|seen| &seen.state) {
+            Ok(State::Rows) => {}
+            Ok(State::Mixed(why)) => return Err(Mixing::new(why.clone())),
+            Ok(State::Free | State::Sizes) => {
+                return Err(Mixing::new(format!(
+                    "output {name} does not have a row for each input"
+                )));
+            }
+            Err(error) => return Err(Mixing::new(error.to_string())),
+        }
+    }
+    Ok(())
+}
+
+/// The outputs of a node.
+fn look(node: &Node, args: &[Spec], seen: &[Vec<Seen>], env: &Env<'_>) -> Result<Vec<Seen>> {
+    let (op, def) = match &node.body {
+        Body::Arg(number) => {
+            let missing = || Error::Malformed("a feed that is not there".to_owned());
+            let spec = args.get(*number).cloned().ok_or_else(missing)?;
+            let state = if block(&spec).is_some() {
+                State::Rows
+            } else {
+                State::Mixed(format!("input {} has no known first dimension", node.name))
+            };
+            return Ok(vec![Seen { state, spec }]);
+        }
+        Body::Const(tensor) => {
+            return Ok(vec![Seen { state: State::Free, spec: Spec::constant(tensor.clone()) }]);
+        }
+        Body::Op { op, def } => (op, def),
+    };
+    let inputs: Vec<Seen> =
+        node.inputs.iter().map(|port| find(seen, port).cloned()).collect::<Result<_>>()?;
+    let specs: Vec<Spec> = inputs.iter().map(|input| input.spec.clone()).collect();
+    let outputs = infer(&**op, node, &specs, env)?;
+    let of = |why: &str| {
+        let text = format!("{} ({}) {why}", node.name, node.op_name());
+        let mixed = |spec: &Spec| Seen { state: State::Mixed(text.clone()), spec: spec.clone() };
+        outputs.iter().map(mixed).collect()
+    };
+    let is_lookup = matches!(def.name, "LookupTableFind" | "LookupTableFindV2");
+    match def.kind {
+        Kind::Writes => return Err(refusal(node, "may change state")),
+        Kind::Reads if !is_lookup => {
+            return Err(refusal(node, "reads state or draws random numbers"));
+        }
+        Kind::Pure | Kind::Handle | Kind::Reads => {}
+    }
+    if let Some(mixed) = inputs.iter().find(|input| matches!(input.state, State::Mixed(_))) {
+        return Ok(outputs
+            .into_iter()
+            .map(|spec| Seen { state: mixed.state.clone(), spec })
+            .collect());
+    }
+    let states = rules::judge(node, &inputs, &outputs);
+    Ok(match states {
+        Ok(states) => {
+            let pairs = states.into_iter().zip(&outputs);
+            pairs.map(|(state, spec)| Seen { state, spec: spec.clone() }).collect()
+        }
+        Err(why) => of(why),
+    })
+}
+
+fn refusal(node: &Node, why: &str) -> Error {
+    Error::BadInput(format!("{} ({}) {why}", node.name, node.op_name()))
+}
+
+fn find<'a>(seen: &'a [Vec<Seen>], port: &Port) -> Result<&'a Seen> {
+    let missing = || Error::Malformed("a node asks for an output that is not there".to_owned());
+    seen.get(port.node as usize)
+        .and_then(|outputs| outputs.get(port.output as usize))
+        .ok_or_else(missing)
+}
+
+/// How often the batch goes into the first dimension: the length of a row's block. `None` if it
+/// does not.
+fn block(spec: &Spec) -> Option<Dim> {
+    let first = spec.dims()?.first()?;
+    match first.divided_by(&Dim::symbol(ROWS)) {
+        Dim::Unknown => None,
+        block if is_free(&block) => Some(block),
+        _ => None,
+    }
+}
+
+/// Whether a dimension is known not to depend on the number of rows.
+fn is_free(dim: &Dim) -> bool {
+    dim.evaluate(|symbol| (symbol != ROWS).then_some(1)).is_some()
+}

@@ -1,0 +1,442 @@
+//! What each op does to rows. An op that is not here mixes them, as far as we know.
+
+use ops::Attrs;
+use tensor::Spec;
+
+use super::{Seen, State, block, is_free};
+use crate::graph::Node;
+
+/// What becomes of the outputs, or why rows are mixed.
+type Verdict = Result<Vec<State>, &'static str>;
+
+const UNKNOWN: &str = "is not known to keep rows apart";
+const SIZE: &str = "computes with the number of rows";
+const SHAPES: &str = "has shapes that are not known to keep rows apart";
+const AXIS: &str = "works along the first dimension";
+
+/// Ops that compute each element from the elements at its place, after broadcasting.
+#[rustfmt::skip]
+const ELEMENTWISE: &[&str] = &[
+    "Abs", "Acos", "Acosh", "Add", "AddN", "AddV2", "Angle", "AsString", "Asin", "Asinh", "Atan",
+    "Atan2", "Atanh", "Bitcast", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Bucketize", "Cast",
+    "Ceil", "CheckNumerics", "CheckNumericsV2", "ClipByValue", "Complex", "ComplexAbs", "Conj",
+    "Cos", "Cosh", "DecodeBase64", "Digamma", "Div", "DivNoNan", "Elu", "EncodeBase64", "Equal",
+    "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars",
+    "Floor", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "Identity", "IdentityN", "Imag",
+    "Inv", "Invert", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "LeftShift", "Less", "LessEqual",
+    "Lgamma", "Log", "Log1p", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mod",
+    "Mul", "MulNoNan", "Ndtri", "Neg", "NotEqual", "OnesLike", "Pow", "PreventGradient", "Real",
+    "RealDiv", "Reciprocal", "RegexFullMatch", "RegexReplace", "Relu", "Relu6", "RightShift",
+    "Rint", "Round", "Rsqrt", "SelectV2", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Snapshot",
+    "Softplus", "Softsign", "Sqrt", "Square", "SquaredDifference", "StaticRegexFullMatch",
+    "StaticRegexReplace", "StopGradient", "StringJoin", "StringLength", "StringLower",
+    "StringStrip", "StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong",
+    "StringToNumber", "StringUpper", "Sub", "Substr", "Tan", "Tanh", "TruncateDiv", "TruncateMod",
+    "Xdivy", "Xlog1py", "Xlogy", "ZerosLike",
+];
+
+/// Ops of images: the first input has a row for each image, the others are the same for all.
+#[rustfmt::skip]
+const IMAGES: &[&str] = &[
+    "AdjustContrastv2", "AdjustHue", "AdjustSaturation", "AvgPool", "AvgPool3D", "Conv2D", "Conv3D",
+    "DepthToSpace", "DepthwiseConv2dNative", "Dilation2D", "ExtractImagePatches", "HSVToRGB", "LRN",
+    "MaxPool", "MaxPool3D", "MaxPoolV2", "RGBToHSV", "ResizeArea", "ResizeBicubic",
+    "ResizeBilinear", "ResizeNearestNeighbor", "SpaceToDepth", "_FusedConv2D",
+    "_FusedDepthwiseConv2dNative",
+];
+
+/// Ops of the last dimension.
+const LAST_AXIS: &[&str] = &["LogSoftmax", "Softmax", "TopKV2"];
+
+/// Ops of the last two dimensions.
+const MATRICES: &[&str] =
+    &["MatrixBandPart", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3"];
+
+/// Ops that reduce along the axes in their second input.
+const REDUCTIONS: &[&str] =
+    &["All", "Any", "ArgMax", "ArgMin", "Max", "Mean", "Min", "Prod", "ReduceJoin", "Sum"];
+
+/// Ops along the axes in their second input that keep the shape.
+const ALONG_AXES: &[&str] = &["CumulativeLogsumexp", "Cumprod", "Cumsum", "ReverseV2"];
+
+/// Ops that give the elements of their first input another shape.
+const RESHAPES: &[&str] = &["EnsureShape", "ExpandDims", "Reshape", "Squeeze"];
+
+/// What becomes of a node's outputs. No input is mixed.
+pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let has = |state: &State| inputs.iter().any(|input| input.state == *state);
+    let name = node.op_name();
+    if !has(&State::Rows) {
+        return if has(&State::Sizes) {
+            from_sizes(name, inputs, outputs)
+        } else {
+            all(outputs, &State::Free)
+        };
+    }
+    match name {
+        "Shape" | "ShapeN" | "Size" | "Rank" => Ok(outputs.iter().map(sizes).collect()),
+        "MatMul" | "_FusedMatMul" => matmul(node, inputs, outputs),
+        "BatchMatMul" | "BatchMatMulV2" | "BatchMatMulV3" => batch_matmul(inputs, outputs),
+        "Einsum" => einsum(node, inputs, outputs),
+        "BiasAdd" | "BiasAddV1" => first_only(inputs, outputs, 2),
+        "FusedBatchNorm" | "FusedBatchNormV2" | "FusedBatchNormV3" => {
+            batch_norm(node, inputs, outputs)
+        }
+        "Select" => select(inputs, outputs),
+        "Concat" => concat(inputs, outputs, 0),
+        "ConcatV2" => concat(inputs, outputs, inputs.len() - 1),
+        "Pack" | "Unpack" => pack(node, inputs, outputs),
+        "Split" => along(inputs, outputs, 1, 0),
+        "SplitV" => along(inputs, outputs, 0, 2),
+        "Transpose" | "ConjugateTranspose" => transpose(inputs, outputs),
+        "Gather" | "GatherV2" | "GatherNd" => gather(node, inputs, outputs),
+        "LookupTableFind" | "LookupTableFindV2" => lookup(inputs, outputs),
+        "StridedSlice" => strided_slice(node, inputs, outputs),
+        "Slice" => slice(inputs, outputs),
+        "Pad" | "PadV2" | "MirrorPad" => pad(inputs, outputs),
+        "Tile" => tile(inputs, outputs),
+        "BroadcastTo" => broadcast(&inputs[..1], outputs),
+        "OneHot" => one_hot(node, inputs, outputs),
+        "DecodeRaw" | "ParseExample" | "ParseExampleV2" => parsed(inputs, outputs),
+        _ if ELEMENTWISE.contains(&name) => broadcast(inputs, outputs),
+        _ if IMAGES.contains(&name) => first_only(inputs, outputs, 3),
+        _ if LAST_AXIS.contains(&name) => first_only(inputs, outputs, 2),
+        _ if MATRICES.contains(&name) => first_only(inputs, outputs, 3),
+        _ if REDUCTIONS.contains(&name) || ALONG_AXES.contains(&name) => {
+            along(inputs, outputs, 0, 1)
+        }
+        _ if RESHAPES.contains(&name) => reshape(inputs, outputs),
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// Outputs of ops none of whose inputs has rows, but some are sizes.
+fn from_sizes(name: &str, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let is_filled = match name {
+        "Fill" => inputs[1].state == State::Free,
+        // Every row is the same.
+        "BroadcastTo" | "Tile" => {
+            inputs[0].state == State::Free && is_one_row(&inputs[0].spec, &outputs[0])
+        }
+        _ => false,
+    };
+    if is_filled && block(&outputs[0]).is_some() {
+        return Ok(vec![State::Rows]);
+    }
+    Ok(outputs.iter().map(sizes).collect())
+}
+
+/// A tensor that depends on nothing but shapes: free if its elements are known not to depend on the
+/// number of rows.
+fn sizes(output: &Spec) -> State {
+    match output.sizes() {
+        Some(sizes) if sizes.iter().all(is_free) => State::Free,
+        Some(_) => State::Sizes,
+        None => State::Mixed(format!("something {SIZE}")),
+    }
+}
+
+/// All outputs in one state.
+fn all(outputs: &[Spec], state: &State) -> Verdict {
+    Ok(outputs.iter().map(|_| state.clone()).collect())
+}
+
+/// All outputs have rows, if their shapes say so.
+fn rows(outputs: &[Spec]) -> Verdict {
+    if outputs.iter().any(|output| block(output).is_none()) {
+        return Err(SHAPES);
+    }
+    all(outputs, &State::Rows)
+}
+
+/// The first input has rows and at least `rank_min` dimensions; the others are free.
+fn first_only(inputs: &[Seen], outputs: &[Spec], rank_min: usize) -> Verdict {
+    let (first, others) = inputs.split_first().ok_or(UNKNOWN)?;
+    if first.state != State::Rows || others.iter().any(|other| other.state != State::Free) {
+        return Err(UNKNOWN);
+    }
+    if first.spec.rank().is_none_or(|rank| rank < rank_min) {
+        return Err(SHAPES);
+    }
+    rows(outputs)
+}
+
+/// Whether a tensor has only one row, or none of its own, when it is broadcast to `to`.
+fn is_one_row(spec: &Spec, to: &Spec) -> bool {
+    let (Some(dims), Some(rank)) = (spec.dims(), to.rank()) else { return false };
+    dims.len() < rank || dims.first().is_some_and(|dim| dim.known() == Some(1))
+}
+
+/// Inputs with rows have as many dimensions as the output and the same first; the others are free
+/// and the same for every row.
+fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    for output in outputs {
+        let first = output.dims().and_then(<[_]>::first).ok_or(SHAPES)?;
+        for input in inputs {
+            let fits = match input.state {
+                State::Rows => {
+                    let dims = input.spec.dims().ok_or(SHAPES)?;
+                    Some(dims.len()) == output.rank() && dims[0].same(first)
+                }
+                State::Free => is_one_row(&input.spec, output),
+                State::Sizes => return Err(SIZE),
+                State::Mixed(_) => false,
+            };
+            if !fits {
+                return Err(SHAPES);
+            }
+        }
+    }
+    rows(outputs)
+}
+
+fn matmul(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    if Attrs::new(&node.attrs).bool_or("transpose_a", false) != Ok(false) {
+        return Err(AXIS);
+    }
+    first_only(inputs, outputs, 2)
+}
+
+/// Batched products: dimensions before the last two are broadcast.
+fn batch_matmul(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let output = outputs.first().ok_or(UNKNOWN)?;
+    let rank = output.rank().ok_or(SHAPES)?;
+    let is_product = |input: &Seen| match input.state {
+        State::Rows => rank >= 3 && input.spec.rank() == Some(rank),
+        State::Free => is_one_row(&input.spec, output),
+        State::Sizes | State::Mixed(_) => false,
+    };
+    // A matrix of rows times weights: the rows are in the first of the last two dimensions.
+    if rank == 2 {
+        return Err(SHAPES);
+    }
+    if !inputs.iter().all(is_product) {
+        return Err(SHAPES);
+    }
+    rows(outputs)
+}
+
+/// The rows have one label, the first of every operand that has rows and of the output, and no
+/// other operand has it.
+fn einsum(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let equation = Attrs::new(&node.attrs).str("equation").map_err(|_| UNKNOWN)?;
+    let (left, right) = equation.split_once("->").ok_or(UNKNOWN)?;
+    let label = right.trim().chars().next().filter(char::is_ascii_alphabetic).ok_or(UNKNOWN)?;
+    let operands: Vec<&str> = left.split(',').map(str::trim).collect();
+    if operands.len() != inputs.len() {
+        return Err(UNKNOWN);
+    }
+    for (operand, input) in operands.iter().zip(inputs) {
+        let n_times = operand.chars().filter(|c| *c == label).count();
+        let fits = match input.state {
+            State::Rows => operand.starts_with(label) && n_times == 1,
+            State::Free => n_times == 0,
+            State::Sizes | State::Mixed(_) => false,
+        };
+        if !fits {
+            return Err(AXIS);
+        }
+    }
+    rows(outputs)
+}
+
+fn batch_norm(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    if Attrs::new(&node.attrs).bool_or("is_training", true) != Ok(false) {
+        return Err("takes the mean over the batch");
+    }
+    first_only(inputs, &outputs[..1], 3)?;
+    // The other outputs are for training.
+    let other = State::Mixed(format!("{} gives statistics", node.name));
+    Ok((0..outputs.len()).map(|i| if i == 0 { State::Rows } else { other.clone() }).collect())
+}
+
+/// The condition may also be a vector with one element for each row.
+fn select(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let [condition, values @ ..] = inputs else { return Err(UNKNOWN) };
+    if condition.state == State::Rows && condition.spec.rank() == Some(1) {
+        let first = &condition.spec.dims().ok_or(SHAPES)?[0];
+        let output = outputs[0].dims().and_then(<[_]>::first).ok_or(SHAPES)?;
+        return if first.same(output) { broadcast(values, outputs) } else { Err(SHAPES) };
+    }
+    broadcast(inputs, outputs)
+}
+
+fn concat(inputs: &[Seen], outputs: &[Spec], axis_at: usize) -> Verdict {
+    not_first(&inputs[axis_at].spec, outputs[0].rank())?;
+    let values = inputs.iter().enumerate().filter(|(i, _)| *i != axis_at);
+    for (_, value) in values {
+        // A free tensor cannot have a row for each row.
+        if value.state != State::Rows {
+            return Err(SHAPES);
+        }
+    }
+    rows(outputs)
+}
+
+/// `Pack` and `Unpack` along an axis that is an attribute.
+fn pack(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let axis = Attrs::new(&node.attrs).int_or("axis", 0).map_err(|_| UNKNOWN)?;
+    let rank = if node.op_name() == "Pack" { outputs[0].rank() } else { inputs[0].spec.rank() };
+    let rank = i64::try_from(rank.ok_or(SHAPES)?).map_err(|_| SHAPES)?;
+    if axis == 0 || axis == -rank {
+        return Err(AXIS);
+    }
+    if inputs.iter().any(|input| input.state != State::Rows) {
+        return Err(SHAPES);
+    }
+    rows(outputs)
+}
+
+/// Ops along axes that are an input: those axes do not include the first.
+fn along(inputs: &[Seen], outputs: &[Spec], value: usize, axes: usize) -> Verdict {
+    if inputs.get(value).map(|input| &input.state) != Some(&State::Rows) {
+        return Err(UNKNOWN);
+    }
+    let others = inputs.iter().enumerate().filter(|(i, _)| *i != value);
+    if others.into_iter().any(|(_, other)| other.state != State::Free) {
+        return Err(UNKNOWN);
+    }
+    not_first(&inputs[axes].spec, inputs[value].spec.rank())?;
+    rows(outputs)
+}
+
+/// Fails unless axes are known, and none is the first of `rank` dimensions.
+fn not_first(axes: &Spec, rank: Option<usize>) -> Result<(), &'static str> {
+    let axes = axes.ints().ok_or(SHAPES)?;
+    let rank = i64::try_from(rank.ok_or(SHAPES)?).map_err(|_| SHAPES)?;
+    let is_first = |axis: &i64| *axis == 0 || *axis == -rank;
+    if axes.iter().any(is_first) { Err(AXIS) } else { Ok(()) }
+}
+
+/// Elements stay in their order, so that equal blocks stay equal blocks if the batch goes into the
+/// first dimension before and after.
+fn reshape(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    if inputs[0].state != State::Rows {
+        return Err(UNKNOWN);
+    }
+    rows(outputs)
+}
+
+fn transpose(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let order = inputs[1].spec.ints().ok_or(SHAPES)?;
+    if order.first() != Some(&0) || inputs[0].state != State::Rows {
+        return Err(AXIS);
+    }
+    rows(outputs)
+}
+
+fn gather(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let batch_dims = Attrs::new(&node.attrs).int_or("batch_dims", 0).map_err(|_| UNKNOWN)?;
+    let [params, indices, axis @ ..] = inputs else { return Err(UNKNOWN) };
+    if axis.iter().any(|axis| axis.state != State::Free) {
+        return Err(UNKNOWN);
+    }
+    match (&params.state, &indices.state) {
+        // Looked up in a table: the output begins with the dimensions of the indices.
+        (State::Free, State::Rows) if batch_dims == 0 => {
+            let rank = indices.spec.rank().ok_or(SHAPES)?;
+            let rank_min = if node.op_name() == "GatherNd" { 2 } else { 1 };
+            if rank < rank_min {
+                return Err(SHAPES);
+            }
+            for axis in axis {
+                if axis.spec.ints().is_none_or(|axes| axes != [0]) {
+                    return Err(AXIS);
+                }
+            }
+        }
+        (State::Rows, State::Free) if batch_dims == 0 && node.op_name() == "GatherV2" => {
+            let [axis] = axis else { return Err(UNKNOWN) };
+            not_first(&axis.spec, params.spec.rank())?;
+        }
+        (State::Rows, State::Rows) if batch_dims >= 1 => {
+            let first = |seen: &Seen| seen.spec.dims().and_then(<[_]>::first).cloned();
+            let same = first(params).zip(first(indices)).is_some_and(|(a, b)| a.same(&b));
+            if !same {
+                return Err(SHAPES);
+            }
+        }
+        _ => return Err(AXIS),
+    }
+    rows(outputs)
+}
+
+/// Tables are filled before anything is served: those that requests change are not `HashTable`s.
+fn lookup(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let [table, keys, default] = inputs else { return Err(UNKNOWN) };
+    if table.state != State::Free || default.state != State::Free || keys.state != State::Rows {
+        return Err(UNKNOWN);
+    }
+    rows(outputs)
+}
+
+fn strided_slice(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let attrs = Attrs::new(&node.attrs);
+    let mask = |name: &str| attrs.int_or(name, 0).unwrap_or(0) & 1 == 1;
+    if inputs[0].state != State::Rows || mask("new_axis_mask") || mask("shrink_axis_mask") {
+        return Err(AXIS);
+    }
+    let stride = inputs.get(3).and_then(|strides| strides.spec.ints());
+    let is_all =
+        mask("begin_mask") && mask("end_mask") && stride.is_some_and(|s| s.first() == Some(&1));
+    if !is_all && !mask("ellipsis_mask") {
+        return Err(AXIS);
+    }
+    same_first(inputs, outputs)
+}
+
+/// The first dimension stays as it was.
+fn same_first(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let first = |spec: &Spec| spec.dims().and_then(<[_]>::first).cloned();
+    let same = first(&inputs[0].spec).zip(first(&outputs[0])).is_some_and(|(a, b)| a.same(&b));
+    if same { rows(outputs) } else { Err(SHAPES) }
+}
+
+fn slice(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let begin = inputs[1].spec.ints().ok_or(SHAPES)?;
+    if inputs[0].state != State::Rows || begin.first() != Some(&0) {
+        return Err(AXIS);
+    }
+    same_first(inputs, outputs)
+}
+
+fn pad(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let paddings = inputs[1].spec.as_constant().and_then(|value| value.view().to_i64());
+    if inputs.iter().skip(1).any(|input| input.state != State::Free) {
+        return Err(UNKNOWN);
+    }
+    match paddings.as_deref() {
+        Some([0, 0, ..]) => same_first(inputs, outputs),
+        Some(_) => Err(AXIS),
+        None => Err(SHAPES),
+    }
+}
+
+fn tile(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let multiples = inputs[1].spec.sizes().ok_or(SHAPES)?;
+    let is_once = multiples.first().is_some_and(|first| first.known() == Some(1));
+    if inputs[0].state != State::Rows || !is_once || !multiples.iter().all(is_free) {
+        return Err(AXIS);
+    }
+    same_first(inputs, outputs)
+}
+
+fn one_hot(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let axis = Attrs::new(&node.attrs).int_or("axis", -1).map_err(|_| UNKNOWN)?;
+    let rank = outputs[0].rank().and_then(|rank| i64::try_from(rank).ok()).ok_or(SHAPES)?;
+    if axis == 0 || axis == -rank {
+        return Err(AXIS);
+    }
+    first_only(inputs, outputs, 1)
+}
+
+/// Dense outputs have a row for each input; sparse ones name rows by their numbers.
+fn parsed(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let (first, others) = inputs.split_first().ok_or(UNKNOWN)?;
+    if first.state != State::Rows || others.iter().any(|other| other.state != State::Free) {
+        return Err(UNKNOWN);
+    }
+    let sparse = || State::Mixed("a sparse feature names rows by their numbers".to_owned());
+    let of = |output: &Spec| if block(output).is_some() { State::Rows } else { sparse() };
+    Ok(outputs.iter().map(of).collect())
+}

@@ -1,0 +1,240 @@
+//! `Queues`: the tasks of one servable on their way to the lanes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use batch::Class;
+use device::Workspace;
+use ops::Cancel;
+use parking_lot::Mutex;
+use pool::Pool;
+use schedule::{Admission, Blame, Control, Fault, QueueId, QueueOptions, Share, Task, Work};
+use session::{Batching, Error, QueueState, Reply, Result, Run};
+use tensor::Tensor;
+
+use crate::engine::{Executor, Model};
+
+/// How many tasks that run one by one may wait, for each signature.
+const TASKS_MAX: usize = 10_000;
+
+/// The queues of a servable's signatures.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    share: Share,
+    /// The device whose lanes they wait for.
+    device: Arc<str>,
+    signatures: BTreeMap<String, Entrance>,
+    batching: Mutex<Arc<Batching>>,
+}
+
+/// Where the tasks of a signature go.
+struct Entrance {
+    /// Those that run one by one.
+    single: QueueId,
+    /// Those that are batched, if they have ever been.
+    batched: Mutex<Option<QueueId>>,
+    work: Arc<SignatureWork>,
+    /// Why rows are not independent.
+    mixing: Option<String>,
+}
+
+/// Runs the batches of a signature.
+struct SignatureWork {
+    model: Arc<Model>,
+    pool: Arc<Pool>,
+    signature: String,
+    writes: bool,
+}
+
+impl Queues {
+    pub(crate) fn new(model: &Arc<Model>, executor: &Executor) -> Result<Self> {
+        let share = executor.lanes.share(1);
+        let mut signatures = BTreeMap::new();
+        for name in model.programs.keys() {
+            let rows = model.rows.get(name);
+            let work = Arc::new(SignatureWork {
+                model: Arc::clone(model),
+                pool: Arc::clone(&executor.pool),
+                signature: name.clone(),
+                writes: rows.is_none_or(|rows| rows.writes),
+            });
+            let options = single_options();
+            let single = share.queue(Arc::clone(&work) as Arc<dyn Work>, options);
+            let single = single.map_err(|error| Error::InvalidArgument(error.to_string()))?;
+            let mixing = rows.and_then(|rows| rows.proof.as_ref().err()).map(ToString::to_string);
+            let entrance = Entrance { single, batched: Mutex::default(), work, mixing };
+            signatures.insert(name.clone(), entrance);
+        }
+        let device = Arc::clone(&executor.device);
+        let batching = Mutex::new(Arc::new(Batching::Off));
+        Ok(Self { share, device, signatures, batching })
+    }
+
+    /// Puts another way of batching in force.
+    pub(crate) fn set_batching(&self, batching: &Batching) -> Result<()> {
+        let bad = |error: batch::Error| Error::InvalidArgument(error.to_string());
+        if let Some(options) = batching.options() {
+            options.validate().map_err(bad)?;
+        }
+        for entrance in self.signatures.values() {
+            let Some(options) = batching.options().filter(|_| entrance.is_batched(batching)) else {
+                continue;
+            };
+            let admission = match batching {
+                Batching::Asked(_) => Admission::Room,
+                Batching::Off | Batching::Proved(_) => Admission::InTime,
+            };
+            let options = QueueOptions { batch: options.clone(), admission };
+            let mut batched = entrance.batched.lock();
+            match *batched {
+                Some(queue) => self.share.set_options(queue, options).map_err(bad)?,
+                None => {
+                    let work = Arc::clone(&entrance.work) as Arc<dyn Work>;
+                    *batched = Some(self.share.queue(work, options).map_err(bad)?);
+                }
+            }
+        }
+        *self.batching.lock() = Arc::new(batching.clone());
+        Ok(())
+    }
+
+    /// Pushes the task of a run.
+    pub(crate) fn push(&self, run: Run, reply: Reply) {
+        let Some(entrance) = self.signatures.get(&run.signature) else {
+            let text = format!("no signature is called {}", run.signature);
+            return reply(Err(Error::NotFound(text)));
+        };
+        let batching = Arc::clone(&self.batching.lock());
+        let is_asked = matches!(*batching, Batching::Asked(_));
+        let place = match entrance.place(&run.inputs, &batching) {
+            Ok(place) => place,
+            Err(error) => return reply(Err(Error::InvalidArgument(error.to_string()))),
+        };
+        let control = Control { deadline: run.deadline, is_cancelled: run.is_cancelled };
+        let reply = Box::new(move |answer: std::result::Result<_, schedule::Failure>| {
+            reply(answer.map_err(|failure| session::failure(&failure, is_asked)));
+        });
+        let task = Task::new(run.inputs, run.outputs, control, place.n_rows, reply);
+        self.share.push(place.queue, task, place.class, 0);
+    }
+
+    /// What is known of the queues.
+    pub(crate) fn snapshot(&self) -> Vec<QueueState> {
+        let batching = Arc::clone(&self.batching.lock());
+        let mut states = Vec::new();
+        for (signature, entrance) in &self.signatures {
+            let batched = *entrance.batched.lock();
+            let is_batched = entrance.is_batched(&batching);
+            let why = || entrance.why_single(&batching);
+            let queues = [(Some(entrance.single), Some(why())), (batched, None)];
+            for (queue, why_single) in queues {
+                let Some(snapshot) = queue.and_then(|queue| self.share.snapshot(queue)) else {
+                    continue;
+                };
+                // A queue that nothing goes to is of no interest, unless it is the only one.
+                let is_in_use = why_single.is_none() == is_batched || snapshot.stats.n_asked > 0;
+                if is_in_use {
+                    let (signature, device) = (signature.clone(), self.device.to_string());
+                    states.push(QueueState { signature, device, why_single, snapshot });
+                }
+            }
+        }
+        states
+    }
+}
+
+/// Where a task goes.
+struct Place {
+    queue: QueueId,
+    n_rows: usize,
+    class: Class,
+}
+
+impl Entrance {
+    fn is_batched(&self, batching: &Batching) -> bool {
+        match batching {
+            Batching::Off => false,
+            Batching::Proved(_) => self.mixing.is_none() && !self.work.writes,
+            Batching::Asked(_) => !self.work.writes,
+        }
+    }
+
+    fn why_single(&self, batching: &Batching) -> String {
+        if self.work.writes {
+            return "a run leaves something behind".to_owned();
+        }
+        match (batching, &self.mixing) {
+            (Batching::Proved(_), Some(mixing)) => mixing.clone(),
+            (Batching::Off, _) => "batching is off".to_owned(),
+            (Batching::Proved(_) | Batching::Asked(_), _) => "does not fit in a batch".to_owned(),
+        }
+    }
+
+    /// The queue of a task. Fails if batching was asked for and the task cannot be batched.
+    fn place(&self, inputs: &[Tensor], batching: &Batching) -> batch::Result<Place> {
+        let single = || Place { queue: self.single, n_rows: 1, class: Class::new(&[], false) };
+        let batched = *self.batched.lock();
+        let Some((queue, options)) = batched.zip(batching.options()) else { return Ok(single()) };
+        if !self.is_batched(batching) {
+            return Ok(single());
+        }
+        let n_rows = batch::n_rows(inputs);
+        if matches!(batching, Batching::Proved(_)) {
+            let fits = n_rows.as_ref().is_ok_and(|n| *n > 0 && *n <= options.task_rows_max);
+            if !fits {
+                return Ok(single());
+            }
+        }
+        let class = Class::new(inputs, options.pads_shapes);
+        Ok(Place { queue, n_rows: n_rows?, class })
+    }
+}
+
+impl Work for SignatureWork {
+    fn run(
+        &self,
+        inputs: &[Tensor],
+        control: &Control,
+        workspace: &mut Workspace,
+    ) -> std::result::Result<Vec<Tensor>, Fault> {
+        let cancel = Cancel::new(Arc::clone(&control.is_cancelled), control.deadline);
+        let outputs = self.model.with(&self.signature, &cancel, &self.pool, |program, env| {
+            program.run(inputs, env, workspace)
+        });
+        outputs.map_err(|error| Fault { blame: blame(&error), error: Arc::new(error) })
+    }
+
+    fn is_repeatable(&self) -> bool {
+        !self.writes
+    }
+}
+
+/// What is to blame for a failed run.
+fn blame(error: &Error) -> Blame {
+    match error {
+        Error::Cancelled(_)
+        | Error::DeadlineExceeded(_)
+        | Error::Unavailable(_)
+        | Error::Busy { .. } => Blame::Machine,
+        // Fewer rows may fit in what memory there is.
+        Error::ResourceExhausted(_)
+        | Error::InvalidArgument(_)
+        | Error::NotFound(_)
+        | Error::FailedPrecondition(_)
+        | Error::OutOfRange(_)
+        | Error::Unimplemented(_)
+        | Error::DataLoss(_)
+        | Error::Internal(_) => Blame::Rows,
+    }
+}
+
+fn single_options() -> QueueOptions {
+    let batch = batch::Options::unbatched(TASKS_MAX);
+    QueueOptions { batch, admission: Admission::InTime }
+}
+
+impl std::fmt::Debug for Entrance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Entrance({})", self.work.signature)
+    }
+}

@@ -1,0 +1,488 @@
+//! `Agenda`: what waits for the lanes of one device, and which batch runs next. It has no clock and
+//! no threads.
+//!
+//! - **Fair between models.** Each model has a pass, which grows by the time that its batches run,
+//!   divided by its weight; the model with the smallest pass goes next. One that was idle starts
+//!   where the others are, so that it owes and is owed nothing (stride scheduling).
+//! - **Heavy ones give way to light ones.** A model that uses less than half of its share is light.
+//!   While a light one is active, the others leave it a lane, if there are several, and make batches
+//!   that run for no longer than a fifth of what it usually runs, so that it waits little. Among
+//!   heavy ones only the passes count, and batches are as large as they may be.
+//! - **No hopeless work.** A task whose answer would come after its deadline is refused when it
+//!   comes; so is one that finds its queue full.
+
+mod share;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batch::{Arrival, Batch, Queue, Ready, Time};
+
+use self::share::{ACTIVE_FOR, Model, USE_OVER};
+use self::waiting::Waiting;
+pub use self::waiting::{Admission, QueueSnapshot};
+use crate::costs::Costs;
+use crate::error::{Error, Refusal};
+use crate::stats::Stats;
+
+/// A model on an agenda.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ModelId(usize);
+
+/// A queue on an agenda.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId(usize);
+
+/// What waits for the lanes of one device.
+#[derive(Debug)]
+pub struct Agenda<T> {
+    lanes: Vec<Lane>,
+    models: Vec<Option<Model>>,
+    queues: Vec<Option<Waiting<T>>>,
+    /// The pass of the model that went last.
+    pass: u64,
+}
+
+/// A lane's state.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lane {
+    /// What runs on it, and when it is expected to end.
+    running: Option<(QueueId, Time, Time)>,
+    busy: Duration,
+}
+
+/// A batch that was given to a lane.
+#[derive(Debug)]
+pub struct Turn<T> {
+    /// The queue it came from.
+    pub queue: QueueId,
+    /// The lane it runs on.
+    pub lane: usize,
+    /// What to run.
+    pub batch: Batch<T>,
+    /// When it was taken.
+    pub taken: Time,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub enum Next<T> {
+    /// Run this.
+    Run(Turn<T>),
+    /// Nothing, until this time or until something comes.
+    Wait(Option<Time>),
+}
+
+/// When a task pushed now would be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Forecast {
+    /// How long from now.
+    pub finish: Duration,
+    /// How many tasks wait on the device.
+    pub n_waiting: usize,
+}
+
+/// A copy of a lane's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneSnapshot {
+    /// How long it has been busy in all.
+    pub busy: Duration,
+    /// Whether it is now.
+    pub is_busy: bool,
+}
+
+impl QueueId {
+    /// Its number among the queues of its agenda: small, and given again when it is free.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
+impl<T> Agenda<T> {
+    /// Nothing to do, for `n_lanes` lanes.
+    pub fn new(n_lanes: usize) -> Self {
+        assert!(n_lanes > 0);
+        let lanes = vec![Lane::default(); n_lanes];
+        Self { lanes, models: Vec::new(), queues: Vec::new(), pass: 0 }
+    }
+
+    /// Adds a model. Weights are relative to each other: twice the weight, twice the time.
+    pub fn add_model(&mut self, weight: u32) -> ModelId {
+        let model = Model {
+            weight: weight.max(1),
+            pass: self.pass,
+            n_running: 0,
+            last_push: None,
+            lanes_used: 0.0,
+            reckoned: Time::default(),
+            is_removed: false,
+        };
+        ModelId(place(&mut self.models, model))
+    }
+
+    /// Gives a model another weight.
+    pub fn set_weight(&mut self, model: ModelId, weight: u32) {
+        if let Some(model) = &mut self.models[model.0] {
+            model.weight = weight.max(1);
+        }
+    }
+
+    /// Removes a model with its queues, as soon as nothing of it runs; gives what still waited.
+    pub fn remove_model(&mut self, id: ModelId) -> Vec<Arc<T>> {
+        let mut waited = Vec::new();
+        for place in &mut self.queues {
+            let Some(waiting) = place.as_mut().filter(|waiting| waiting.model == id) else {
+                continue;
+            };
+            waited.extend(waiting.queue.remove_if(|_| true));
+            waiting.is_removed = true;
+            if waiting.n_running == 0 {
+                *place = None;
+            }
+        }
+        if let Some(model) = &mut self.models[id.0] {
+            model.is_removed = true;
+        }
+        self.models[id.0].take_if(|model| model.n_running == 0);
+        waited
+    }
+
+    /// Adds a queue of a model. Fails if the options contradict each other.
+    pub fn add_queue(
+        &mut self,
+        model: ModelId,
+        options: batch::Options,
+        admission: Admission,
+    ) -> batch::Result<QueueId> {
+        let waiting = Waiting {
+            model,
+            queue: Queue::new(options)?,
+            costs: Costs::default(),
+            stats: Stats::default(),
+            rows_max: usize::MAX,
+            admission,
+            n_running: 0,
+            is_removed: false,
+        };
+        Ok(QueueId(place(&mut self.queues, waiting)))
+    }
+
+    /// The queues of a model.
+    pub fn queues_of(&self, model: ModelId) -> Vec<QueueId> {
+        let is_its = |waiting: &Waiting<T>| waiting.model == model && !waiting.is_removed;
+        let all = self.queues.iter().enumerate();
+        let own = all.filter(|(_, place)| place.as_ref().is_some_and(is_its));
+        own.map(|(number, _)| QueueId(number)).collect()
+    }
+
+    /// Puts other options of a queue in force. Fails, and changes nothing, if they contradict each
+    /// other.
+    pub fn set_options(
+        &mut self,
+        queue: QueueId,
+        options: batch::Options,
+        admission: Admission,
+    ) -> batch::Result<()> {
+        let Some(waiting) = &mut self.queues[queue.0] else { return Ok(()) };
+        waiting.queue.set_options(options)?;
+        waiting.admission = admission;
+        Ok(())
+    }
+
+    /// Sets the most rows of a queue's batches that fit in the memory there is.
+    pub fn set_rows_max(&mut self, queue: QueueId, rows_max: usize) {
+        if let Some(waiting) = &mut self.queues[queue.0] {
+            waiting.rows_max = rows_max.max(1);
+        }
+    }
+
+    /// Adds a task, or refuses it.
+    pub fn push(
+        &mut self,
+        id: QueueId,
+        task: Arc<T>,
+        arrival: &Arrival,
+        now: Time,
+    ) -> Result<(), Refusal> {
+        let forecast = self.forecast(id, arrival.n_rows, now);
+        let waiting = self.queues[id.0].as_mut().filter(|waiting| !waiting.is_removed);
+        let Some(waiting) = waiting else { return Err(Refusal::of(Error::Closed)) };
+        waiting.stats.n_asked += 1;
+        waiting.stats.task_rows.note(arrival.n_rows as u64);
+        let retry_after = Some(forecast.finish);
+        if let Some(deadline) = arrival.deadline {
+            let left = deadline.since(now);
+            // What is too slow even alone is not refused for what waits before it.
+            let is_possible = waiting.run(arrival.n_rows) <= left;
+            let too_late =
+                waiting.admission == Admission::InTime && is_possible && left < forecast.finish;
+            if too_late || left.is_zero() {
+                waiting.stats.n_refused += 1;
+                let (predicted, n_waiting) = (forecast.finish, forecast.n_waiting);
+                let error = Error::TooLate { predicted, left, n_waiting };
+                return Err(Refusal { error, retry_after });
+            }
+        }
+        if let Err(error) = waiting.queue.push(task, arrival, now) {
+            waiting.stats.n_refused += 1;
+            let is_full = !matches!(error, batch::Error::TaskTooLarge { .. });
+            return Err(Refusal {
+                error: error.into(),
+                retry_after: retry_after.filter(|_| is_full),
+            });
+        }
+        let model = waiting.model;
+        let pass = self.pass;
+        if let Some(model) = &mut self.models[model.0] {
+            let was_idle = model.last_push.is_none_or(|last| now.since(last) > ACTIVE_FOR);
+            if model.n_running == 0 && was_idle {
+                model.pass = model.pass.max(pass);
+            }
+            model.last_push = Some(now);
+        }
+        Ok(())
+    }
+
+    /// The batch that runs next on a free lane, if there is both.
+    pub fn next(&mut self, now: Time) -> Next<T> {
+        let Some(lane) = self.lanes.iter().position(|lane| lane.running.is_none()) else {
+            return Next::Wait(None);
+        };
+        let mut wake: Option<Time> = None;
+        let mut best: Option<(u64, QueueId)> = None;
+        for (number, waiting) in self.queues.iter().enumerate() {
+            let Some(waiting) = waiting else { continue };
+            let Some(model) = &self.models[waiting.model.0] else { continue };
+            match waiting.ready(now) {
+                Ready::Never => {}
+                Ready::At(time) => wake = Some(wake.map_or(time, |wake| wake.min(time))),
+                Ready::Now(_) if model.n_running >= self.lane_share(waiting.model, now) => {}
+                Ready::Now(_) => {
+                    let key = (model.pass, QueueId(number));
+                    best = Some(best.map_or(key, |best| best.min(key)));
+                }
+            }
+        }
+        let turn = best.and_then(|(_, queue)| self.start(queue, lane, now));
+        turn.map_or(Next::Wait(wake), Next::Run)
+    }
+
+    /// Takes note that a batch has run, and frees its lane.
+    pub fn done(&mut self, turn: &Turned, now: Time) {
+        let lane = &mut self.lanes[turn.lane];
+        let (queue, _, _) = lane.running.take().expect("a turn ends once");
+        assert_eq!(queue, turn.queue);
+        let took = now.since(turn.taken);
+        lane.busy += took;
+        let waiting = self.queues[queue.0].as_mut().expect("a queue stays while it runs");
+        let predicted = waiting.costs.predict(turn.n_padded).unwrap_or_default();
+        if turn.has_run {
+            waiting.costs.note(turn.n_padded, took);
+        }
+        waiting.stats.note_run(turn, took);
+        waiting.n_running -= 1;
+        let model = waiting.model;
+        self.queues[queue.0].take_if(|waiting| waiting.is_removed && waiting.n_running == 0);
+        let place = &mut self.models[model.0];
+        let model = place.as_mut().expect("a model stays while it runs");
+        model.n_running -= 1;
+        model.lanes_used = model.lanes_used(now) + took.as_secs_f64() / USE_OVER.as_secs_f64();
+        model.reckoned = now;
+        // It was charged what was predicted; now it is charged what it took.
+        model.pass = model.pass.saturating_add(charge(took, model.weight));
+        model.pass = model.pass.saturating_sub(charge(predicted, model.weight));
+        place.take_if(|model| model.is_removed && model.n_running == 0);
+    }
+
+    /// Takes note that a failed batch is run again task by task.
+    pub fn note_rerun(&mut self, queue: QueueId) {
+        if let Some(waiting) = &mut self.queues[queue.0] {
+            waiting.stats.n_rerun += 1;
+        }
+    }
+
+    /// Removes the tasks whose deadline has come.
+    pub fn expire(&mut self, now: Time) -> Vec<Arc<T>> {
+        let mut expired = Vec::new();
+        for waiting in self.queues.iter_mut().flatten() {
+            let late = waiting.queue.expire(now);
+            waiting.stats.n_expired += late.len() as u64;
+            expired.extend(late);
+        }
+        expired
+    }
+
+    /// Removes the tasks of a queue that nobody waits for any more.
+    pub fn remove_if(&mut self, queue: QueueId, is_moot: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        let Some(waiting) = &mut self.queues[queue.0] else { return Vec::new() };
+        let moot = waiting.queue.remove_if(is_moot);
+        waiting.stats.n_cancelled += moot.len() as u64;
+        moot
+    }
+
+    /// When the next task expires.
+    pub fn next_deadline(&self) -> Option<Time> {
+        let queues = self.queues.iter().flatten();
+        queues.filter_map(|waiting| waiting.queue.next_deadline()).min()
+    }
+
+    /// When a task of `n_rows` rows, pushed now, would be answered.
+    pub fn forecast(&self, queue: QueueId, n_rows: usize, now: Time) -> Forecast {
+        let n_waiting = self.n_waiting();
+        let Some(waiting) = &self.queues[queue.0] else {
+            return Forecast { finish: Duration::ZERO, n_waiting };
+        };
+        let share = self.lane_share(waiting.model, now).max(1);
+        let free =
+            self.lanes.iter().map(|lane| lane.running.map_or(now, |(_, _, end)| end.max(now)));
+        let first_free = free.min().unwrap_or(now).since(now);
+        let own = waiting.backlog();
+        // Others get their turns meanwhile, but no more of them than their shares.
+        let others = self.queues.iter().flatten().filter(|other| other.model != waiting.model);
+        let others: Duration = others.map(Waiting::backlog).sum();
+        let others = others.min(own + waiting.run(n_rows));
+        let ahead = own / u32::try_from(share).unwrap_or(u32::MAX)
+            + others / u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);
+        Forecast { finish: first_free + ahead + waiting.run(n_rows), n_waiting }
+    }
+
+    /// How long a batch of a queue is expected to run; `None` before the first has.
+    pub fn predict(&self, queue: QueueId, n_rows: usize) -> Option<Duration> {
+        let waiting = self.queues[queue.0].as_ref()?;
+        waiting.costs.predict(waiting.queue.options().padded(n_rows))
+    }
+
+    /// How many tasks wait.
+    pub fn n_waiting(&self) -> usize {
+        self.queues.iter().flatten().map(|waiting| waiting.queue.n_tasks()).sum()
+    }
+
+    /// Removes everything that waits.
+    pub fn remove_all(&mut self) -> Vec<Arc<T>> {
+        let queues = self.queues.iter_mut().flatten();
+        queues.flat_map(|waiting| waiting.queue.remove_if(|_| true)).collect()
+    }
+
+    /// Whether a lane is free.
+    pub fn has_free_lane(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.running.is_none())
+    }
+
+    /// How many lanes run something.
+    pub fn n_busy(&self) -> usize {
+        self.lanes.iter().filter(|lane| lane.running.is_some()).count()
+    }
+
+    /// A copy of a queue's state.
+    pub fn snapshot(&self, queue: QueueId, now: Time) -> Option<QueueSnapshot> {
+        let waiting = self.queues[queue.0].as_ref()?;
+        let options = waiting.queue.options().clone();
+        Some(QueueSnapshot {
+            model: waiting.model,
+            n_tasks: waiting.queue.n_tasks(),
+            n_rows: waiting.queue.n_rows(),
+            age: waiting.queue.oldest().map_or(Duration::ZERO, |oldest| now.since(oldest)),
+            stats: waiting.stats.clone(),
+            run_one: waiting.costs.predict(options.padded(1)),
+            run_full: waiting.costs.predict(options.padded(options.batch_rows_max)),
+            options,
+        })
+    }
+
+    /// The lanes, with what they have run up to now.
+    pub fn lanes(&self, now: Time) -> Vec<LaneSnapshot> {
+        let of = |lane: &Lane| LaneSnapshot {
+            busy: lane.busy + lane.running.map_or(Duration::ZERO, |(_, began, _)| now.since(began)),
+            is_busy: lane.running.is_some(),
+        };
+        self.lanes.iter().map(of).collect()
+    }
+
+    /// Asserts that the books are right.
+    pub fn check(&self) {
+        for waiting in self.queues.iter().flatten() {
+            waiting.queue.check();
+            assert!(self.models[waiting.model.0].is_some(), "a queue has a model");
+        }
+        let running: usize = self.models.iter().flatten().map(|model| model.n_running).sum();
+        assert_eq!(running, self.n_busy());
+    }
+
+    fn start(&mut self, id: QueueId, lane: usize, now: Time) -> Option<Turn<T>> {
+        let slice = self.slice(self.queues[id.0].as_ref()?.model, now);
+        let waiting = self.queues[id.0].as_mut()?;
+        let options_max = waiting.queue.options().batch_rows_max;
+        let in_time =
+            slice.map_or(usize::MAX, |slice| waiting.costs.rows_within(slice, options_max));
+        let rows_max = waiting.rows_max.min(in_time);
+        let run = waiting.run(waiting.queue.n_rows().min(options_max));
+        let batch = waiting.queue.take(now, run, rows_max)?;
+        let run = waiting.run(batch.n_padded);
+        waiting.stats.note_taken(&batch, now);
+        let model = self.models[waiting.model.0].as_mut()?;
+        self.pass = model.pass;
+        model.pass = model.pass.saturating_add(charge(run, model.weight));
+        model.n_running += 1;
+        waiting.n_running += 1;
+        self.lanes[lane].running = Some((id, now, now.plus(run)));
+        Some(Turn { queue: id, lane, batch, taken: now })
+    }
+}
+
+/// What is told when a batch has run.
+#[derive(Debug, Clone)]
+pub struct Turned {
+    pub(crate) queue: QueueId,
+    pub(crate) lane: usize,
+    pub(crate) n_rows: usize,
+    pub(crate) n_padded: usize,
+    pub(crate) taken: Time,
+    /// Whether it was computed: a failure says nothing of how long a run takes.
+    pub has_run: bool,
+}
+
+impl Turned {
+    /// The queue it came from.
+    pub fn queue(&self) -> QueueId {
+        self.queue
+    }
+
+    /// The lane it ran on.
+    pub fn lane(&self) -> usize {
+        self.lane
+    }
+}
+
+impl<T> Turn<T> {
+    /// What to tell when it has run.
+    pub fn turned(&self) -> Turned {
+        Turned {
+            queue: self.queue,
+            lane: self.lane,
+            n_rows: self.batch.n_rows,
+            n_padded: self.batch.n_padded,
+            taken: self.taken,
+            has_run: true,
+        }
+    }
+}
+
+/// Puts a value in the first free place.
+fn place<V>(places: &mut Vec<Option<V>>, value: V) -> usize {
+    if let Some(free) = places.iter().position(Option::is_none) {
+        places[free] = Some(value);
+        return free;
+    }
+    places.push(Some(value));
+    places.len() - 1
+}
+
+fn charge(time: Duration, weight: u32) -> u64 {
+    // A batch whose time is not known yet is charged a little, so that turns are taken.
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1000);
+    nanos / u64::from(weight)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! How models share the lanes: who is light, who gives way, and for how long a batch may run.
+
+use std::time::Duration;
+
+use batch::Time;
+
+use super::{Agenda, ModelId};
+
+/// A model counts as active for so long after its last task.
+pub(super) const ACTIVE_FOR: Duration = Duration::from_millis(500);
+
+/// The time over which a model's use of lanes is averaged.
+pub(super) const USE_OVER: Duration = Duration::from_millis(500);
+
+/// A batch may delay other models by one part in so many of what they usually run.
+const DELAY_PART: u32 = 5;
+
+/// Below this it is not worth making batches smaller.
+const SLICE_MIN: Duration = Duration::from_micros(500);
+
+/// A model on an agenda.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) weight: u32,
+    pub(super) pass: u64,
+    pub(super) n_running: usize,
+    pub(super) last_push: Option<Time>,
+    /// The lanes it has lately kept busy, on average, and when that was reckoned.
+    pub(super) lanes_used: f64,
+    pub(super) reckoned: Time,
+    /// Whether it goes when what runs of it has ended.
+    pub(super) is_removed: bool,
+}
+
+impl<T> Agenda<T> {
+    fn is_active(&self, number: usize, now: Time) -> bool {
+        let Some(model) = &self.models[number] else { return false };
+        model.n_running > 0 || model.last_push.is_some_and(|last| now.since(last) <= ACTIVE_FOR)
+    }
+
+    /// How many lanes a model may have at once: one fewer than there are, if it is heavy and a light
+    /// one is active.
+    pub(super) fn lane_share(&self, model: ModelId, now: Time) -> usize {
+        let n_lanes = self.lanes.len();
+        let gives_way = n_lanes > 1 && !self.is_light(model.0, now) && self.has_light(model, now);
+        if gives_way { n_lanes - 1 } else { n_lanes }
+    }
+
+    /// Whether a model uses less than half of its share of the lanes.
+    fn is_light(&self, number: usize, now: Time) -> bool {
+        let active = (0..self.models.len())
+            .filter(|other| *other == number || self.is_active(*other, now))
+            .filter_map(|other| self.models[other].as_ref());
+        let total: f64 = active.map(|model| f64::from(model.weight)).sum();
+        let Some(model) = &self.models[number] else { return false };
+        let share = self.lanes.len() as f64 * f64::from(model.weight) / total.max(1.0);
+        model.lanes_used(now) < share / 2.0
+    }
+
+    /// Whether a light model other than this one is active.
+    fn has_light(&self, model: ModelId, now: Time) -> bool {
+        let others = (0..self.models.len()).filter(|other| *other != model.0);
+        others.into_iter().any(|other| self.is_active(other, now) && self.is_light(other, now))
+    }
+
+    /// For how long a batch of this model may run, if a light one would wait for it.
+    pub(super) fn slice(&self, model: ModelId, now: Time) -> Option<Duration> {
+        if self.is_light(model.0, now) {
+            return None;
+        }
+        let others = self.queues.iter().flatten().filter(|waiting| waiting.model != model);
+        let light = others.filter(|waiting| {
+            self.is_active(waiting.model.0, now) && self.is_light(waiting.model.0, now)
+        });
+        let shortest = light.filter_map(|waiting| waiting.costs.predict(1)).min()?;
+        Some((shortest / DELAY_PART).max(SLICE_MIN))
+    }
+}
+
+impl Model {
+    pub(super) fn lanes_used(&self, now: Time) -> f64 {
+        let age = now.since(self.reckoned).as_secs_f64() / USE_OVER.as_secs_f64();
+        self.lanes_used * (-age).exp()
+    }
+}

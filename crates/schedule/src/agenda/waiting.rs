@@ -1,0 +1,80 @@
+//! `Waiting`: a queue on an agenda, and what is known of its runs.
+
+use std::time::Duration;
+
+use batch::{Queue, Ready, Time};
+
+use crate::agenda::ModelId;
+use crate::costs::Costs;
+use crate::stats::Stats;
+
+/// A queue and what is known of its runs.
+#[derive(Debug)]
+pub(super) struct Waiting<T> {
+    pub(super) model: ModelId,
+    pub(super) queue: Queue<T>,
+    pub(super) costs: Costs,
+    pub(super) stats: Stats,
+    /// The most rows that fit in memory.
+    pub(super) rows_max: usize,
+    pub(super) admission: Admission,
+    pub(super) n_running: usize,
+    /// Whether it goes when what runs of it has ended.
+    pub(super) is_removed: bool,
+}
+
+/// Which tasks a queue takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// All that there is room for, as TensorFlow Serving does.
+    Room,
+    /// Only those that can be answered in time.
+    InTime,
+}
+
+/// A copy of what an agenda knows of a queue.
+#[derive(Debug, Clone)]
+pub struct QueueSnapshot {
+    /// Its model.
+    pub model: ModelId,
+    /// The waiting tasks.
+    pub n_tasks: usize,
+    /// Their rows.
+    pub n_rows: usize,
+    /// For how long the oldest has waited.
+    pub age: Duration,
+    /// The settings.
+    pub options: batch::Options,
+    /// The counters.
+    pub stats: Stats,
+    /// How long a batch of 1 row is expected to run.
+    pub run_one: Option<Duration>,
+    /// How long a full batch is expected to run.
+    pub run_full: Option<Duration>,
+}
+
+impl<T> Waiting<T> {
+    pub(super) fn ready(&self, now: Time) -> Ready {
+        let rows = self.queue.n_rows().min(self.queue.options().batch_rows_max);
+        self.queue.ready(now, self.run(rows))
+    }
+
+    /// How long a batch is expected to run; nothing, as long as none has.
+    pub(super) fn run(&self, n_rows: usize) -> Duration {
+        self.costs.predict(self.queue.options().padded(n_rows)).unwrap_or_default()
+    }
+
+    /// How long what waits is expected to run, on one lane.
+    pub(super) fn backlog(&self) -> Duration {
+        let options = self.queue.options();
+        if options.batch_rows_max == 1 {
+            let n_tasks = u32::try_from(self.queue.n_tasks()).unwrap_or(u32::MAX);
+            return self.run(1).saturating_mul(n_tasks);
+        }
+        let max = options.batch_rows_max.min(self.rows_max).max(1);
+        let rows = self.queue.n_rows();
+        let full = u32::try_from(rows / max).unwrap_or(u32::MAX);
+        let rest = if rows.is_multiple_of(max) { Duration::ZERO } else { self.run(rows % max) };
+        self.run(max).saturating_mul(full) + rest
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a task was not run.
+
+use std::time::Duration;
+
+/// A refusal, and when to try again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct Refusal {
+    /// Why.
+    pub error: Error,
+    /// When there will be room again, as far as can be told.
+    pub retry_after: Option<Duration>,
+}
+
+/// Why a task is not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The queue has no place for it, or a batch could not be made or taken apart.
+    #[error(transparent)]
+    Batch(#[from] batch::Error),
+    /// The answer would come too late.
+    #[error(
+        "the answer would take {} ms, and its deadline is in {} ms: {} requests wait already",
+        .predicted.as_millis(),
+        .left.as_millis(),
+        n_waiting
+    )]
+    TooLate {
+        /// When it would be answered.
+        predicted: Duration,
+        /// When it must be.
+        left: Duration,
+        /// How many wait on the device.
+        n_waiting: usize,
+    },
+    /// The deadline came while it waited.
+    #[error("the deadline passed after {} ms in the queue", .waited.as_millis())]
+    Expired {
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// Its client is gone.
+    #[error("nobody waits for the answer")]
+    Cancelled,
+    /// The queue is no more.
+    #[error("the model is being unloaded")]
+    Closed,
+}
+
+impl Refusal {
+    pub(crate) fn of(error: impl Into<Error>) -> Self {
+        Self { error: error.into(), retry_after: None }
+    }
+}

@@ -1,0 +1,249 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use batch::{MixedPriority, Order};
+use tensor::{Shape, Tensor};
+
+use super::*;
+use crate::task::{Blame, Control, Fault};
+
+/// Doubles its input. Fails where a row is negative, panics at 666, and waits for the gate at 1000.
+struct Double {
+    gate: Mutex<Option<mpsc::Receiver<()>>>,
+    started: Mutex<Option<mpsc::Sender<()>>>,
+    n_runs: AtomicUsize,
+    rows: Mutex<Vec<usize>>,
+    is_repeatable: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a row is negative")]
+struct Negative;
+
+impl Work for Double {
+    fn run(&self, inputs: &[Tensor], _: &Control, _: &mut Workspace) -> Result<Vec<Tensor>, Fault> {
+        self.n_runs.fetch_add(1, Ordering::Relaxed);
+        let values = inputs[0].as_slice::<i32>();
+        self.rows.lock().push(values.len());
+        if values.contains(&1000) {
+            if let Some(started) = self.started.lock().take() {
+                started.send(()).unwrap();
+            }
+            let gate = self.gate.lock().take();
+            let _ = gate.map(|gate| gate.recv());
+        }
+        assert!(!values.contains(&666), "a kernel is wrong");
+        if values.iter().any(|value| *value < 0) {
+            return Err(Fault { error: Arc::new(Negative), blame: Blame::Rows });
+        }
+        let doubled: Vec<i32> = values.iter().map(|value| value * 2).collect();
+        Ok(vec![Tensor::from_slice(inputs[0].shape().clone(), &doubled).unwrap()])
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.is_repeatable
+    }
+}
+
+/// One lane that is busy until the gate is opened, so that tasks wait together.
+struct Setup {
+    lanes: Option<Lanes>,
+    share: Share,
+    queue: QueueId,
+    work: Arc<Double>,
+    open: mpsc::Sender<()>,
+}
+
+type Answers = mpsc::Receiver<Result<Vec<i32>, String>>;
+
+fn setup(batch_rows_max: usize, is_repeatable: bool) -> Setup {
+    let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+    let lanes = Lanes::start(options).unwrap();
+    let share = lanes.share(1);
+    let (open, gate) = mpsc::channel();
+    let (started, is_started) = mpsc::channel();
+    let work = Arc::new(Double {
+        gate: Mutex::new(Some(gate)),
+        started: Mutex::new(Some(started)),
+        n_runs: AtomicUsize::new(0),
+        rows: Mutex::default(),
+        is_repeatable,
+    });
+    let batch = batch::Options {
+        task_rows_max: 8,
+        batch_rows_max,
+        timeout: Duration::ZERO,
+        enqueued_batches_max: 2,
+        allowed_sizes: Vec::new(),
+        pads_shapes: false,
+        splits_tasks: false,
+        order: Order::Arrival,
+        mixed_priority: MixedPriority::Merge,
+        levels: Vec::new(),
+    };
+    let options = QueueOptions { batch, admission: Admission::Room };
+    let queue = share.queue(Arc::clone(&work) as Arc<dyn Work>, options).unwrap();
+    let setup = Setup { lanes: Some(lanes), share, queue, work, open };
+    drop(setup.push(&[1000]));
+    is_started.recv().unwrap();
+    setup
+}
+
+impl Setup {
+    fn push(&self, values: &[i32]) -> Answers {
+        self.push_with(values, None, &Arc::default())
+    }
+
+    fn push_with(
+        &self,
+        values: &[i32],
+        deadline: Option<Instant>,
+        is_cancelled: &Arc<AtomicBool>,
+    ) -> Answers {
+        let (send, receive) = mpsc::channel();
+        let reply = Box::new(move |answer: Result<Vec<Tensor>, Failure>| {
+            let answer = answer.map(|outputs| outputs[0].as_slice::<i32>().to_vec());
+            let text = |failure| match failure {
+                Failure::Refused(refusal) => refusal.to_string(),
+                Failure::Failed(fault) => fault.error.to_string(),
+            };
+            drop(send.send(answer.map_err(text)));
+        });
+        let inputs = vec![Tensor::from_slice(Shape::of(&[values.len()]), values).unwrap()];
+        let class = Class::new(&inputs, false);
+        let control = Control { deadline, is_cancelled: Arc::clone(is_cancelled) };
+        let task = Task::new(inputs, vec![0], control, values.len(), reply);
+        self.share.push(self.queue, task, class, 0);
+        receive
+    }
+}
+
+fn is(answers: &Answers, expected: &[i32]) {
+    assert_eq!(answers.recv().unwrap(), Ok(expected.to_vec()));
+}
+
+fn fails(answers: &Answers, expected: &str) {
+    let text = answers.recv().unwrap().unwrap_err();
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn tasks_that_wait_run_together_and_each_gets_its_rows() {
+    let setup = setup(4, true);
+    let answers = [setup.push(&[1]), setup.push(&[2, 3]), setup.push(&[4])];
+    setup.open.send(()).unwrap();
+    is(&answers[0], &[2]);
+    is(&answers[1], &[4, 6]);
+    is(&answers[2], &[8]);
+    assert_eq!(*setup.work.rows.lock(), [1, 4]);
+}
+
+#[test]
+fn one_bad_task_fails_alone() {
+    let setup = setup(4, true);
+    let answers = [setup.push(&[1]), setup.push(&[-1]), setup.push(&[666]), setup.push(&[2])];
+    setup.open.send(()).unwrap();
+    is(&answers[0], &[2]);
+    fails(&answers[1], "a row is negative");
+    fails(&answers[2], "a kernel panicked");
+    is(&answers[3], &[4]);
+    let stats = setup.share.snapshot(setup.queue).unwrap().stats;
+    assert!(stats.n_rerun <= 1, "the count may come after the answers");
+}
+
+#[test]
+fn what_leaves_something_behind_is_never_run_again() {
+    let setup = setup(4, false);
+    let answers = [setup.push(&[1]), setup.push(&[-1])];
+    setup.open.send(()).unwrap();
+    answers.iter().for_each(|answer| fails(answer, "a row is negative"));
+    assert_eq!(setup.work.n_runs.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_full_queue_refuses_and_a_cancelled_task_makes_room() {
+    let setup = setup(1, true);
+    let is_cancelled = Arc::new(AtomicBool::new(false));
+    let gone = setup.push_with(&[1], None, &is_cancelled);
+    let waits = setup.push(&[2]);
+    fails(&setup.push(&[3]), "max_enqueued_batches is 2");
+    is_cancelled.store(true, Ordering::Relaxed);
+    let taken = setup.push(&[4]);
+    fails(&gone, "nobody waits");
+    setup.open.send(()).unwrap();
+    is(&waits, &[4]);
+    is(&taken, &[8]);
+}
+
+#[test]
+fn what_expires_is_answered_while_the_lane_is_busy() {
+    let setup = setup(4, true);
+    let soon = Instant::now() + Duration::from_millis(1);
+    let late = setup.push_with(&[1], Some(soon), &Arc::default());
+    // The answer comes although the lane is still busy.
+    let text = late.recv().unwrap().unwrap_err();
+    assert!(text.contains("deadline"), "{text}");
+    setup.open.send(()).unwrap();
+}
+
+#[test]
+fn the_end_refuses_what_waits() {
+    let mut setup = setup(4, true);
+    let waits = setup.push(&[1]);
+    let lanes = setup.lanes.take();
+    setup.open.send(()).unwrap();
+    drop(lanes);
+    // The lane may have taken it before it saw the end.
+    let answer = waits.recv().unwrap();
+    assert!(answer == Ok(vec![2]) || answer.is_err_and(|text| text.contains("unloaded")));
+    fails(&setup.push(&[2]), "unloaded");
+}
+
+#[test]
+fn a_share_that_is_dropped_refuses_what_waits() {
+    let Setup { lanes: _lanes, share, queue: _, work: _, open } = {
+        let setup = setup(4, true);
+        let waits = setup.push(&[1]);
+        let Setup { lanes, share, queue, work, open } = setup;
+        drop(share);
+        fails(&waits, "unloaded");
+        let share = lanes.as_ref().unwrap().share(1);
+        Setup { lanes, share, queue, work, open }
+    };
+    open.send(()).unwrap();
+    drop(share);
+}
+
+#[test]
+fn a_short_task_runs_on_its_callers_thread_once_its_time_is_known() {
+    let options = Options { n_lanes: 1, inline_max: Duration::from_secs(1) };
+    let lanes = Lanes::start(options).unwrap();
+    let share = lanes.share(1);
+    struct Here;
+    impl Work for Here {
+        fn run(&self, _: &[Tensor], _: &Control, _: &mut Workspace) -> Result<Vec<Tensor>, Fault> {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            let strings = std::iter::once(name).collect();
+            Ok(vec![Tensor::from_strings(Shape::of(&[1]), strings).unwrap()])
+        }
+        fn is_repeatable(&self) -> bool {
+            true
+        }
+    }
+    let options = QueueOptions { batch: batch::Options::unbatched(9), admission: Admission::Room };
+    let queue = share.queue(Arc::new(Here), options).unwrap();
+    let run = || {
+        let (send, receive) = mpsc::channel();
+        let reply = Box::new(move |answer: Result<Vec<Tensor>, Failure>| {
+            send.send(answer.unwrap()[0].strings().get(0).to_vec()).unwrap();
+        });
+        let control = Control { deadline: None, is_cancelled: Arc::default() };
+        let task = Task::new(Vec::new(), vec![0], control, 1, reply);
+        share.push(queue, task, Class::new(&[], false), 0);
+        String::from_utf8(receive.recv().unwrap()).unwrap()
+    };
+    assert_eq!(run(), "lane-0");
+    // The run time is noted after the answer: the next may still cross, a later one does not.
+    let here = std::thread::current().name().unwrap_or_default().to_owned();
+    assert!((0..1000).any(|_| run() == here));
+}

@@ -1,0 +1,150 @@
+//! `Task`: one request's rows, and whoever waits for the answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use batch::Parts;
+use device::Workspace;
+use parking_lot::Mutex;
+use tensor::Tensor;
+
+use crate::error::Refusal;
+
+/// One request's rows.
+pub struct Task {
+    /// The inputs.
+    pub inputs: Vec<Tensor>,
+    /// Which of the outputs are wanted.
+    pub outputs: Vec<usize>,
+    /// When the answer is no longer wanted.
+    pub deadline: Option<Instant>,
+    /// Set when nobody waits any more.
+    pub is_cancelled: Arc<AtomicBool>,
+    /// Its rows, as its queue counts them: one that is not batched counts as one row.
+    pub n_rows: usize,
+    /// When it came.
+    pub came: Instant,
+    answer: Mutex<Answer>,
+}
+
+struct Answer {
+    /// Gone when it was called.
+    reply: Option<Reply>,
+    parts: Parts,
+}
+
+/// Takes the answer of a task, from any thread. Dropped unused, it tells that the run was lost.
+pub type Reply = Box<dyn FnOnce(Result<Vec<Tensor>, Failure>) + Send>;
+
+/// Why there is no answer.
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// It was not run.
+    Refused(Refusal),
+    /// Running it failed.
+    Failed(Fault),
+}
+
+/// A run that failed.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// Why, in the words of whoever ran it.
+    pub error: Arc<dyn std::error::Error + Send + Sync>,
+    /// What is to blame.
+    pub blame: Blame,
+}
+
+/// What is to blame for a failed run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The rows, maybe those of one task only: the others deserve another run.
+    Rows,
+    /// The machine or the time: another run would fare no better.
+    Machine,
+}
+
+/// When a run should stop early.
+#[derive(Debug, Clone)]
+pub struct Control {
+    /// When no task of the batch can be answered in time any more.
+    pub deadline: Option<Instant>,
+    /// Set when nobody waits any more.
+    pub is_cancelled: Arc<AtomicBool>,
+}
+
+/// What runs the batches of a queue.
+pub trait Work: Send + Sync {
+    /// Runs the rows of a batch on the calling thread, with activations in `workspace`; gives all
+    /// outputs.
+    fn run(
+        &self,
+        inputs: &[Tensor],
+        control: &Control,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Tensor>, Fault>;
+
+    /// Whether a run leaves nothing behind, so that it may be repeated.
+    fn is_repeatable(&self) -> bool;
+}
+
+impl Task {
+    /// A task of `n_rows` rows that came now.
+    pub fn new(
+        inputs: Vec<Tensor>,
+        outputs: Vec<usize>,
+        control: Control,
+        n_rows: usize,
+        reply: Reply,
+    ) -> Self {
+        let answer = Answer { reply: Some(reply), parts: Parts::new(n_rows) };
+        Self {
+            inputs,
+            outputs,
+            deadline: control.deadline,
+            is_cancelled: control.is_cancelled,
+            n_rows,
+            came: Instant::now(),
+            answer: Mutex::new(answer),
+        }
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub fn is_moot(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn control(&self) -> Control {
+        Control { deadline: self.deadline, is_cancelled: Arc::clone(&self.is_cancelled) }
+    }
+
+    /// Answers with a failure, unless it has been answered.
+    pub(crate) fn fail(&self, failure: Failure) {
+        let reply = self.answer.lock().reply.take();
+        if let Some(reply) = reply {
+            reply(Err(failure));
+        }
+    }
+
+    /// Takes the wanted outputs of some rows; answers when those were the last.
+    pub(crate) fn answer(&self, start: usize, n_rows: usize, outputs: Vec<Tensor>) {
+        let mut answer = self.answer.lock();
+        if answer.reply.is_none() {
+            return;
+        }
+        let Some(whole) = answer.parts.add(start, n_rows, outputs) else { return };
+        let reply = answer.reply.take();
+        drop(answer);
+        let whole = whole.map_err(|error| Failure::Refused(Refusal::of(error)));
+        if let Some(reply) = reply {
+            reply(whole);
+        }
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Task({} inputs)", self.inputs.len())
+    }
+}

@@ -1,0 +1,114 @@
+//! How the server batches: TensorFlow Serving's flags and files, read again while it serves.
+
+mod parameters;
+mod watch;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use session::Batching;
+use storage::Storage;
+
+pub(crate) use self::watch::{Row, Versions, watch};
+use crate::cli::Persona;
+use crate::flags::Flags;
+
+/// The parameters of one version, in its folder.
+const VERSION_FILE: &str = "batching_params.pbtxt";
+
+/// The most bytes of a parameters file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether and how requests are batched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    mode: Mode,
+    /// The file with the parameters of all models.
+    file: Option<PathBuf>,
+    /// Whether each version has its own parameters, or is not batched.
+    is_per_model: bool,
+}
+
+/// Who wants batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Off,
+    /// We do, where rows are independent.
+    Proved,
+    /// The user does.
+    Asked,
+}
+
+impl Settings {
+    /// What the flags say. Reads the file, to refuse a bad one at once.
+    pub(crate) fn new(persona: Persona, flags: &Flags) -> Result<Self> {
+        let mode = match (flags.enable_batching, persona) {
+            (Some(true), _) => Mode::Asked,
+            (None, Persona::Tensord) => Mode::Proved,
+            (None | Some(false), _) => Mode::Off,
+        };
+        let file = &flags.batching_parameters_file;
+        ensure!(
+            file.is_empty() || mode == Mode::Asked,
+            "server_options.batching_parameters_file is set without setting \
+             server_options.enable_batching to true."
+        );
+        let file = (!file.is_empty()).then(|| PathBuf::from(file));
+        let is_per_model = flags.enable_per_model_batching_parameters;
+        let settings = Self { mode, file, is_per_model };
+        settings.parameters()?;
+        Ok(settings)
+    }
+
+    /// Every version as the file in its folder says.
+    #[cfg(test)]
+    fn per_model() -> Self {
+        Self { mode: Mode::Asked, file: None, is_per_model: true }
+    }
+
+    /// Whether files say how to batch.
+    fn reads_files(&self) -> bool {
+        self.mode != Mode::Off && (self.file.is_some() || self.is_per_model)
+    }
+
+    /// How many batches run at once, if the file says it.
+    pub(crate) fn n_lanes(&self) -> Result<Option<usize>> {
+        Ok(self.parameters()?.n_threads)
+    }
+
+    /// How a version in a folder is batched.
+    pub(crate) fn of_version(&self, dir: &Storage) -> Result<Batching> {
+        if !self.is_per_model || self.mode == Mode::Off {
+            return Ok(self.batching(self.parameters()?));
+        }
+        let Ok(bytes) = dir.read(VERSION_FILE, FILE_BYTES_MAX) else { return Ok(Batching::Off) };
+        let text = String::from_utf8(bytes).context(VERSION_FILE)?;
+        Ok(self.batching(parameters::read(&text).context(VERSION_FILE)?))
+    }
+
+    fn parameters(&self) -> Result<parameters::Parameters> {
+        let Some(file) = &self.file else { return Ok(self.defaults()) };
+        read(file).with_context(|| format!("Invalid protobuf file: '{}'", file.display()))
+    }
+
+    fn defaults(&self) -> parameters::Parameters {
+        match self.mode {
+            Mode::Off | Mode::Asked => parameters::tensorflow_serving(),
+            Mode::Proved => parameters::ours(),
+        }
+    }
+
+    fn batching(&self, parameters: parameters::Parameters) -> Batching {
+        match self.mode {
+            Mode::Off => Batching::Off,
+            Mode::Proved => Batching::Proved(parameters.options),
+            Mode::Asked => Batching::Asked(parameters.options),
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<parameters::Parameters> {
+    let bytes = std::fs::metadata(file)?.len();
+    ensure!(bytes <= FILE_BYTES_MAX, "{bytes} bytes are more than {FILE_BYTES_MAX}");
+    parameters::read(&std::fs::read_to_string(file)?)
+}

@@ -1,0 +1,170 @@
+//! The versions that are served: how each is batched, looked at again and again; and their queues.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::Result;
+use parking_lot::Mutex;
+use session::{Batching, Engine, QueueState, Servable};
+use storage::Storage;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Settings;
+
+/// How often the files are looked at.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The versions that are served, and how each is batched.
+pub(crate) struct Versions {
+    settings: Settings,
+    known: Mutex<BTreeMap<(String, i64), Known>>,
+}
+
+struct Known {
+    dir: Storage,
+    engine: Weak<dyn Engine>,
+    /// What was put in force last, or why it could not be.
+    batching: Result<Batching, String>,
+}
+
+/// A queue of a version.
+pub(crate) struct Row {
+    pub(crate) model: String,
+    pub(crate) version: i64,
+    pub(crate) queue: QueueState,
+}
+
+impl Versions {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self { settings, known: Mutex::default() }
+    }
+
+    /// Takes in a version that was loaded from a folder, and batches it as its parameters say.
+    /// Fails if they are wrong.
+    pub(crate) fn add(&self, id: (&str, i64), dir: Storage, servable: &Servable) -> Result<()> {
+        let batching = self.settings.of_version(&dir)?;
+        servable.engine.set_batching(&batching)?;
+        let known = Known { dir, engine: Arc::downgrade(&servable.engine), batching: Ok(batching) };
+        let mut all = self.known.lock();
+        all.retain(|_, known| known.engine.strong_count() > 0);
+        all.insert((id.0.to_owned(), id.1), known);
+        Ok(())
+    }
+
+    /// The queues of all versions.
+    pub(crate) fn queues(&self) -> Vec<Row> {
+        let known = self.known.lock();
+        let engines = known.iter().filter_map(|(id, known)| Some((id, known.engine.upgrade()?)));
+        let engines: Vec<_> = engines.map(|(id, engine)| (id.clone(), engine)).collect();
+        drop(known);
+        let rows = engines.into_iter().flat_map(|((model, version), engine)| {
+            let row = move |queue| Row { model: model.clone(), version, queue };
+            engine.queues().into_iter().map(row)
+        });
+        rows.collect()
+    }
+
+    /// Reads the files again, and puts what changed in force. What is wrong changes nothing.
+    fn look(&self) {
+        let ids: Vec<(String, i64)> = self.known.lock().keys().cloned().collect();
+        for id in ids {
+            // Files are read without the lock: a disk may hang.
+            let Some(dir) = self.known.lock().get(&id).map(|known| known.dir.clone()) else {
+                continue;
+            };
+            let batching = self.settings.of_version(&dir).map_err(|error| format!("{error:#}"));
+            let mut all = self.known.lock();
+            let Some(known) = all.get_mut(&id).filter(|known| known.batching != batching) else {
+                continue;
+            };
+            known.batching.clone_from(&batching);
+            let Some(engine) = known.engine.upgrade() else { continue };
+            drop(all);
+            apply(&id, &*engine, batching);
+        }
+    }
+}
+
+fn apply(
+    (model, version): &(String, i64),
+    engine: &dyn Engine,
+    batching: Result<Batching, String>,
+) {
+    let applied = batching
+        .and_then(|batching| engine.set_batching(&batching).map_err(|error| error.to_string()));
+    match applied {
+        Ok(()) => info!(model, version, "the batching parameters have changed"),
+        Err(error) => {
+            warn!(model, version, "the batching parameters stay as they were: {error}");
+        }
+    }
+}
+
+/// Puts changes of the parameters files in force, until the token is cancelled.
+pub(crate) async fn watch(versions: Arc<Versions>, token: CancellationToken) {
+    if !versions.settings.reads_files() {
+        return;
+    }
+    while token.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
+        let versions = Arc::clone(&versions);
+        if tokio::task::spawn_blocking(move || versions.look()).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use session::{Reply, Run};
+
+    use super::*;
+
+    /// Remembers how it was told to batch.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<Batching>>);
+
+    impl Engine for Told {
+        fn start(&self, _: Run, _: Reply) {}
+
+        fn name(&self) -> &'static str {
+            "told"
+        }
+
+        fn set_batching(&self, batching: &Batching) -> session::Result<()> {
+            self.0.lock().push(batching.clone());
+            Ok(())
+        }
+    }
+
+    fn rows_max(batching: &Batching) -> Option<usize> {
+        batching.options().map(|options| options.batch_rows_max)
+    }
+
+    #[test]
+    fn parameters_change_while_serving_and_bad_ones_change_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("batching_params.pbtxt");
+        let versions = Versions::new(Settings::per_model());
+        let told = Arc::new(Told::default());
+        let servable = Servable {
+            signatures: BTreeMap::new(),
+            signature_defs: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            weights: session::Weights::default(),
+            engine: Arc::clone(&told) as Arc<dyn Engine>,
+        };
+        let storage = storage::open(&dir.path().to_string_lossy()).unwrap();
+        versions.add(("m", 1), storage, &servable).unwrap();
+        std::fs::write(&file, "max_batch_size { value: 8 }").unwrap();
+        versions.look();
+        versions.look();
+        std::fs::write(&file, "max_batch_size { value: 0 }").unwrap();
+        versions.look();
+        std::fs::write(&file, "max_batch_size { value: 16 }").unwrap();
+        versions.look();
+        let told: Vec<_> = told.0.lock().iter().map(rows_max).collect();
+        assert_eq!(told, [None, Some(8), Some(16)]);
+    }
+}

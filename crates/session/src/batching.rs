@@ -1,0 +1,119 @@
+//! How a servable's signatures are batched, and what is known of their queues.
+
+use schedule::{Failure, QueueSnapshot};
+
+use crate::error::Error;
+
+/// How the signatures of a servable are batched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Batching {
+    /// Not at all.
+    Off,
+    /// Where rows are proved to be independent. What does not fit in a batch runs alone.
+    Proved(batch::Options),
+    /// Wherever running a signature leaves nothing behind, as TensorFlow Serving does when it is
+    /// asked to; with its refusals and codes.
+    Asked(batch::Options),
+}
+
+impl Batching {
+    /// The settings of the queues.
+    pub fn options(&self) -> Option<&batch::Options> {
+        match self {
+            Self::Off => None,
+            Self::Proved(options) | Self::Asked(options) => Some(options),
+        }
+    }
+}
+
+/// A copy of what is known of a queue.
+#[derive(Debug, Clone)]
+pub struct QueueState {
+    /// The signature whose tasks it takes.
+    pub signature: String,
+    /// The device whose lanes run them.
+    pub device: String,
+    /// Why tasks run one by one, if they do.
+    pub why_single: Option<String>,
+    /// The state.
+    pub snapshot: QueueSnapshot,
+}
+
+/// What a failure on the lanes is to a client. `is_asked` is whether TensorFlow Serving's code for
+/// what expires in a queue is wanted.
+pub fn failure(failure: &Failure, is_asked: bool) -> Error {
+    let refusal = match failure {
+        Failure::Refused(refusal) => refusal,
+        Failure::Failed(fault) => {
+            let own = fault.error.downcast_ref::<Error>().cloned();
+            return own.unwrap_or_else(|| Error::Internal(fault.error.to_string()));
+        }
+    };
+    let text = refusal.to_string();
+    let busy = |text| Error::Busy { text, retry_after: refusal.retry_after };
+    match &refusal.error {
+        schedule::Error::Batch(error) => match error {
+            batch::Error::QueueFull { .. } | batch::Error::NoCapacity { .. } => busy(text),
+            batch::Error::Expired | batch::Error::Tensor(_) => Error::ResourceExhausted(text),
+            batch::Error::ScalarOutput | batch::Error::OutputRows => {
+                Error::FailedPrecondition(text)
+            }
+            batch::Error::NoInputs
+            | batch::Error::ScalarInput
+            | batch::Error::UnequalRows
+            | batch::Error::TaskTooLarge { .. }
+            | batch::Error::PaddedRank
+            | batch::Error::Handles(_)
+            | batch::Error::LastAllowedSize { .. }
+            | batch::Error::AllowedOrder
+            | batch::Error::NotPositive { .. } => Error::InvalidArgument(text),
+        },
+        schedule::Error::TooLate { left, .. } if left.is_zero() => Error::DeadlineExceeded(text),
+        schedule::Error::TooLate { .. } => busy(text),
+        // TensorFlow Serving's code and text, where its batching was asked for.
+        schedule::Error::Expired { .. } if is_asked => {
+            Error::ResourceExhausted(batch::Error::Expired.to_string())
+        }
+        schedule::Error::Expired { .. } => Error::DeadlineExceeded(text),
+        schedule::Error::Cancelled => Error::Cancelled(text),
+        schedule::Error::Closed => Error::Unavailable(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use schedule::{Blame, Fault, Refusal};
+
+    use super::*;
+
+    fn refused(error: schedule::Error) -> Failure {
+        Failure::Refused(Refusal { error, retry_after: Some(Duration::from_millis(3)) })
+    }
+
+    #[test]
+    fn what_expires_has_the_code_that_was_asked_for() {
+        let expired = refused(schedule::Error::Expired { waited: Duration::from_millis(7) });
+        let text = "Run() timeout exceeded while waiting in batching queue".to_owned();
+        assert_eq!(super::failure(&expired, true), Error::ResourceExhausted(text));
+        let text = "the deadline passed after 7 ms in the queue".to_owned();
+        assert_eq!(super::failure(&expired, false), Error::DeadlineExceeded(text));
+    }
+
+    #[test]
+    fn a_full_queue_says_when_to_try_again() {
+        let full = refused(batch::Error::QueueFull { n_batches: 2, max: 2 }.into());
+        let Error::Busy { text, retry_after } = super::failure(&full, true) else { panic!() };
+        assert!(text.ends_with("currently 2 batches enqueued and max_enqueued_batches is 2"));
+        assert_eq!(retry_after, Some(Duration::from_millis(3)));
+    }
+
+    #[test]
+    fn an_engines_own_error_stays_as_it_is() {
+        let own = Error::OutOfRange("index 7".to_owned());
+        let fault = Fault { error: Arc::new(own.clone()), blame: Blame::Rows };
+        assert_eq!(super::failure(&Failure::Failed(fault), false), own);
+    }
+}
