@@ -1,12 +1,17 @@
 //! Runs a plan, step by step.
 
+use std::sync::LazyLock;
+
 use device::{Span, Workspace};
 use ops::{Ctx, Env, Output};
 use smallvec::SmallVec;
-use tensor::{Tensor, View, ViewMut};
+use tensor::{Shape, Tensor, View, ViewMut};
 
 use crate::error::{Error, Result};
 use crate::plan::{Place, Placed, Plan, Step};
+
+/// The shape of an input that is found in the output.
+static EMPTY: LazyLock<Shape> = LazyLock::new(|| Shape::of(&[0]));
 
 /// Runs a plan on its inputs.
 pub(crate) fn run(
@@ -27,7 +32,7 @@ pub(crate) fn run_observed(
     observe: &mut dyn FnMut(usize),
 ) -> Result<Vec<Tensor>> {
     workspace.ensure(plan.work_bytes())?;
-    let mut state = State { plan, inputs, open: vec![None; plan.n_open] };
+    let mut state = State { plan, inputs, open: vec![None; plan.open_bytes.len()] };
     for (number, step) in plan.steps.iter().enumerate() {
         env.cancel.check().map_err(Error::Stopped)?;
         let made = state.run(step, env, workspace);
@@ -49,14 +54,18 @@ type Made = SmallVec<[Option<Tensor>; 2]>;
 
 impl State<'_> {
     fn run(&self, step: &Step, env: &Env<'_>, workspace: &mut Workspace) -> ops::Result<Made> {
-        let reads: SmallVec<[Span; 4]> = step.inputs.iter().filter_map(span).collect();
+        // An input in the memory of the output is found there, and empty.
+        let taken = |number: usize| step.in_place == Some(number);
+        let reads = step.inputs.iter().enumerate().filter(|(number, _)| !taken(*number));
+        let reads: SmallVec<[Span; 4]> = reads.filter_map(|(_, place)| span(place)).collect();
         let mut writes: SmallVec<[Span; 3]> = step.outputs.iter().filter_map(span).collect();
         writes.push(step.scratch);
         let (reads, mut writes) = workspace.borrow(&reads, &writes);
         let scratch = writes.pop().expect("scratch was asked for last");
         let mut reads = reads.into_iter();
         let mut writes = writes.into_iter();
-        let inputs = step.inputs.iter().map(|place| match place {
+        let inputs = step.inputs.iter().enumerate().map(|(number, place)| match place {
+            Place::Work(placed) if taken(number) => View::plain(placed.dtype, &EMPTY, &[]),
             Place::Work(placed) => {
                 let bytes = reads.next().expect("one read span an input");
                 View::plain(placed.dtype, &placed.shape, bytes)
@@ -72,6 +81,9 @@ impl State<'_> {
         });
         let ctx = Ctx::new(inputs, outputs, env);
         let mut ctx = ctx.with_packed(&step.packed).with_scratch(scratch);
+        if step.in_place.is_some() {
+            ctx = ctx.with_in_place();
+        }
         step.op.run(&mut ctx)?;
         ctx.finish()
     }
