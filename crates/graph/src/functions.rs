@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tensor::{Spec, Tensor};
 
+use crate::captures::Captures;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::program::{Build, Program};
@@ -15,6 +16,8 @@ use crate::source::Source;
 #[derive(Debug, Default)]
 pub struct Library {
     programs: FxHashMap<String, Program>,
+    /// The handles that calls give to them.
+    captures: Captures,
     /// Workspaces that calls left behind, for the next ones: a call within a call takes another.
     workspaces: Mutex<Vec<Workspace>>,
 }
@@ -28,8 +31,10 @@ const WORKSPACES_MAX: usize = 16;
 impl Library {
     /// Adds the functions that a graph calls, and those that these call.
     pub fn add(&mut self, source: &Source, graph: &Graph, build: &Build<'_>) -> Result<()> {
-        for (name, body) in source.called_functions(graph)? {
-            if self.programs.contains_key(&name) {
+        let mut functions = source.called_functions(graph)?;
+        let stale = self.captures.apply(graph, &mut functions);
+        for (name, body) in functions {
+            if self.programs.contains_key(&name) && !stale.contains(&name) {
                 continue;
             }
             // What it calls is there already: the bodies come innermost first.

@@ -17,6 +17,7 @@
     reason = "attribute values and dtypes have many variants"
 )]
 
+mod captures;
 mod error;
 mod fold;
 mod functions;

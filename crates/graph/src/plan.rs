@@ -6,6 +6,7 @@
 //! overlap: see `device::plan`.
 
 mod build;
+mod in_place;
 mod offsets;
 
 use std::sync::Arc;
@@ -23,8 +24,12 @@ use crate::program::Program;
 pub struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) consts: Vec<Tensor>,
-    pub(crate) n_open: usize,
+    /// The bytes of each open slot and of each input, as far as they are known.
+    pub(crate) open_bytes: Vec<usize>,
+    input_bytes: Vec<usize>,
     pub(crate) outputs: Vec<Place>,
+    /// The bytes of workspace alive while each step runs.
+    live: Vec<u64>,
     /// The bytes of workspace that the steps want.
     work_bytes: usize,
     /// The least that any order of offsets could do with: the most bytes alive at once.
@@ -65,6 +70,8 @@ pub(crate) struct Step {
     /// What each condition must be; the step is left out otherwise.
     pub(crate) when: SmallVec<[bool; 2]>,
     pub(crate) outputs: SmallVec<[Place; 2]>,
+    /// The input whose memory output 0 takes over, if one is.
+    pub(crate) in_place: Option<usize>,
     pub(crate) scratch: Span,
     pub(crate) packed: Arc<[Option<Packed>]>,
     /// Open slots that nobody needs after this step.
@@ -82,6 +89,14 @@ pub struct StepSnapshot {
     pub device: u16,
     /// The bytes of workspace that its outputs and its scratch memory take.
     pub work_bytes: usize,
+    /// The bytes that it reads and those that it writes, as far as they are known beforehand.
+    pub read_bytes: usize,
+    /// See `read_bytes`.
+    pub written_bytes: usize,
+    /// Whether its output takes over the memory of an input.
+    pub in_place: bool,
+    /// The bytes of workspace alive while it runs.
+    pub live_bytes: u64,
 }
 
 impl Plan {
@@ -103,17 +118,31 @@ impl Plan {
 
     /// The steps, for people.
     pub fn snapshot(&self) -> Vec<StepSnapshot> {
-        let bytes = |place: &Place| match place {
+        let work_bytes = |place: &Place| match place {
             Place::Work(placed) => placed.span.len,
             Place::Input(..) | Place::Const(_) | Place::Open(_) => 0,
         };
-        let step = |step: &Step| StepSnapshot {
+        let step = |(number, step): (usize, &Step)| StepSnapshot {
             node: step.node.to_string(),
             op: step.op_name,
             device: step.device,
-            work_bytes: step.outputs.iter().map(bytes).sum::<usize>() + step.scratch.len,
+            work_bytes: step.outputs.iter().map(work_bytes).sum::<usize>() + step.scratch.len,
+            read_bytes: step.inputs.iter().map(|place| self.n_bytes(place)).sum(),
+            written_bytes: step.outputs.iter().map(|place| self.n_bytes(place)).sum(),
+            in_place: step.in_place.is_some(),
+            live_bytes: self.live[number],
         };
-        self.steps.iter().map(step).collect()
+        self.steps.iter().enumerate().map(step).collect()
+    }
+
+    /// The bytes of a tensor, as far as they are known.
+    fn n_bytes(&self, place: &Place) -> usize {
+        match place {
+            Place::Work(placed) => placed.span.len,
+            Place::Input(number, _) => self.input_bytes[*number],
+            Place::Const(number) => self.consts[*number].n_bytes(),
+            Place::Open(number) => self.open_bytes[*number],
+        }
     }
 }
 

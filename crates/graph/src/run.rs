@@ -1,5 +1,7 @@
 //! Runs a plan, step by step.
 
+use std::sync::LazyLock;
+
 use device::{Span, Workspace};
 use ops::{Ctx, Env, Output};
 use smallvec::SmallVec;
@@ -8,6 +10,9 @@ use tensor::{DType, Shape, Tensor, View, ViewMut};
 use crate::error::{Error, Result};
 use crate::merge::holds;
 use crate::plan::{Place, Placed, Plan, Step};
+
+/// The shape of what is dead, and of an input that is found in the output.
+static EMPTY: LazyLock<Shape> = LazyLock::new(|| Shape::of(&[0]));
 
 /// Runs a plan on its inputs.
 pub(crate) fn run(
@@ -28,7 +33,7 @@ pub(crate) fn run_observed(
     observe: &mut dyn FnMut(usize),
 ) -> Result<Vec<Tensor>> {
     workspace.ensure(plan.work_bytes())?;
-    let mut state = State { plan, inputs, open: vec![None; plan.n_open], nothing: Shape::of(&[0]) };
+    let mut state = State { plan, inputs, open: vec![None; plan.open_bytes.len()] };
     for (number, step) in plan.steps.iter().enumerate() {
         env.cancel.check().map_err(Error::Stopped)?;
         let made = state.run(step, env, workspace);
@@ -44,8 +49,6 @@ struct State<'a> {
     plan: &'a Plan,
     inputs: &'a [Tensor],
     open: Vec<Option<Tensor>>,
-    /// The shape of what is dead.
-    nothing: Shape,
 }
 
 /// The tensors that a step made for open slots.
@@ -57,14 +60,18 @@ impl State<'_> {
         if !self.all_hold(conditions, &step.when, workspace)? {
             return Ok(step.outputs.iter().map(|_| None).collect());
         }
-        let reads: SmallVec<[Span; 4]> = operands.iter().filter_map(span).collect();
+        // An input in the memory of the output is found there, and empty.
+        let taken = |number: usize| step.in_place == Some(number);
+        let reads = operands.iter().enumerate().filter(|(number, _)| !taken(*number));
+        let reads: SmallVec<[Span; 4]> = reads.filter_map(|(_, place)| span(place)).collect();
         let mut writes: SmallVec<[Span; 3]> = step.outputs.iter().filter_map(span).collect();
         writes.push(step.scratch);
         let (reads, mut writes) = workspace.borrow(&reads, &writes);
         let scratch = writes.pop().expect("scratch was asked for last");
         let mut reads = reads.into_iter();
         let mut writes = writes.into_iter();
-        let inputs = operands.iter().map(|place| match place {
+        let inputs = operands.iter().enumerate().map(|(number, place)| match place {
+            Place::Work(placed) if taken(number) => View::plain(placed.dtype, &EMPTY, &[]),
             Place::Work(placed) => {
                 let bytes = reads.next().expect("one read span an input");
                 View::plain(placed.dtype, &placed.shape, bytes)
@@ -80,6 +87,9 @@ impl State<'_> {
         });
         let ctx = Ctx::new(inputs, outputs, env);
         let mut ctx = ctx.with_packed(&step.packed).with_scratch(scratch);
+        if step.in_place.is_some() {
+            ctx = ctx.with_in_place();
+        }
         step.op.run(&mut ctx)?;
         ctx.finish()
     }
@@ -122,7 +132,7 @@ impl State<'_> {
             }
             Place::Const(number) => self.plan.consts[*number].view(),
             Place::Open(number) => {
-                let dead = || View::plain(DType::U8, &self.nothing, &[]);
+                let dead = || View::plain(DType::U8, &EMPTY, &[]);
                 self.open[*number].as_ref().map_or_else(dead, Tensor::view)
             }
             Place::Work(_) => unreachable!("the caller reads the workspace"),

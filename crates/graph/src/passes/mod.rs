@@ -1,23 +1,46 @@
 //! Passes: each takes a graph and gives an equivalent one that runs faster or smaller.
 
+mod bypass;
+mod collapse;
 mod constants;
+mod edits;
 mod fuse;
+mod linear;
+mod pad;
+mod specs;
 mod unused;
+mod uses;
 
 use ops::Env;
 
 use crate::error::Result;
-use crate::graph::Graph;
+use crate::graph::{Graph, Node};
 use crate::program::Bindings;
 
 /// A pass.
 type Pass = fn(Graph, &Bindings<'_>, &Env<'_>) -> Result<Graph>;
 
-/// All passes, in the order in which they run.
-const PASSES: &[Pass] =
-    &[unused::remove, constants::fold, unused::remove, fuse::fuse, unused::remove];
+/// The passes that come first, in the order in which they run.
+const TIDY: &[Pass] = &[unused::remove, constants::fold, unused::remove];
+
+/// The passes that find patterns of nodes, in the order in which they run.
+const PATTERNS: &[Pass] = &[
+    bypass::bypass,
+    unused::remove,
+    pad::pad,
+    linear::linear,
+    collapse::collapse,
+    fuse::fuse,
+    unused::remove,
+];
 
 /// Runs all passes.
 pub(crate) fn run(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
-    PASSES.iter().try_fold(graph, |graph, pass| pass(graph, bindings, env))
+    let apply = |graph, pass: &Pass| pass(graph, bindings, env);
+    let graph = TIDY.iter().try_fold(graph, apply)?;
+    // Patterns are made of nodes that always run.
+    if graph.nodes.iter().any(Node::is_conditional) {
+        return Ok(graph);
+    }
+    PATTERNS.iter().try_fold(graph, apply)
 }

@@ -20,7 +20,10 @@ pub(super) struct Draft {
     pub(super) consts: Vec<Tensor>,
     /// The bytes of each tensor in the workspace.
     pub(super) values: Vec<usize>,
-    pub(super) n_open: usize,
+    /// The bytes of each open slot, as far as they are known.
+    pub(super) open_bytes: Vec<usize>,
+    /// The bytes of each input.
+    pub(super) input_bytes: Vec<usize>,
     pub(super) outputs: Vec<Spot>,
 }
 
@@ -60,7 +63,8 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
             steps: Vec::new(),
             consts: Vec::new(),
             values: Vec::new(),
-            n_open: 0,
+            open_bytes: Vec::new(),
+            input_bytes: inputs.iter().map(|(dtype, shape)| n_bytes(*dtype, shape)).collect(),
             outputs: Vec::new(),
         },
     };
@@ -199,12 +203,13 @@ impl Drafter<'_> {
         let port = Port { node: u32::try_from(node).expect("a graph is bounded"), output };
         match spec.shape() {
             Some(shape) if spec.dtype.is_plain() && !self.results.contains(&port) => {
-                self.draft.values.push(shape.n_elements() * spec.dtype.size());
+                self.draft.values.push(n_bytes(spec.dtype, &shape));
                 Spot::Value(self.draft.values.len() - 1, spec.dtype, shape)
             }
-            _ => {
-                self.draft.n_open += 1;
-                Spot::Open(self.draft.n_open - 1)
+            shape => {
+                let bytes = shape.map_or(0, |shape| n_bytes(spec.dtype, &shape));
+                self.draft.open_bytes.push(bytes);
+                Spot::Open(self.draft.open_bytes.len() - 1)
             }
         }
     }
@@ -239,6 +244,11 @@ impl Drafter<'_> {
         let node = &self.graph.node(port.node).name;
         Error::NotFound { wanted: format!("{node}:{}", port.output), by: String::new() }
     }
+}
+
+/// The bytes of a plain tensor; others count as nothing.
+fn n_bytes(dtype: DType, shape: &Shape) -> usize {
+    if dtype.is_plain() { shape.n_elements() * dtype.size() } else { 0 }
 }
 
 /// The place of an output that is an input in another shape, if that place can be seen so.

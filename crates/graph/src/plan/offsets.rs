@@ -6,11 +6,12 @@ use ops::Kind;
 use smallvec::SmallVec;
 
 use super::build::{Draft, DraftStep, Spot};
-use super::{Place, Placed, Plan, Step};
+use super::{Place, Placed, Plan, Step, in_place};
 
 /// Gives every tensor of the workspace its offset.
 pub(super) fn place(draft: Draft) -> Plan {
-    let steps = needed(draft.steps, &draft.outputs);
+    let mut steps = needed(draft.steps, &draft.outputs);
+    let in_place = in_place::merge(&mut steps, &draft.values);
     let lives = lifetimes(&steps, &draft.values);
     let mut requests: Vec<Request> = Vec::new();
     let mut request = |first: usize, last: usize, bytes: usize| {
@@ -25,8 +26,9 @@ pub(super) fn place(draft: Draft) -> Plan {
         request(number, number, step.scratch_bytes);
     }
     let packing = pack(&requests, ALIGNMENT as u64);
+    let n_steps = steps.len();
     let offset = |number: usize| usize::try_from(packing.offsets[number]).expect("it fits memory");
-    let closes = closes(&steps, &draft.outputs, draft.n_open);
+    let closes = closes(&steps, &draft.outputs, draft.open_bytes.len());
     let place = |spot: Spot| match spot {
         Spot::Input(number, shape) => Place::Input(number, shape),
         Spot::Const(number) => Place::Const(number),
@@ -45,6 +47,7 @@ pub(super) fn place(draft: Draft) -> Plan {
         inputs: step.inputs.into_iter().map(place).collect(),
         when: step.when,
         outputs: step.outputs.into_iter().map(place).collect(),
+        in_place: in_place[number],
         scratch: Span { offset: offset(n_values + number), len: step.scratch_bytes },
         packed: step.packed,
         closes,
@@ -53,11 +56,28 @@ pub(super) fn place(draft: Draft) -> Plan {
     Plan {
         steps: steps.into_iter().zip(closes).enumerate().map(finish).collect(),
         consts: draft.consts,
-        n_open: draft.n_open,
+        live: live(&requests, n_steps),
+        open_bytes: draft.open_bytes,
+        input_bytes: draft.input_bytes,
         outputs: draft.outputs.into_iter().map(place).collect(),
         work_bytes: usize::try_from(height).expect("it fits memory"),
         live_bytes: usize::try_from(lower_bound).expect("it fits memory"),
     }
+}
+
+/// The bytes that are alive while each step runs.
+fn live(requests: &[Request], n_steps: usize) -> Vec<u64> {
+    let mut change = vec![0i128; n_steps + 1];
+    for request in requests.iter().filter(|request| request.bytes > 0) {
+        change[request.first as usize] += i128::from(request.bytes);
+        change[request.last as usize + 1] -= i128::from(request.bytes);
+    }
+    let mut sum = 0;
+    let mut after = |change: &i128| {
+        sum += change;
+        u64::try_from(sum).expect("no more is freed than was taken")
+    };
+    change[..n_steps].iter().map(&mut after).collect()
 }
 
 /// The steps that an output or an effect depends on.

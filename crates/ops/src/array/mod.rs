@@ -34,6 +34,7 @@ mod tile;
 mod transpose;
 mod unique;
 mod where_true;
+mod wrap_indices;
 
 use crate::op::OpDef;
 pub(crate) use shape::write_sizes;
@@ -127,4 +128,5 @@ pub(crate) const OPS: &[OpDef] = &[
     unique::UNIQUE_WITH_COUNTS,
     unique::UNIQUE_WITH_COUNTS_V2,
     where_true::WHERE,
+    wrap_indices::DEF,
 ];

@@ -3,6 +3,7 @@
 mod batch;
 mod einsum;
 mod fused_matmul;
+mod linear;
 mod matmul;
 mod matmul_kernel;
 mod product;
@@ -17,6 +18,7 @@ use crate::op::OpDef;
 pub(crate) const OPS: &[OpDef] = &[
     einsum::DEF,
     fused_matmul::DEF,
+    linear::DEF,
     matmul::BATCH_MAT_MUL,
     matmul::BATCH_MAT_MUL_V2,
     matmul::BATCH_MAT_MUL_V3,

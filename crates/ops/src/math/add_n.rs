@@ -4,6 +4,7 @@ use half::{bf16, f16};
 
 use super::binary::SUM;
 use super::map::{CHEAP, lacking};
+use super::merge::merge;
 use super::table::{BLOCK, Column, for_column};
 use super::zip;
 use crate::prelude::*;
@@ -17,18 +18,7 @@ impl Op for AddN {
         arity_at_least(inputs, 1)?;
         let mut spec = inputs[0].with_dtype(inputs[0].dtype);
         for input in &inputs[1..] {
-            spec.dims = match (spec.dims(), input.dims()) {
-                (Some(a), Some(b)) => {
-                    if a.len() != b.len() || a.iter().zip(b).any(|(a, b)| a.differs(b)) {
-                        return invalid!("inputs {spec} and {input} differ in shape");
-                    }
-                    let known = |(a, b): (&Dim, &Dim)| {
-                        if a.known().is_some() { a.clone() } else { b.clone() }
-                    };
-                    Some(a.iter().zip(b).map(known).collect())
-                }
-                (a, b) => a.or(b).map(|dims| dims.iter().cloned().collect()),
-            };
+            spec.dims = merge(&spec, input)?;
         }
         Ok(vec![spec])
     }

@@ -92,6 +92,18 @@ fn seek<T: Copy + PartialOrd>(
     better: impl Fn(T, T) -> bool,
 ) {
     let improves = |new: T, old: T| better(new, old) || (is_nan(old) && !is_nan(new));
+    if inner == 1 {
+        for (row, place) in x.chunks_exact(n).zip(places) {
+            let mut best = row[0];
+            *place = 0;
+            for (i, x) in row.iter().enumerate().skip(1) {
+                if improves(*x, best) {
+                    (best, *place) = (*x, i);
+                }
+            }
+        }
+        return;
+    }
     let mut best: Vec<T> = Vec::with_capacity(inner);
     for (x, places) in x.chunks_exact(n * inner).zip(places.chunks_exact_mut(inner)) {
         places.fill(0);

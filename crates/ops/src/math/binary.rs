@@ -1,10 +1,10 @@
 //! Ops of two tensors that work element by element with broadcasting: a row each.
 
-use super::approx;
 use super::map::COSTLY;
 use super::table::{Table, fill};
 use super::zip::{Binary, Compare, Comparison, PLAIN, Refuses, Traits, Zip};
 use crate::prelude::*;
+use crate::simd::approx;
 
 /// An op that computes.
 macro_rules! row {
@@ -48,7 +48,6 @@ pub(super) const SUM: Table<Binary> = {
 const SLOW: Traits = Traits { grain: COSTLY, ..PLAIN };
 const DIVISION: Traits = Traits { refuses: Refuses::Zero, ..PLAIN };
 const TRUNCATION: Traits = Traits { refuses: Refuses::ZeroInternally, ..PLAIN };
-const POWER: Traits = Traits { refuses: Refuses::Negative, ..SLOW };
 
 /// The traits of an op that may compute sizes.
 const fn sized(traits: Traits, sizes: fn(&Dim, &Dim) -> Dim) -> Traits {
@@ -92,8 +91,6 @@ pub(super) const OPS: &[OpDef] = &[
             if rest != 0 && ((y < 0) != (rest < 0)) { rest.wrapping_add(y) } else { rest }
         },
         unsigned(x, y) => x % y),
-    row!("Pow", POWER, float(x, y) => x.powf(y), integer(x, y) => x.wrapping_pow(y as u32),
-        complex(x, y) => x.powc(y)),
     row!("Maximum", sized(PLAIN, larger),
         float(x, y) => if x > y || x.is_nan() { x } else { y }, integer(x, y) => x.max(y)),
     row!("Minimum", sized(PLAIN, smaller),
@@ -104,10 +101,10 @@ pub(super) const OPS: &[OpDef] = &[
     row!("Atan2", SLOW, float(x, y) => x.atan2(y)),
     row!("Xdivy", PLAIN, float(x, y) => if x == 0.0 { 0.0 } else { x / y },
         complex(x, y) => if x.norm_sqr() == 0.0 { x } else { x / y }),
-    row!("Xlogy", SLOW, f32(x, y) => if x == 0.0 { 0.0 } else { x * approx::log(y) },
+    row!("Xlogy", SLOW, f32(x, y) => if x == 0.0 { 0.0 } else { x * approx::log::<M>(y) },
         f64(x, y) => if x == 0.0 { 0.0 } else { x * y.ln() },
         complex(x, y) => if x.norm_sqr() == 0.0 { x } else { x * y.ln() }),
-    row!("Xlog1py", SLOW, f32(x, y) => if x == 0.0 { 0.0 } else { x * approx::log1p(y) },
+    row!("Xlog1py", SLOW, f32(x, y) => if x == 0.0 { 0.0 } else { x * approx::log1p::<M>(y) },
         f64(x, y) => if x == 0.0 { 0.0 } else { x * y.ln_1p() },
         complex(x, y) => if x.norm_sqr() == 0.0 { x } else { x * (y + 1.0).ln() }),
     row!("NextAfter", PLAIN, f32(x, y) => libm::nextafterf(x, y),

@@ -2,10 +2,10 @@
 
 use num_complex::Complex;
 
-use super::approx;
 use super::arg::axis_value;
 use super::reduce::fold::{Add, Join, Multiply, Term};
 use crate::prelude::*;
+use crate::simd::{Rounded, approx};
 
 pub(super) const CUMSUM: OpDef = OpDef::pure("Cumsum", |attrs| build(attrs, Way::Sum));
 pub(super) const CUMPROD: OpDef = OpDef::pure("Cumprod", |attrs| build(attrs, Way::Product));
@@ -108,7 +108,11 @@ impl Join<f32> for LogSumExp {
 
     fn join(a: f32, b: f32) -> f32 {
         let (low, high) = if a < b { (a, b) } else { (b, a) };
-        if low == f32::NEG_INFINITY { high } else { high + approx::log1p(approx::exp(low - high)) }
+        if low == f32::NEG_INFINITY {
+            high
+        } else {
+            high + approx::log1p::<Rounded>(approx::exp::<Rounded>(low - high))
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 use half::{bf16, f16};
 
 use super::table::Narrow;
-use super::{approx, expand, rows};
+use super::{expand, rows};
 use crate::error::unimplemented;
 use crate::prelude::*;
+use crate::simd::{Rounded, approx};
 
 pub(super) const LOG_SOFTMAX: OpDef = OpDef::pure("LogSoftmax", |_| Ok(Box::new(LogSoftmax)));
 pub(super) const CROSS_ENTROPY: OpDef =
@@ -36,7 +37,7 @@ impl Row for f32 {
     fn shift(logits: &[Self], shifted: &mut [Self]) -> Self {
         let max = rows::max(logits);
         rows::exp_minus(logits, max, shifted);
-        let log = approx::log(rows::sum(shifted));
+        let log = approx::log::<Rounded>(rows::sum(shifted));
         shifted.iter_mut().zip(logits).for_each(|(y, x)| *y = x - max);
         log
     }
@@ -50,7 +51,7 @@ impl Row for f32 {
     }
 
     fn exp(self) -> Self {
-        approx::exp(self)
+        approx::exp::<Rounded>(self)
     }
 }
 

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use super::table::{BLOCK, Column, Family, Narrow, Table, for_column};
 use crate::prelude::*;
-use crate::simd::{Loop, widest};
+use crate::simd::{Loop, Madd, widest};
 
 /// Elements a thread takes at a time where an element costs little.
 pub(super) const CHEAP: usize = 1 << 16;
@@ -15,8 +15,8 @@ pub(super) const COSTLY: usize = 1 << 13;
 
 /// A function of one element.
 pub(super) trait One<T, U> {
-    /// Its value.
-    fn of(x: T) -> U;
+    /// Its value; products are added to by `M`.
+    fn of<M: Madd>(x: T) -> U;
 }
 
 /// Slice to slice of the same length.
@@ -55,9 +55,9 @@ struct Run<'a, T, U, F> {
 
 impl<T: Copy, U, F: One<T, U>> Loop for Run<'_, T, U, F> {
     #[inline(always)]
-    fn run(self) {
+    fn run<M: Madd>(self) {
         for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y = F::of(*x);
+            *y = F::of::<M>(*x);
         }
     }
 }

@@ -8,7 +8,6 @@
 )]
 
 mod add_n;
-pub(crate) mod approx;
 mod arg;
 mod bias_add;
 mod binary;
@@ -28,6 +27,8 @@ mod leaky_relu;
 mod like;
 mod log_softmax;
 mod map;
+mod merge;
+mod pow;
 mod quant;
 mod range;
 mod reduce;
@@ -81,6 +82,7 @@ const SINGLE: &[OpDef] = &[
     log_softmax::CROSS_ENTROPY,
     log_softmax::LOG_SOFTMAX,
     log_softmax::SPARSE_CROSS_ENTROPY,
+    pow::DEF,
     range::LIN_SPACE,
     range::RANGE,
     select::SELECT,

@@ -10,9 +10,6 @@ pub(super) const RANGE: OpDef = OpDef::pure("Range", |_| Ok(Box::new(Range)));
 pub(super) const LIN_SPACE: OpDef = OpDef::pure("LinSpace", |_| Ok(Box::new(LinSpace)));
 
 /// From a start, by steps, as far as below a limit.
-/// TensorFlow's text for a range that no tensor can hold.
-const TOO_LONG: &str = "Requires ((limit - start) / delta) <= 2^63";
-
 struct Range;
 
 /// So many from a start to a stop, both included.
@@ -75,7 +72,8 @@ fn size(start: View<'_>, limit: View<'_>, delta: View<'_>) -> Result<usize> {
         let (start, limit, delta) = (i128::from(start), i128::from(limit), i128::from(delta));
         check(start.cmp(&limit), delta.cmp(&0))?;
         let size = (limit - start).unsigned_abs().div_ceil(delta.unsigned_abs());
-        return usize::try_from(size).map_err(|_| Error::InvalidArgument(TOO_LONG.to_owned()));
+        let too_large = "Requires ((limit - start) / delta) <= 2^63";
+        return usize::try_from(size).map_err(|_| Error::InvalidArgument(too_large.to_owned()));
     }
     let number = |view| for_float!(start.dtype(), T => Ok(f64::from(one::<T>(view)?)));
     let (start, limit, delta) = (number(start)?, number(limit)?, number(delta)?);
@@ -143,13 +141,27 @@ impl Op for LinSpace {
     }
 }
 
-/// Fills `out` from `start` to `stop`. The last is `stop` itself, whatever the steps were rounded
-/// to.
+/// Fills `out` from `start` to `stop`. The last is `stop` itself, however the steps were rounded.
 fn spaced<T: num_traits::Float>(start: T, stop: T, out: &mut [T]) {
     let cast = |i: usize| T::from(i).unwrap_or_else(T::nan);
     let n = out.len();
     let step = if n > 1 { (stop - start) / cast(n - 1) } else { T::zero() };
     for (i, out) in out.iter_mut().enumerate() {
         *out = if i > 0 && i == n - 1 { stop } else { start + step * cast(i) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::Symbol;
+
+    use super::*;
+
+    #[test]
+    fn a_range_up_to_a_size_is_as_long_as_that() {
+        let n = Dim::symbol(Symbol(0));
+        let one = |dim: &Dim| Spec::scalar(DType::I32).with_sizes([dim.clone()]);
+        let inputs = [one(&Dim::Known(0)), one(&n), one(&Dim::Known(1))];
+        assert_eq!(Range.infer(&inputs).unwrap()[0].dims(), Some(&[n][..]));
     }
 }

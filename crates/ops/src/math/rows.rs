@@ -1,8 +1,7 @@
 //! Rows of `f32` for softmax and its kin: the steps that are worth wide vectors.
 
-use crate::simd::{Loop, widest};
+use crate::simd::{Loop, Madd, approx, widest};
 
-use super::approx;
 use super::reduce::fold::{Add, Larger, across};
 
 /// The largest element; minus infinity of none, NaN if there is one.
@@ -28,9 +27,9 @@ struct ExpMinus<'a> {
 
 impl Loop for ExpMinus<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<M: Madd>(self) {
         for (out, x) in self.out.iter_mut().zip(self.x) {
-            *out = approx::exp(*x - self.shift);
+            *out = approx::exp::<M>(*x - self.shift);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::expand::expand;
 use super::map::CHEAP;
+use super::merge::merge;
 use crate::prelude::*;
 
 pub(super) const SELECT: OpDef = OpDef::pure("Select", |_| Ok(Box::new(Select)));
@@ -15,18 +16,7 @@ struct SelectV2;
 impl Op for Select {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [condition, yes, no] = arity(inputs)?;
-        let dims = match (yes.dims(), no.dims()) {
-            (Some(a), Some(b)) => {
-                if a.len() != b.len() || a.iter().zip(b).any(|(a, b)| a.differs(b)) {
-                    return invalid!("operands {yes} and {no} differ in shape");
-                }
-                let known = |(a, b): (&Dim, &Dim)| {
-                    if a.known().is_some() { a.clone() } else { b.clone() }
-                };
-                Some(a.iter().zip(b).map(known).collect())
-            }
-            (a, b) => a.or(b).map(|dims| dims.iter().cloned().collect()),
-        };
+        let dims = merge(yes, no)?;
         let spec = Spec { dims, ..Spec::unknown(yes.dtype) };
         if let (Some(condition), Some(operand)) = (condition.shape(), spec.shape()) {
             repeats(&condition, &operand)?;
@@ -37,7 +27,7 @@ impl Op for Select {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (condition, yes, no) = (ctx.input(0), ctx.input(1), ctx.input(2));
         if yes.shape() != no.shape() {
-            return invalid!("operands {} and {} differ in shape", yes.shape(), no.shape());
+            return invalid!("inputs {} and {} differ in shape", yes.shape(), no.shape());
         }
         let each = repeats(condition.shape(), yes.shape())?;
         let flags = condition.as_slice::<u8>();

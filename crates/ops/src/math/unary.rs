@@ -3,9 +3,10 @@
 use num_complex::Complex;
 
 use super::map::{Ask, CHEAP, COSTLY, Map, Test, Unary};
+use super::special;
 use super::table::{Table, fill};
-use super::{approx, special};
 use crate::prelude::*;
+use crate::simd::approx;
 
 /// An op that maps each element.
 macro_rules! row {
@@ -54,11 +55,11 @@ pub(super) const OPS: &[OpDef] = &[
     row!("Invert", CHEAP, integer(x) => !x),
     row!("LogicalNot", CHEAP, u8(x) => x ^ 1),
 
-    row!("Exp", COSTLY, f32(x) => approx::exp(x), f64(x) => x.exp(), complex(x) => x.exp()),
-    row!("Expm1", COSTLY, f32(x) => approx::expm1(x), f64(x) => x.exp_m1(),
+    row!("Exp", COSTLY, f32(x) => approx::exp::<M>(x), f64(x) => x.exp(), complex(x) => x.exp()),
+    row!("Expm1", COSTLY, f32(x) => approx::expm1::<M>(x), f64(x) => x.exp_m1(),
         complex(x) => x.exp() - 1.0),
-    row!("Log", COSTLY, f32(x) => approx::log(x), f64(x) => x.ln(), complex(x) => x.ln()),
-    row!("Log1p", COSTLY, f32(x) => approx::log1p(x), f64(x) => x.ln_1p(),
+    row!("Log", COSTLY, f32(x) => approx::log::<M>(x), f64(x) => x.ln(), complex(x) => x.ln()),
+    row!("Log1p", COSTLY, f32(x) => approx::log1p::<M>(x), f64(x) => x.ln_1p(),
         complex(x) => (x + 1.0).ln()),
     row!("Sin", COSTLY, float(x) => x.sin(), complex(x) => x.sin()),
     row!("Cos", COSTLY, float(x) => x.cos(), complex(x) => x.cos()),
@@ -68,12 +69,13 @@ pub(super) const OPS: &[OpDef] = &[
     row!("Atan", COSTLY, float(x) => x.atan(), complex(x) => x.atan()),
     row!("Sinh", COSTLY, float(x) => x.sinh(), complex(x) => x.sinh()),
     row!("Cosh", COSTLY, float(x) => x.cosh(), complex(x) => x.cosh()),
-    row!("Tanh", COSTLY, f32(x) => approx::tanh(x), f64(x) => x.tanh(), complex(x) => x.tanh()),
+    row!("Tanh", COSTLY, f32(x) => approx::tanh::<M>(x), f64(x) => x.tanh(),
+        complex(x) => x.tanh()),
     row!("Asinh", COSTLY, float(x) => x.asinh(), complex(x) => x.asinh()),
     row!("Acosh", COSTLY, float(x) => x.acosh(), complex(x) => x.acosh()),
     row!("Atanh", COSTLY, float(x) => x.atanh(), complex(x) => x.atanh()),
-    row!("Erf", COSTLY, f32(x) => approx::erf(x), f64(x) => libm::erf(x)),
-    row!("Erfc", COSTLY, f32(x) => approx::erfc(x), f64(x) => libm::erfc(x)),
+    row!("Erf", COSTLY, f32(x) => approx::erf::<M>(x), f64(x) => libm::erf(x)),
+    row!("Erfc", COSTLY, f32(x) => approx::erfc::<M>(x), f64(x) => libm::erfc(x)),
     row!("Erfinv", COSTLY, f32(x) => special::erfinv(f64::from(x)) as f32,
         f64(x) => special::erfinv(x)),
     row!("Ndtri", COSTLY, f32(x) => special::ndtri(f64::from(x)) as f32,
@@ -83,17 +85,17 @@ pub(super) const OPS: &[OpDef] = &[
     row!("Digamma", COSTLY, f32(x) => special::digamma(f64::from(x)) as f32,
         f64(x) => special::digamma(x)),
 
-    row!("Sigmoid", COSTLY, f32(x) => approx::sigmoid(x), f64(x) => 1.0 / (1.0 + (-x).exp()),
+    row!("Sigmoid", COSTLY, f32(x) => approx::sigmoid::<M>(x), f64(x) => 1.0 / (1.0 + (-x).exp()),
         complex(x) => ((-x).exp() + 1.0).inv()),
-    row!("Softplus", COSTLY, f32(x) => approx::softplus(x), f64(x) => softplus(x)),
+    row!("Softplus", COSTLY, f32(x) => approx::softplus::<M>(x), f64(x) => softplus(x)),
     row!("Softsign", CHEAP, float(x) => x / (1.0 + x.abs())),
     row!("Relu", CHEAP, float(x) => if x < 0.0 { 0.0 } else { x },
         signed(x) => x.max(0), unsigned(x) => x),
     row!("Relu6", CHEAP, float(x) => between(x, 0.0, 6.0), integer(x) => between(x, 0, 6)),
-    row!("Elu", COSTLY, f32(x) => if x < 0.0 { approx::expm1(x) } else { x },
+    row!("Elu", COSTLY, f32(x) => if x < 0.0 { approx::expm1::<M>(x) } else { x },
         f64(x) => if x < 0.0 { x.exp_m1() } else { x }),
     row!("Selu", COSTLY,
-        f32(x) => SELU as f32 * if x < 0.0 { SELU_ALPHA as f32 * approx::expm1(x) } else { x },
+        f32(x) => SELU as f32 * if x < 0.0 { SELU_ALPHA as f32 * approx::expm1::<M>(x) } else { x },
         f64(x) => SELU * if x < 0.0 { SELU_ALPHA * x.exp_m1() } else { x }),
 
     ask!("IsNan", float(x) => x.is_nan()),

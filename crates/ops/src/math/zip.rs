@@ -9,12 +9,12 @@ use super::map::{CHEAP, lacking};
 use super::strings;
 use super::table::{BLOCK, Column, Family, Narrow, Table, for_column};
 use crate::prelude::*;
-use crate::simd::{Loop, widest};
+use crate::simd::{Loop, Madd, widest};
 
 /// A function of two elements.
 pub(super) trait Two<T, U> {
-    /// Its value.
-    fn of(x: T, y: T) -> U;
+    /// Its value; products are added to by `M`.
+    fn of<M: Madd>(x: T, y: T) -> U;
 }
 
 /// Two slices to a third.
@@ -87,9 +87,9 @@ struct Run<'a, T, U, F> {
 
 impl<T: Copy, U, F: Two<T, U>> Loop for Run<'_, T, U, F> {
     #[inline(always)]
-    fn run(self) {
+    fn run<M: Madd>(self) {
         for (z, (x, y)) in self.z.iter_mut().zip(self.x.iter().zip(self.y)) {
-            *z = F::of(*x, *y);
+            *z = F::of::<M>(*x, *y);
         }
     }
 }
@@ -275,5 +275,47 @@ fn for_wide<T: Narrow, U>(
         T::widen(x, wide_x);
         T::widen(y, wide_y);
         work(wide_x, wide_y, z);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tensor::Symbol;
+
+    use super::super::OPS;
+    use super::*;
+
+    /// What op `name` infers of two vectors of sizes.
+    fn infer(name: &str, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
+        let def = OPS.iter().find(|def| def.name == name).expect("an op");
+        let op = (def.build)(&Attrs::new(&Default::default())).expect("no attributes");
+        let spec = |sizes: &[Dim]| {
+            Spec::new(DType::I32, [Dim::of(sizes.len())]).with_sizes(sizes.to_vec())
+        };
+        op.infer(&[spec(a), spec(b)]).expect("shapes that broadcast")[0].sizes()
+    }
+
+    fn one(dim: &Dim) -> &[Dim] {
+        std::slice::from_ref(dim)
+    }
+
+    #[test]
+    fn sizes_that_are_not_known_yet_are_computed_with() {
+        let n = Dim::symbol(Symbol(0));
+        let [two, three] = [Dim::Known(2), Dim::Known(3)];
+        let twice = n.times(&two);
+        let both = [n.clone(), three.clone()];
+        assert_eq!(infer("Mul", &both, one(&two)), Some(vec![twice.clone(), Dim::Known(6)]));
+        assert_eq!(infer("AddV2", one(&n), one(&n)), Some(vec![twice.clone()]));
+        assert_eq!(infer("Sub", one(&twice), one(&n)), Some(vec![n.clone()]));
+        assert_eq!(infer("FloorDiv", &[twice], &[two]), Some(vec![n.clone()]));
+        assert_eq!(infer("Maximum", one(&n), one(&n)), Some(vec![n.clone()]));
+        assert_eq!(infer("Maximum", &[n], &[three]), Some(vec![Dim::Unknown]));
+    }
+
+    #[test]
+    fn a_size_that_wraps_around_is_not_claimed() {
+        let large = [Dim::Known(1 << 20)];
+        assert_eq!(infer("Mul", &large, &large), Some(vec![Dim::Unknown]));
     }
 }

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use ::pool::Pool;
+use smallvec::SmallVec;
 use tensor::Handle;
 
 use super::conv_kernel::Conv;
@@ -126,86 +127,99 @@ struct Patches<'a> {
 
 impl Rows for Patches<'_> {
     fn gather(&self, rows: Range<usize>, piece: Range<usize>, to: &mut [f32]) {
-        let [depth, height, width] = self.conv.window.output;
-        let first = rows.start;
-        let (mut x, mut y) = (first % width, first / width % height);
-        let (mut z, mut batch) =
-            (first / (width * height) % depth, first / (width * height * depth));
-        for to in to.chunks_exact_mut(piece.len()) {
-            self.patch((batch, z, y, x), piece.clone(), to);
-            x += 1;
-            if x == width {
-                (x, y) = (0, y + 1);
+        let width = self.conv.window.output[2];
+        let mut parts = SmallVec::new();
+        let (mut row, mut to) = (rows.start, to);
+        // The pixels of one row of the output look at the same rows of the image.
+        while row < rows.end {
+            let x = row % width;
+            let n = (width - x).min(rows.end - row);
+            self.parts(row / width, &piece, &mut parts);
+            let (now, later) = to.split_at_mut(n * piece.len());
+            for (i, to) in now.chunks_exact_mut(piece.len()).enumerate() {
+                self.patch(x + i, &parts, to);
             }
-            if y == height {
-                (y, z) = (0, z + 1);
-            }
-            if z == depth {
-                (z, batch) = (0, batch + 1);
-            }
+            (to, row) = (later, row + n);
         }
     }
 }
 
+/// A part of a patch: some taps of one row of the window.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// The first pixel of the image's row; `None` in the padding.
+    row: Option<usize>,
+    /// The first element of the row of taps.
+    at: usize,
+    len: usize,
+}
+
 impl Patches<'_> {
-    /// A piece of the patch of one pixel: the taps of one row of the window after the other.
-    #[inline]
-    fn patch(
-        &self,
-        (batch, z, y, x): (usize, usize, usize, usize),
-        piece: Range<usize>,
-        to: &mut [f32],
-    ) {
+    /// The parts of `piece` for the output's row number `line`, all images counted through.
+    fn parts(&self, line: usize, piece: &Range<usize>, parts: &mut SmallVec<[Part; 16]>) {
         let window = &self.conv.window;
-        let line = window.size[2] * self.channels;
+        let [depth, height, _] = window.output;
+        let (y, z, batch) = (line % height, line / height % depth, line / (height * depth));
+        let taps = window.size[2] * self.channels;
+        parts.clear();
         let mut k = piece.start;
-        let mut to = to;
         while k < piece.end {
-            let (row, at) = (k / line, k % line);
-            let n = (line - at).min(piece.end - k);
-            let (part, rest) = to.split_at_mut(n);
-            let (tap_z, tap_y) = (row / window.size[1], row % window.size[1]);
-            match (window.at(0, z, tap_z), window.at(1, y, tap_y)) {
+            let (tap_row, at) = (k / taps, k % taps);
+            let len = (taps - at).min(piece.end - k);
+            let (tap_z, tap_y) = (tap_row / window.size[1], tap_row % window.size[1]);
+            let row = match (window.at(0, z, tap_z), window.at(1, y, tap_y)) {
                 (Some(z), Some(y)) => {
                     let row = (batch * window.input[0] + z) * window.input[1] + y;
-                    self.line(row * window.input[2], x, at, part);
+                    Some(row * window.input[2])
                 }
-                _ => part.fill(0.),
-            }
-            (to, k) = (rest, k + n);
+                _ => None,
+            };
+            parts.push(Part { row, at, len });
+            k += len;
         }
     }
 
-    /// A part of the taps of one row of the window, from number `at` of their channels on. `row` is
-    /// the first pixel of the image's row.
+    /// The patch of the output's pixel `x` of a row.
     #[inline]
-    fn line(&self, row: usize, x: usize, at: usize, to: &mut [f32]) {
+    fn patch(&self, x: usize, parts: &[Part], to: &mut [f32]) {
         let window = &self.conv.window;
-        let (channels, all) = (self.channels, self.conv.in_channels);
         let start = x * window.stride[2];
         let reach = (window.size[2] - 1) * window.dilation[2];
+        // Whether the taps of a row lie side by side in the image.
         let whole = start >= window.before[2]
             && start + reach < window.input[2] + window.before[2]
             && window.dilation[2] == 1
-            && channels == all;
-        if whole {
-            let from = (row + start - window.before[2]) * channels + at;
-            copy(&self.image[from..][..to.len()], to);
-            return;
-        }
-        let (mut tap, mut at) = (at / channels, at % channels);
+            && self.channels == self.conv.in_channels;
         let mut to = to;
+        for part in parts {
+            let (now, later) = to.split_at_mut(part.len);
+            match part.row {
+                None => now.fill(0.),
+                Some(row) if whole => {
+                    let from = (row + start - window.before[2]) * self.channels + part.at;
+                    copy(&self.image[from..][..part.len], now);
+                }
+                Some(row) => self.taps(row, x, part.at, now),
+            }
+            to = later;
+        }
+    }
+
+    /// Some taps of one row of the window, from number `at` of their channels on, one by one.
+    fn taps(&self, row: usize, x: usize, at: usize, to: &mut [f32]) {
+        let (channels, all) = (self.channels, self.conv.in_channels);
+        let (mut tap, mut at, mut to) = (at / channels, at % channels, to);
         while !to.is_empty() {
             let n = (channels - at).min(to.len());
-            let (part, rest) = to.split_at_mut(n);
-            match window.at(2, x, tap) {
+            let (now, later) = to.split_at_mut(n);
+            match self.conv.window.at(2, x, tap) {
                 Some(x) => {
                     let from = (row + x) * all + self.first + at;
-                    copy(&self.image[from..][..n], part);
+                    copy(&self.image[from..][..n], now);
                 }
-                None => part.fill(0.),
+                None => now.fill(0.),
             }
-            (to, tap, at) = (rest, tap + 1, 0);
+            (to, tap, at) = (later, tap + 1, 0);
         }
     }
 }

@@ -41,8 +41,20 @@ impl Steps {
         2 + usize::from(self.bias) + usize::from(self.residual)
     }
 
-    /// Checks the inputs after the second against the output.
+    /// Checks the inputs after the second against the output, whose channels are dimension number
+    /// `channel`.
     pub(crate) fn check(self, inputs: &[Spec], output: &Spec, channel: usize) -> Result<()> {
+        let channels = output.dims().map_or(Dim::Unknown, |dims| dims[channel].clone());
+        self.check_channels(inputs, output, &channels)
+    }
+
+    /// Checks the inputs after the second against the output and the number of its channels.
+    pub(crate) fn check_channels(
+        self,
+        inputs: &[Spec],
+        output: &Spec,
+        channels: &Dim,
+    ) -> Result<()> {
         if inputs.len() != self.n_inputs() {
             return invalid!("expected {} inputs but got {}", self.n_inputs(), inputs.len());
         }
@@ -52,7 +64,6 @@ impl Steps {
         if self.bias {
             inputs[2].require_rank(1)?;
             let bias = inputs[2].dims().map_or(&Dim::Unknown, |dims| &dims[0]);
-            let channels = output.dims().map_or(&Dim::Unknown, |dims| &dims[channel]);
             if bias.differs(channels) {
                 return invalid!("a bias of {bias} for {channels} channels");
             }
@@ -67,12 +78,23 @@ impl Steps {
         Ok(())
     }
 
-    /// The steps with their tensors, for an output of this shape.
+    /// The steps with their tensors, for an output of this shape, whose channels are dimension
+    /// number `channel`.
     pub(crate) fn epilogue<'a>(
         self,
         ctx: &Ctx<'a>,
         output: &Shape,
         channel: usize,
+    ) -> Result<Epilogue<'a>> {
+        self.epilogue_of(ctx, output, output[channel])
+    }
+
+    /// The steps with their tensors, for an output of this shape and number of channels.
+    pub(crate) fn epilogue_of<'a>(
+        self,
+        ctx: &Ctx<'a>,
+        output: &Shape,
+        channels: usize,
     ) -> Result<Epilogue<'a>> {
         if ctx.n_inputs() != self.n_inputs() {
             return invalid!("expected {} inputs but got {}", self.n_inputs(), ctx.n_inputs());
@@ -81,8 +103,8 @@ impl Steps {
             return unimplemented!("fused ops are for float alone");
         }
         let bias = self.bias.then(|| ctx.input(2));
-        if let Some(bias) = bias.filter(|bias| bias.n_elements() != output[channel]) {
-            return invalid!("a bias of {} for {} channels", bias.shape(), output[channel]);
+        if let Some(bias) = bias.filter(|bias| bias.n_elements() != channels) {
+            return invalid!("a bias of {} for {channels} channels", bias.shape());
         }
         let residual = self.residual.then(|| ctx.input(self.n_inputs() - 1));
         if let Some(other) = residual.filter(|residual| residual.shape() != output) {
@@ -96,7 +118,8 @@ impl Steps {
     }
 }
 
-fn activation(name: &str, attrs: &Attrs<'_>) -> Result<Activation> {
+/// The activation of this name.
+pub(super) fn activation(name: &str, attrs: &Attrs<'_>) -> Result<Activation> {
     Ok(match name {
         "Relu" => Activation::Relu,
         "Relu6" => Activation::Relu6,
@@ -105,6 +128,8 @@ fn activation(name: &str, attrs: &Attrs<'_>) -> Result<Activation> {
         "Sigmoid" => Activation::Sigmoid,
         "Tanh" => Activation::Tanh,
         "Swish" => Activation::Swish,
+        "HardSigmoid" => Activation::HardSigmoid,
+        "HardSwish" => Activation::HardSwish,
         "GeluExact" => Activation::GeluExact,
         "GeluApproximate" => Activation::GeluApproximate,
         _ => return unimplemented!("no kernel for the fused op {name}"),

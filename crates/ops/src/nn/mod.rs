@@ -1,5 +1,6 @@
 //! Layers: activations, normalisation, convolution, pooling.
 
+mod activation;
 mod batch_norm;
 mod conv;
 mod conv_f32;
@@ -12,6 +13,7 @@ mod dilation;
 mod dtypes;
 mod fused;
 mod fused_conv;
+mod layer_norm;
 mod lrn;
 mod max_pool_argmax;
 mod pooling;
@@ -28,6 +30,7 @@ pub(crate) use transpose::swap_last;
 
 /// The ops of this family.
 pub(crate) const OPS: &[OpDef] = &[
+    activation::DEF,
     batch_norm::V1,
     batch_norm::V2,
     batch_norm::V3,
@@ -39,6 +42,7 @@ pub(crate) const OPS: &[OpDef] = &[
     dilation::DEF,
     fused_conv::CONV_2D,
     fused_conv::DEPTHWISE,
+    layer_norm::DEF,
     lrn::DEF,
     max_pool_argmax::DEF,
     pooling::AVG_POOL,

@@ -1,7 +1,6 @@
 //! `Activation`: the function of each element at the end of a layer.
 
-use super::math::{erf, exp, sigmoid, tanh};
-use super::vector::Vector;
+use super::{Madd, approx};
 
 /// A function of each element.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -23,6 +22,10 @@ pub(crate) enum Activation {
     Tanh,
     /// `x` times its sigmoid.
     Swish,
+    /// From 0 at -3 to 1 at 3 in a straight line.
+    HardSigmoid,
+    /// `x` times that.
+    HardSwish,
     /// `x` times the share of a normal distribution below it.
     GeluExact,
     /// The same with a hyperbolic tangent.
@@ -48,58 +51,45 @@ impl Activation {
 
 /// Applies an activation to each element.
 #[inline(always)]
-pub(super) unsafe fn activate<V: Vector>(activation: Activation, data: &mut [f32]) {
-    // SAFETY: the caller vouches for the instruction set.
-    unsafe {
-        match activation {
-            Activation::None => {}
-            Activation::Relu => each::<V>(data, |x| x.at_least(V::splat(0.))),
-            Activation::Relu6 => {
-                each::<V>(data, |x| x.at_least(V::splat(0.)).at_most(V::splat(6.)));
-            }
-            Activation::Elu => {
-                each::<V>(data, |x| exp(x).minus(V::splat(1.)).where_negative(x, x));
-            }
-            Activation::LeakyRelu(alpha) => {
-                each::<V>(data, |x| x.times(V::splat(alpha)).where_negative(x, x));
-            }
-            Activation::Sigmoid => each::<V>(data, |x| sigmoid(x)),
-            Activation::Tanh => each::<V>(data, |x| tanh(x)),
-            Activation::Swish => each::<V>(data, |x| x.times(sigmoid(x))),
-            Activation::GeluExact => each::<V>(data, |x| {
-                let half = x.times(V::splat(0.5));
-                let share = erf(x.times(V::splat(std::f32::consts::FRAC_1_SQRT_2)));
-                half.times_plus(share, half)
-            }),
-            Activation::GeluApproximate => each::<V>(data, |x| {
-                let half = x.times(V::splat(0.5));
-                let cube = x.times(x).times(x);
-                // The square root of 2/π.
-                let inner = cube.times_plus(V::splat(0.044_715), x).times(V::splat(0.797_884_6));
-                half.times_plus(tanh(inner), half)
-            }),
-        }
+pub(super) fn activate<M: Madd>(activation: Activation, data: &mut [f32]) {
+    match activation {
+        Activation::None => {}
+        Activation::Relu => each(data, |x| if x < 0. { 0. } else { x }),
+        Activation::Relu6 => each(data, |x| {
+            let x = if x < 0. { 0. } else { x };
+            if x > 6. { 6. } else { x }
+        }),
+        Activation::Elu => each(data, |x| if x < 0. { approx::expm1::<M>(x) } else { x }),
+        Activation::LeakyRelu(alpha) => each(data, |x| if x < 0. { alpha * x } else { x }),
+        Activation::Sigmoid => each(data, approx::sigmoid::<M>),
+        Activation::Tanh => each(data, approx::tanh::<M>),
+        Activation::Swish => each(data, |x| x * approx::sigmoid::<M>(x)),
+        Activation::HardSigmoid => each(data, hard_sigmoid),
+        Activation::HardSwish => each(data, |x| x * hard_sigmoid(x)),
+        Activation::GeluExact => each(data, |x| {
+            let half = 0.5 * x;
+            M::madd(half, approx::erf::<M>(x * std::f32::consts::FRAC_1_SQRT_2), half)
+        }),
+        Activation::GeluApproximate => each(data, |x| {
+            let half = 0.5 * x;
+            // The square root of 2/π.
+            let inner = M::madd(x * x * x, 0.044_715, x) * 0.797_884_6;
+            M::madd(half, approx::tanh::<M>(inner), half)
+        }),
     }
 }
 
-/// Calls `f` on all elements. The last few go through a buffer, so that each element is computed
-/// the same way wherever it stands.
 #[inline(always)]
-unsafe fn each<V: Vector>(data: &mut [f32], f: impl Fn(V) -> V) {
-    let mut chunks = data.chunks_exact_mut(V::LANES);
-    for chunk in &mut chunks {
-        // SAFETY: the chunk has `LANES` floats; the caller vouches for the instruction set.
-        unsafe { f(V::load(chunk.as_ptr())).store(chunk.as_mut_ptr()) }
-    }
-    let rest = chunks.into_remainder();
-    if !rest.is_empty() {
-        let mut buffer = [0f32; 64];
-        assert!(V::LANES <= buffer.len());
-        buffer[..rest.len()].copy_from_slice(rest);
-        // SAFETY: the buffer has `LANES` floats; the caller vouches for the instruction set.
-        unsafe { f(V::load(buffer.as_ptr())).store(buffer.as_mut_ptr()) }
-        rest.copy_from_slice(&buffer[..rest.len()]);
-    }
+fn hard_sigmoid(x: f32) -> f32 {
+    let x = x + 3.;
+    let x = if x < 0. { 0. } else { x };
+    (if x > 6. { 6. } else { x }) * (1. / 6.)
+}
+
+/// Replaces each element; the compiler makes vectors of it, which compute each the same way.
+#[inline(always)]
+fn each(data: &mut [f32], f: impl Fn(f32) -> f32) {
+    data.iter_mut().for_each(|x| *x = f(*x));
 }
 
 #[cfg(test)]
@@ -147,6 +137,8 @@ mod tests {
         check(Activation::Sigmoid, |x| 1. / (1. + (-x).exp()));
         check(Activation::Tanh, f64::tanh);
         check(Activation::Swish, |x| x / (1. + (-x).exp()));
+        check(Activation::HardSigmoid, |x| (x + 3.).clamp(0., 6.) / 6.);
+        check(Activation::HardSwish, |x| x * (x + 3.).clamp(0., 6.) / 6.);
         check(Activation::GeluExact, |x| 0.5 * x * (1. + erf(x / 2f64.sqrt())));
         check(Activation::GeluApproximate, |x| {
             let inner = (2. / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);

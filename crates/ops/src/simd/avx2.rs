@@ -1,17 +1,18 @@
 //! x86 with AVX2 and FMA: eight floats a vector.
 
 use std::arch::x86_64::{
-    __m256, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT, _mm256_add_epi32, _mm256_add_ps,
-    _mm256_blendv_ps, _mm256_castsi256_ps, _mm256_cvtps_epi32, _mm256_div_ps, _mm256_fmadd_ps,
-    _mm256_loadu_ps, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_round_ps,
-    _mm256_set1_epi32, _mm256_set1_ps, _mm256_slli_epi32, _mm256_storeu_ps, _mm256_sub_ps,
+    __m256, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_max_ps, _mm256_min_ps,
+    _mm256_set1_ps, _mm256_storeu_ps,
 };
 
 use super::vector::Vector;
-use super::{Activation, Block, Kernels, Row, activation, depthwise as rows, tile};
+use super::{
+    Activation, Block, Fused, Kernels, Row, activation, depthwise as rows, softmax as softmaxes,
+    tile,
+};
 
 pub(super) static KERNELS: Kernels =
-    Kernels { name: "avx2", lanes: <__m256 as Vector>::LANES, block, depthwise, activate };
+    Kernels { name: "avx2", lanes: <__m256 as Vector>::LANES, block, depthwise, activate, softmax };
 
 /// Whether this machine can run them.
 pub(super) fn available() -> bool {
@@ -32,8 +33,12 @@ unsafe fn depthwise(row: &Row) {
 
 #[target_feature(enable = "avx2,fma")]
 unsafe fn activate(activation: Activation, data: &mut [f32]) {
-    // SAFETY: the features are enabled here.
-    unsafe { activation::activate::<__m256>(activation, data) }
+    activation::activate::<Fused>(activation, data);
+}
+
+#[target_feature(enable = "avx2,fma")]
+unsafe fn softmax(row: &mut [f32]) {
+    softmaxes::softmax::<Fused>(row);
 }
 
 // SAFETY (all blocks below): the trait's callers vouch for the instruction set and the pointers.
@@ -62,21 +67,6 @@ impl Vector for __m256 {
     }
 
     #[inline(always)]
-    unsafe fn minus(self, other: Self) -> Self {
-        unsafe { _mm256_sub_ps(self, other) }
-    }
-
-    #[inline(always)]
-    unsafe fn times(self, other: Self) -> Self {
-        unsafe { _mm256_mul_ps(self, other) }
-    }
-
-    #[inline(always)]
-    unsafe fn over(self, other: Self) -> Self {
-        unsafe { _mm256_div_ps(self, other) }
-    }
-
-    #[inline(always)]
     unsafe fn times_plus(self, factor: Self, term: Self) -> Self {
         unsafe { _mm256_fmadd_ps(self, factor, term) }
     }
@@ -90,24 +80,5 @@ impl Vector for __m256 {
     #[inline(always)]
     unsafe fn at_least(self, limit: Self) -> Self {
         unsafe { _mm256_max_ps(limit, self) }
-    }
-
-    #[inline(always)]
-    unsafe fn round(self) -> Self {
-        unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self) }
-    }
-
-    #[inline(always)]
-    unsafe fn power_of_two(self) -> Self {
-        unsafe {
-            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(self), _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn where_negative(self, test: Self, other: Self) -> Self {
-        // The sign bit selects.
-        unsafe { _mm256_blendv_ps(other, self, test) }
     }
 }

@@ -3,6 +3,7 @@
 //! Blocks of rows stay in the second cache while the panels pass through the first one; the inner
 //! dimension is cut so that both fit. How the work is cut changes no digit (see `tile.rs`).
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use pool::Pool;
@@ -11,8 +12,15 @@ use super::panels::{PanelsView, width};
 use super::tile::Block;
 use super::{Activation, Kernels, kernels};
 
-/// The rows that a task takes at once; a multiple of the rows of a tile.
-const BLOCK_ROWS: usize = 48;
+/// The most rows that a task takes at once; a multiple of the rows of a tile.
+const BLOCK_ROWS: usize = 96;
+
+/// The most panels that a task takes at once: the block of the result that they make is taken up
+/// again for each piece of the inner dimension, and should still be in the second cache then.
+const BLOCK_PANELS: usize = 32;
+
+/// As many rows as one tile has: they pass through the panels once, whatever their depth.
+const TILE_ROWS: usize = 6;
 
 /// The steps of the inner dimension that are taken at once.
 const BLOCK_DEPTH: usize = 256;
@@ -98,8 +106,13 @@ pub(super) unsafe fn multiply_at(kernels: &Kernels, pool: &Pool, product: &Produ
     if let Left::Matrix(data, stride) = product.left {
         assert!(data.len() >= (rows - 1) * stride + right.rows);
     }
-    let work = Work { kernels, product, out, cut: Cut::new(pool, product) };
-    pool.run(work.cut.n_tasks(), &|task| work.run(task));
+    let flops = rows.saturating_mul(right.rows).saturating_mul(2 * right.columns);
+    let threads = if flops < PARALLEL_FLOPS { 1 } else { pool.n_threads() };
+    let work = Work { kernels, product, out, cut: Cut::new(threads, product) };
+    match threads {
+        1 => (0..work.cut.n_tasks()).for_each(|task| work.run(task)),
+        _ => pool.run(work.cut.n_tasks(), &|task| work.run(task)),
+    }
 }
 
 /// How a product is cut into tasks: blocks of rows, and groups of panels.
@@ -111,16 +124,16 @@ struct Cut {
 }
 
 impl Cut {
-    fn new(pool: &Pool, product: &Product<'_>) -> Self {
+    fn new(threads: usize, product: &Product<'_>) -> Self {
         let Product { rows, right, .. } = product;
         let panels = right.columns.div_ceil(width());
-        let flops = rows.saturating_mul(right.rows).saturating_mul(2 * right.columns);
-        let threads = if flops < PARALLEL_FLOPS { 1 } else { pool.n_threads() };
         let row_blocks = rows.div_ceil(BLOCK_ROWS);
         // Enough tasks that no thread waits long for the last one.
         let wanted = if threads == 1 { 1 } else { (4 * threads).div_ceil(row_blocks) };
-        let group_panels =
-            panels.div_ceil(wanted.min(panels)).next_multiple_of(if *rows == 1 { 4 } else { 1 });
+        let most = if *rows <= TILE_ROWS { panels } else { BLOCK_PANELS };
+        let group_panels = panels.div_ceil(wanted.min(panels)).min(most);
+        // One row takes four panels at once.
+        let group_panels = if *rows == 1 { group_panels.next_multiple_of(4) } else { group_panels };
         let block_rows = rows.div_ceil(row_blocks);
         Self { block_rows, row_blocks, group_panels, panel_groups: panels.div_ceil(group_panels) }
     }
@@ -128,6 +141,11 @@ impl Cut {
     fn n_tasks(&self) -> usize {
         self.row_blocks * self.panel_groups
     }
+}
+
+thread_local! {
+    /// Where a thread puts rows together: of one size, and kept for the next product.
+    static GATHERED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 /// One call: what the tasks share.
@@ -170,19 +188,20 @@ impl Work<'_> {
         }
         match left {
             Left::Matrix(data, stride) => {
-                for piece in pieces(right.rows) {
+                let most = if rows.len() <= TILE_ROWS { usize::MAX } else { BLOCK_DEPTH };
+                for piece in pieces(right.rows, most) {
                     let at = rows.start * stride + piece.start;
                     self.piece((&data[at..], stride), &rows, &panels, &piece);
                 }
             }
-            Left::Gathered(source) => {
-                let mut buffer = [0f32; BLOCK_ROWS * BLOCK_DEPTH];
-                for piece in pieces(right.rows) {
+            Left::Gathered(source) => GATHERED.with_borrow_mut(|buffer| {
+                buffer.resize(BLOCK_ROWS * BLOCK_DEPTH, 0.);
+                for piece in pieces(right.rows, BLOCK_DEPTH) {
                     let data = &mut buffer[..rows.len() * piece.len()];
                     source.gather(rows.clone(), piece.clone(), data);
                     self.piece((data, piece.len()), &rows, &panels, &piece);
                 }
-            }
+            }),
         }
         self.activate(&rows, &panels);
     }
@@ -245,9 +264,9 @@ impl Work<'_> {
     }
 }
 
-/// The inner dimension in pieces of like size; one empty piece if there is none.
-fn pieces(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    let size = depth.div_ceil(depth.div_ceil(BLOCK_DEPTH).max(1)).max(1);
+/// The inner dimension in pieces of like size, at most `most`; one empty piece if there is none.
+fn pieces(depth: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let size = depth.div_ceil(depth.div_ceil(most).max(1)).max(1);
     let n = depth.div_ceil(size).max(1);
     (0..n).map(move |i| (i * size).min(depth)..((i + 1) * size).min(depth))
 }

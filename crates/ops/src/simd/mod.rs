@@ -11,18 +11,20 @@
     clippy::multiple_unsafe_ops_per_block,
     clippy::inline_always,
     clippy::needless_range_loop,
-    reason = "vector intrinsics are unsafe, must be inlined where their features are enabled, \
-    and keep arrays in registers only if loops over them count"
+    reason = "vector intrinsics are unsafe, must be inlined where their features are enabled, and \
+              keep arrays in registers only if loops over them count"
 )]
 
 mod activation;
+pub(crate) mod approx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod depthwise;
 mod gemm;
-mod math;
+mod normalise;
 mod panels;
 mod scalar;
+mod softmax;
 mod stack;
 mod tile;
 mod vector;
@@ -33,9 +35,11 @@ use std::sync::OnceLock;
 pub(crate) use activation::Activation;
 pub(crate) use depthwise::{Along, Lines, depthwise_row};
 pub(crate) use gemm::{Epilogue, Left, Product, Rows, multiply};
+pub(crate) use normalise::normalise_row;
 pub(crate) use panels::{Panels, PanelsView};
+pub(crate) use softmax::softmax_row;
 pub(crate) use stack::{Stacked, multiply_stack};
-pub(crate) use widest::{Loop, widest};
+pub(crate) use widest::{Fused, Loop, Madd, Rounded, widest};
 
 use depthwise::Row;
 use tile::Block;
@@ -62,6 +66,11 @@ pub(crate) struct Kernels {
     /// # Safety
     /// The machine has the instruction set.
     activate: unsafe fn(Activation, &mut [f32]),
+    /// Replaces a row by its softmax.
+    ///
+    /// # Safety
+    /// The machine has the instruction set.
+    softmax: unsafe fn(&mut [f32]),
 }
 
 /// The kernels for this machine.

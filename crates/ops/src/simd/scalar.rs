@@ -1,10 +1,19 @@
 //! Any machine: eight floats in an array, which the compiler may or may not put into vectors.
 
 use super::vector::Vector;
-use super::{Activation, Block, Kernels, Row, activation, depthwise as rows, tile};
+use super::{
+    Activation, Block, Kernels, Rounded, Row, activation, depthwise as rows, softmax as softmaxes,
+    tile,
+};
 
-pub(super) static KERNELS: Kernels =
-    Kernels { name: "scalar", lanes: <Eight as Vector>::LANES, block, depthwise, activate };
+pub(super) static KERNELS: Kernels = Kernels {
+    name: "scalar",
+    lanes: <Eight as Vector>::LANES,
+    block,
+    depthwise,
+    activate,
+    softmax,
+};
 
 unsafe fn block(block: &Block) {
     // SAFETY: any machine can run it; the caller vouches for the pointers.
@@ -17,8 +26,11 @@ unsafe fn depthwise(row: &Row) {
 }
 
 unsafe fn activate(activation: Activation, data: &mut [f32]) {
-    // SAFETY: any machine can run it.
-    unsafe { activation::activate::<Eight>(activation, data) }
+    activation::activate::<Rounded>(activation, data);
+}
+
+unsafe fn softmax(row: &mut [f32]) {
+    softmaxes::softmax::<Rounded>(row);
 }
 
 type Eight = [f32; 8];
@@ -54,21 +66,6 @@ impl Vector for Eight {
     }
 
     #[inline(always)]
-    unsafe fn minus(self, other: Self) -> Self {
-        each(|i| self[i] - other[i])
-    }
-
-    #[inline(always)]
-    unsafe fn times(self, other: Self) -> Self {
-        each(|i| self[i] * other[i])
-    }
-
-    #[inline(always)]
-    unsafe fn over(self, other: Self) -> Self {
-        each(|i| self[i] / other[i])
-    }
-
-    #[inline(always)]
     unsafe fn times_plus(self, factor: Self, term: Self) -> Self {
         each(|i| self[i] * factor[i] + term[i])
     }
@@ -81,20 +78,5 @@ impl Vector for Eight {
     #[inline(always)]
     unsafe fn at_least(self, limit: Self) -> Self {
         each(|i| if limit[i] > self[i] { limit[i] } else { self[i] })
-    }
-
-    #[inline(always)]
-    unsafe fn round(self) -> Self {
-        each(|i| self[i].round())
-    }
-
-    #[inline(always)]
-    unsafe fn power_of_two(self) -> Self {
-        each(|i| f32::from_bits(((self[i] as i32 + 127) as u32) << 23))
-    }
-
-    #[inline(always)]
-    unsafe fn where_negative(self, test: Self, other: Self) -> Self {
-        each(|i| if test[i].is_sign_negative() { self[i] } else { other[i] })
     }
 }

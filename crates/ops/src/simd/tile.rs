@@ -103,28 +103,30 @@ unsafe fn tile<V: Vector, const R: usize, const P: usize>(block: &Block, row: us
         let right = block.right.add(panel * block.panel_stride);
         if column + P * width <= block.columns {
             let at = row * block.out_stride + column;
-            let mut sums = start::<V, R, P>(block, block.out.add(at), column);
-            accumulate::<V, R, P>(&mut sums, (left, block.stride), right, block);
-            finish::<V, R, P>(block, &mut sums, at);
+            let mut sums = start::<V, R, P, 2>(block, block.out.add(at), column);
+            accumulate(&mut sums, (left, block.stride), right, block);
+            finish(block, &mut sums, at);
+        } else if block.columns - column <= V::LANES {
+            partial::<V, R, 1>(block, (left, right), row, column);
         } else {
-            partial::<V, R>(block, (left, right), row, column);
+            partial::<V, R, 2>(block, (left, right), row, column);
         }
     }
 }
 
 /// The accumulators of a tile: rows, panels, halves of a panel.
-type Sums<V, const R: usize, const P: usize> = [[[V; 2]; P]; R];
+type Sums<V, const R: usize, const P: usize, const H: usize> = [[[V; H]; P]; R];
 
 /// What the accumulators start from.
 #[inline(always)]
-unsafe fn start<V: Vector, const R: usize, const P: usize>(
+unsafe fn start<V: Vector, const R: usize, const P: usize, const H: usize>(
     block: &Block,
     out: *const f32,
     column: usize,
-) -> Sums<V, R, P> {
+) -> Sums<V, R, P, H> {
     // SAFETY: the caller has checked that the tile lies in `out` and in the columns.
     unsafe {
-        let mut sums = [[[V::splat(0.); 2]; P]; R];
+        let mut sums = [[[V::splat(0.); H]; P]; R];
         let whole = !block.first || !block.bias.is_null();
         if whole {
             for r in 0..R {
@@ -133,8 +135,9 @@ unsafe fn start<V: Vector, const R: usize, const P: usize>(
                     false => out.add(r * block.out_stride),
                 };
                 for p in 0..P {
-                    sums[r][p][0] = V::load(from.add(2 * p * V::LANES));
-                    sums[r][p][1] = V::load(from.add((2 * p + 1) * V::LANES));
+                    for h in 0..H {
+                        sums[r][p][h] = V::load(from.add((2 * p + h) * V::LANES));
+                    }
                 }
             }
         }
@@ -144,8 +147,8 @@ unsafe fn start<V: Vector, const R: usize, const P: usize>(
 
 /// One multiply-add for each element and step.
 #[inline(always)]
-unsafe fn accumulate<V: Vector, const R: usize, const P: usize>(
-    sums: &mut Sums<V, R, P>,
+unsafe fn accumulate<V: Vector, const R: usize, const P: usize, const H: usize>(
+    sums: &mut Sums<V, R, P, H>,
     (left, stride): (*const f32, usize),
     right: *const f32,
     block: &Block,
@@ -156,11 +159,15 @@ unsafe fn accumulate<V: Vector, const R: usize, const P: usize>(
         for k in 0..block.depth {
             for p in 0..P {
                 let at = right.add(p * block.panel_stride + 2 * k * V::LANES);
-                let (low, high) = (V::load(at), V::load(at.add(V::LANES)));
+                let mut columns = [V::splat(0.); H];
+                for h in 0..H {
+                    columns[h] = V::load(at.add(h * V::LANES));
+                }
                 for r in 0..R {
                     let x = V::splat(*left.add(r * stride + k));
-                    acc[r][p][0] = x.times_plus(low, acc[r][p][0]);
-                    acc[r][p][1] = x.times_plus(high, acc[r][p][1]);
+                    for h in 0..H {
+                        acc[r][p][h] = x.times_plus(columns[h], acc[r][p][h]);
+                    }
                 }
             }
         }
@@ -170,16 +177,16 @@ unsafe fn accumulate<V: Vector, const R: usize, const P: usize>(
 
 /// Writes the accumulators, in the last piece after what comes after the product.
 #[inline(always)]
-unsafe fn finish<V: Vector, const R: usize, const P: usize>(
+unsafe fn finish<V: Vector, const R: usize, const P: usize, const H: usize>(
     block: &Block,
-    sums: &mut Sums<V, R, P>,
+    sums: &mut Sums<V, R, P, H>,
     at: usize,
 ) {
     // SAFETY: the caller has checked that the tile lies in `out`, and hence in `residual`.
     unsafe {
         for r in 0..R {
             for p in 0..P {
-                for h in 0..2 {
+                for h in 0..H {
                     let at = at + r * block.out_stride + (2 * p + h) * V::LANES;
                     let mut sum = sums[r][p][h];
                     if block.last {
@@ -197,9 +204,9 @@ unsafe fn finish<V: Vector, const R: usize, const P: usize>(
     }
 }
 
-/// A tile whose panel reaches beyond the columns: computed in a buffer.
+/// A tile whose panel reaches beyond the columns: computed in a buffer, in `H` halves of a panel.
 #[inline(always)]
-unsafe fn partial<V: Vector, const R: usize>(
+unsafe fn partial<V: Vector, const R: usize, const H: usize>(
     block: &Block,
     (left, right): (*const f32, *const f32),
     row: usize,
@@ -235,9 +242,9 @@ unsafe fn partial<V: Vector, const R: usize>(
             residual: residual.as_ptr(),
             ..*block
         };
-        let mut sums = start::<V, R, 1>(&inner, inner.out, 0);
-        accumulate::<V, R, 1>(&mut sums, (left, block.stride), right, block);
-        finish::<V, R, 1>(&inner, &mut sums, 0);
+        let mut sums = start::<V, R, 1, H>(&inner, inner.out, 0);
+        accumulate(&mut sums, (left, block.stride), right, block);
+        finish(&inner, &mut sums, 0);
         for r in 0..R {
             let to = block.out.add(at + r * block.out_stride);
             out.as_ptr().add(r * width).copy_to_nonoverlapping(to, n);

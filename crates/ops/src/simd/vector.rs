@@ -17,22 +17,10 @@ pub(crate) trait Vector: Copy {
     unsafe fn store(self, to: *mut f32);
     /// The sum.
     unsafe fn plus(self, other: Self) -> Self;
-    /// The difference.
-    unsafe fn minus(self, other: Self) -> Self;
-    /// The product.
-    unsafe fn times(self, other: Self) -> Self;
-    /// The quotient.
-    unsafe fn over(self, other: Self) -> Self;
     /// `self * factor + term`.
     unsafe fn times_plus(self, factor: Self, term: Self) -> Self;
     /// The smaller of each lane; not a number if `self` is.
     unsafe fn at_most(self, limit: Self) -> Self;
     /// The larger of each lane; not a number if `self` is.
     unsafe fn at_least(self, limit: Self) -> Self;
-    /// The nearest integer; ties go anywhere.
-    unsafe fn round(self) -> Self;
-    /// Two to the power of each lane, which is an integer from -126 to 127.
-    unsafe fn power_of_two(self) -> Self;
-    /// The lanes of `self` where those of `test` are below 0, else of `other`.
-    unsafe fn where_negative(self, test: Self, other: Self) -> Self;
 }

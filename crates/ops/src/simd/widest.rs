@@ -1,28 +1,57 @@
-//! `widest`: plain loops, compiled once for every machine and once more for those with AVX2.
+//! `widest`: plain loops, compiled once for every machine and once more for those with AVX2 and FMA.
 
 /// A loop that the compiler turns into vector instructions.
 ///
 /// `run` must be `#[inline(always)]`, and so must be all that it calls: only then is it compiled
-/// anew for the wider vectors. It must not use `mul_add`, which is slow where there is no FMA, and
-/// without which results are the same on all machines.
+/// anew for the wider vectors.
 pub(crate) trait Loop {
-    /// Runs the loop.
-    fn run(self);
+    /// Runs the loop; products are added to by `M`.
+    fn run<M: Madd>(self);
+}
+
+/// How a product is added to: `mul_add` is fast where the machine has an instruction for it, and a
+/// slow call where not.
+pub(crate) trait Madd {
+    /// `a * b + c`.
+    fn madd(a: f32, b: f32, c: f32) -> f32;
+}
+
+/// Rounds the product, then the sum.
+pub(crate) struct Rounded;
+
+/// Rounds once.
+pub(crate) struct Fused;
+
+impl Madd for Rounded {
+    #[inline(always)]
+    fn madd(a: f32, b: f32, c: f32) -> f32 {
+        a * b + c
+    }
+}
+
+impl Madd for Fused {
+    #[inline(always)]
+    fn madd(a: f32, b: f32, c: f32) -> f32 {
+        a.mul_add(b, c)
+    }
 }
 
 /// Runs a loop in the widest vectors that the machine has.
 #[inline]
 pub(crate) fn widest(code: impl Loop) {
     #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") {
-        // SAFETY: AVX2 is there.
+    if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+        // SAFETY: both are there.
         return unsafe { with_avx2(code) };
     }
-    code.run();
+    if cfg!(target_arch = "aarch64") {
+        return code.run::<Fused>();
+    }
+    code.run::<Rounded>();
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 fn with_avx2(code: impl Loop) {
-    code.run();
+    code.run::<Fused>();
 }

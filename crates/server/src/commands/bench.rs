@@ -73,11 +73,7 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
     let loaded_after = start.elapsed();
     let mut run = inputs::run(&loaded, &args.signature, args.batch)?;
     if let Some(path) = &args.inputs {
-        let mut given = crate::npz::read(path)?;
-        let signature = &loaded.servable.signatures[&run.signature];
-        for (input, alias) in run.inputs.iter_mut().zip(signature.inputs.keys()) {
-            *input = given.remove(alias).unwrap_or_else(|| input.clone());
-        }
+        inputs::replace(&loaded, &mut run, path)?;
     }
     let mut workspace = Workspace::allocate(0)?;
     let mut times = Vec::new();
@@ -96,7 +92,6 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
         "first_us": micros(first),
         "median_us": micros(at(50)),
         "p99_us": micros(at(99)),
-        "runs": times.len(),
         "rss_bytes": resident_bytes(),
         "weights_bytes": loaded.servable.weights.bytes,
         "planned_peak_bytes": workspace.len(),

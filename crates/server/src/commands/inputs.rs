@@ -1,5 +1,6 @@
 //! Inputs made from a signature, for measuring.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +20,16 @@ pub(super) fn run(loaded: &Loaded, signature: &str, batch: usize) -> Result<Run>
         deadline: None,
         is_cancelled: Arc::default(),
     })
+}
+
+/// Puts the tensors of an archive (.npz) in place of made-up inputs.
+pub(super) fn replace(loaded: &Loaded, run: &mut Run, path: &Path) -> Result<()> {
+    let mut given = crate::npz::read(path)?;
+    let signature = &loaded.servable.signatures[&run.signature];
+    for (input, alias) in run.inputs.iter_mut().zip(signature.inputs.keys()) {
+        *input = given.remove(alias).unwrap_or_else(|| input.clone());
+    }
+    Ok(())
 }
 
 /// A tensor that an input accepts: the first dimension is the batch if it is unknown, others that

@@ -3,40 +3,22 @@
 use ops::Attrs;
 use tensor::{DType, Tensor};
 
-use super::Product;
+use super::super::edits::Edits;
+use super::super::specs::Specs;
+use super::super::uses::{Uses, first};
+use super::{Kind, Product};
 use crate::graph::{Graph, Node, Port};
 
-/// Who reads each node's first output.
-pub(super) struct Uses {
-    readers: Vec<Vec<u32>>,
-    /// Whether a node is fetched, or another output than its first is read.
-    is_open: Vec<bool>,
-}
-
-impl Uses {
-    pub(super) fn of(graph: &Graph) -> Self {
-        let mut readers = vec![Vec::new(); graph.nodes.len()];
-        let mut is_open = vec![false; graph.nodes.len()];
-        graph.fetches.iter().for_each(|port| is_open[port.node as usize] = true);
-        for (number, node) in (0u32..).zip(&graph.nodes) {
-            for port in &node.inputs {
-                readers[port.node as usize].push(number);
-                is_open[port.node as usize] |= port.output != 0;
-            }
-        }
-        Self { readers, is_open }
-    }
-
-    /// The readers of a node, unless others may see it.
-    fn readers(&self, node: u32) -> &[u32] {
-        if self.is_open[node as usize] { &[] } else { &self.readers[node as usize] }
-    }
+/// What chains are looked for in.
+pub(super) struct Look<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) uses: Uses,
+    pub(super) specs: Specs,
 }
 
 /// An activation and its parameter.
-#[derive(Clone, Copy)]
 pub(super) struct Activation {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) alpha: Option<f32>,
 }
 
@@ -46,55 +28,81 @@ pub(super) struct Chain {
     pub(super) nodes: Vec<u32>,
     pub(super) scale: Option<Vec<f32>>,
     pub(super) bias: Option<Vec<f32>>,
+    /// A value of the output's shape that is added.
+    pub(super) residual: Option<Port>,
     pub(super) activation: Option<Activation>,
 }
 
 impl Chain {
     /// Follows the readers of a product as long as there is something to fuse. `None` if there is
     /// nothing.
-    pub(super) fn follow(graph: &Graph, uses: &Uses, product: &Product) -> Option<Self> {
-        let mut chain =
-            Self { nodes: vec![product.number], scale: None, bias: None, activation: None };
-        while chain.step(graph, uses, product.n_channels).is_some() {}
+    pub(super) fn follow(look: &Look<'_>, edits: &Edits, product: &Product) -> Option<Self> {
+        let mut chain = Self {
+            nodes: vec![product.number],
+            scale: None,
+            bias: None,
+            residual: None,
+            activation: None,
+        };
+        while chain.step(look, edits, product).is_some() {}
         (chain.nodes.len() > 1).then_some(chain)
     }
 
     /// Takes the next node in, if it can be.
-    fn step(&mut self, graph: &Graph, uses: &Uses, n_channels: usize) -> Option<()> {
-        if self.activation.is_some() {
+    fn step(&mut self, look: &Look<'_>, edits: &Edits, product: &Product) -> Option<()> {
+        let last = *self.nodes.last()?;
+        let [next] = *look.uses.readers(last) else { return None };
+        if self.activation.is_some() || edits.touches(next) {
             return None;
         }
-        let last = *self.nodes.last()?;
-        match *uses.readers(last) {
-            [next] => {
-                self.take(graph, last, next, n_channels)?;
-                self.nodes.push(next);
-                Some(())
-            }
-            [a, b] => self.take_swish(graph, uses, last, (a, b)),
-            _ => None,
-        }
+        self.take(look, (last, next), product)?;
+        self.nodes.push(next);
+        Some(())
     }
 
-    fn take(&mut self, graph: &Graph, last: u32, next: u32, n: usize) -> Option<()> {
-        let node = graph.node(next);
-        (!node.is_conditional()).then_some(())?;
+    fn take(&mut self, look: &Look<'_>, at: (u32, u32), product: &Product) -> Option<()> {
+        let (last, node) = (at.0, look.graph.node(at.1));
+        let other = || other(look.graph, node, last, product);
         match node.op_name() {
             "BiasAdd" => {
                 let attrs = Attrs::new(&node.attrs);
                 (attrs.str_or("data_format", "NHWC").ok()? == "NHWC").then_some(())?;
-                self.add(&other(graph, node, last, n)?, 1.0);
+                self.add(&other()?, 1.0);
             }
-            "AddV2" | "Add" => self.add(&other(graph, node, last, n)?, 1.0),
-            "Sub" if node.inputs.first()?.node == last => {
-                self.add(&other(graph, node, last, n)?, -1.0);
-            }
-            "Mul" => self.multiply(&other(graph, node, last, n)?),
-            "FusedBatchNorm" | "FusedBatchNormV2" | "FusedBatchNormV3" => {
-                self.normalise(graph, node, last, n)?;
+            "AddV2" | "Add" => match other() {
+                Some(values) => self.add(&values, 1.0),
+                None => self.add_value(look, at, product)?,
+            },
+            "Sub" if node.inputs.first()?.node == last => self.add(&other()?, -1.0),
+            "Mul" if self.residual.is_none() => self.multiply(&other()?),
+            "FusedBatchNorm" | "FusedBatchNormV2" | "FusedBatchNormV3"
+                if self.residual.is_none() =>
+            {
+                self.normalise(look.graph, node, last, product)?;
             }
             _ => self.activation = Some(activation(node)?),
         }
+        Some(())
+    }
+
+    /// Takes in the sum with another value, if nothing is broadcast.
+    fn add_value(
+        &mut self,
+        look: &Look<'_>,
+        (last, next): (u32, u32),
+        product: &Product,
+    ) -> Option<()> {
+        let other = match look.graph.node(next).inputs[..] {
+            [a, b] if a == first(last) && b.node != last => b,
+            [a, b] if b == first(last) && a.node != last => a,
+            _ => return None,
+        };
+        let fits = product.kind != Kind::Depthwise
+            && self.residual.is_none()
+            && look.specs.are_same(first(last), other)
+            && look.specs.are_same(first(last), first(next));
+        fits.then_some(())?;
+        self.residual = Some(other);
         Some(())
     }
 
@@ -112,7 +120,13 @@ impl Chain {
     }
 
     /// Takes in `(x - mean) / sqrt(variance + epsilon) * scale + offset`.
-    fn normalise(&mut self, graph: &Graph, node: &Node, last: u32, n: usize) -> Option<()> {
+    fn normalise(
+        &mut self,
+        graph: &Graph,
+        node: &Node,
+        last: u32,
+        product: &Product,
+    ) -> Option<()> {
         let attrs = Attrs::new(&node.attrs);
         let is_inference = !attrs.bool_or("is_training", true).ok()?;
         let is_nhwc = attrs.str_or("data_format", "NHWC").ok()? == "NHWC";
@@ -120,7 +134,7 @@ impl Chain {
         let epsilon = attrs.float_or("epsilon", 0.0001).ok()?;
         let vector = |input: usize| {
             let tensor = graph.node(node.inputs.get(input)?.node).as_const()?;
-            per_channel(tensor, n)
+            per_channel(tensor, product)
         };
         let (scale, offset) = (vector(1)?, vector(2)?);
         let (mean, variance) = (vector(3)?, vector(4)?);
@@ -131,67 +145,42 @@ impl Chain {
         self.add(&offset, 1.0);
         Some(())
     }
-
-    /// Takes in `x * sigmoid(x)`: two readers, one of which reads the other.
-    fn take_swish(
-        &mut self,
-        graph: &Graph,
-        uses: &Uses,
-        last: u32,
-        (a, b): (u32, u32),
-    ) -> Option<()> {
-        let (sigmoid, product) = if graph.node(a).op_name() == "Sigmoid" { (a, b) } else { (b, a) };
-        let port = |node: u32| Port { node, output: 0 };
-        let multiplies = graph.node(product).inputs[..] == [port(last), port(sigmoid)]
-            || graph.node(product).inputs[..] == [port(sigmoid), port(last)];
-        let is_swish = graph.node(sigmoid).op_name() == "Sigmoid"
-            && graph.node(product).op_name() == "Mul"
-            && multiplies
-            && uses.readers(sigmoid) == [product];
-        is_swish.then_some(())?;
-        self.activation = Some(Activation { name: "Swish", alpha: None });
-        self.nodes.extend([sigmoid, product]);
-        Some(())
-    }
 }
 
 fn activation(node: &Node) -> Option<Activation> {
-    let name = match node.op_name() {
-        "Relu" => "Relu",
-        "Relu6" => "Relu6",
-        "Elu" => "Elu",
-        "Sigmoid" => "Sigmoid",
-        "Tanh" => "Tanh",
-        "LeakyRelu" => {
-            let alpha = Attrs::new(&node.attrs).float_or("alpha", 0.2).ok()?;
-            return Some(Activation { name: "LeakyRelu", alpha: Some(alpha) });
-        }
+    let attrs = Attrs::new(&node.attrs);
+    let (name, alpha) = match node.op_name() {
+        name @ ("Relu" | "Relu6" | "Elu" | "Sigmoid" | "Tanh") => (name, None),
+        "LeakyRelu" => ("LeakyRelu", Some(attrs.float_or("alpha", 0.2).ok()?)),
+        "_Activation" => (attrs.str("name").ok()?, None),
         _ => return None,
     };
-    Some(Activation { name, alpha: None })
+    Some(Activation { name: name.to_owned(), alpha })
 }
 
 /// The constant that a node of two inputs combines with node `last`, one value a channel.
-fn other(graph: &Graph, node: &Node, last: u32, n_channels: usize) -> Option<Vec<f32>> {
+fn other(graph: &Graph, node: &Node, last: u32, product: &Product) -> Option<Vec<f32>> {
     let [a, b] = node.inputs[..] else { return None };
     let other = match (a.node == last, b.node == last) {
         (true, false) => b,
         (false, true) => a,
         _ => return None,
     };
-    per_channel(graph.node(other.node).as_const()?, n_channels)
+    per_channel(graph.node(other.node).as_const()?, product)
 }
 
-/// A tensor that is the same for all but the last dimension, as one value a channel.
-fn per_channel(tensor: &Tensor, n_channels: usize) -> Option<Vec<f32>> {
+/// A tensor that is the same for all but the dimensions of the channels, as one value a channel.
+fn per_channel(tensor: &Tensor, product: &Product) -> Option<Vec<f32>> {
     let shape = tensor.shape();
-    if tensor.dtype() != DType::F32 || shape.rank() > 4 {
+    // A constant of more dimensions than the output would give it more.
+    let rank_max = if product.weight.shape().rank() == 4 { 4 } else { product.tail.len() + 1 };
+    if tensor.dtype() != DType::F32 || shape.rank() > rank_max {
         return None;
     }
     let values = tensor.as_slice::<f32>();
     if values.len() == 1 && shape.rank() <= 1 {
-        return Some(vec![values[0]; n_channels]);
+        return Some(vec![values[0]; product.n_channels]);
     }
-    let fits = shape.last_dim() == n_channels && values.len() == n_channels;
+    let fits = shape.dims().ends_with(&product.tail) && values.len() == product.n_channels;
     fits.then(|| values.to_vec())
 }

@@ -7,7 +7,7 @@ use num_complex::Complex;
 use tensor::Element;
 
 use super::axes::Runs;
-use crate::simd::{Loop, widest};
+use crate::simd::{Loop, Madd, widest};
 
 /// What an element is added up as.
 pub(in crate::math) trait Term: Element {
@@ -147,7 +147,7 @@ struct Across<'a, T: Term, J> {
 
 impl<T: Term, J: Join<T::Sum>> Loop for Across<'_, T, J> {
     #[inline(always)]
-    fn run(self) {
+    fn run<M: Madd>(self) {
         let mut lanes = [J::NEUTRAL; LANES];
         let mut blocks = self.x.chunks_exact(LANES);
         for block in &mut blocks {
@@ -176,7 +176,7 @@ struct Down<'a, T: Term, J> {
 
 impl<T: Term, J: Join<T::Sum>> Loop for Down<'_, T, J> {
     #[inline(always)]
-    fn run(self) {
+    fn run<M: Madd>(self) {
         for (sum, x) in self.sums.iter_mut().zip(self.x) {
             *sum = J::join(*sum, x.widen());
         }

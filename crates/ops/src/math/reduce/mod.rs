@@ -196,3 +196,33 @@ fn run<T: Term, J: Join<T::Sum>>(
     });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use tensor::Symbol;
+
+    use super::*;
+
+    #[test]
+    fn the_product_of_a_shape_is_its_number_of_elements() {
+        let n = Dim::symbol(Symbol(0));
+        let sizes = [n.clone(), Dim::Known(7), Dim::Known(2)];
+        let shape = Spec::new(DType::I64, [Dim::Known(3)]).with_sizes(sizes);
+        let axes = Spec::constant(Tensor::vector(&[0i32]).unwrap());
+        let op = Reduce { way: Way::Product, keep_dims: false };
+        let product = op.infer(&[shape, axes]).unwrap().remove(0);
+        assert_eq!(product.rank(), Some(0));
+        assert_eq!(product.sizes(), Some(vec![n.times(&Dim::Known(14))]));
+    }
+
+    #[test]
+    fn axes_that_are_not_known_leave_the_rank_open() {
+        let x = Spec::new(DType::F32, [Dim::Known(2), Dim::Unknown]);
+        let axes = Spec::new(DType::I32, [Dim::Unknown]);
+        let rank = |keep_dims| {
+            let op = Reduce { way: Way::Sum, keep_dims };
+            op.infer(&[x.clone(), axes.clone()]).unwrap()[0].rank()
+        };
+        assert_eq!([rank(false), rank(true)], [None, Some(2)]);
+    }
+}

@@ -1,0 +1,244 @@
+//! What a profile says: tables for people, and a trace for Chrome.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use graph::StepSnapshot;
+
+/// The steps of a plan and how long each took.
+pub(super) struct Profiled<'a> {
+    pub(super) steps: &'a [StepSnapshot],
+    pub(super) times: &'a [Duration],
+}
+
+/// Ops that compute nothing: what they write is a copy.
+const MOVES: &[&str] = &[
+    "BroadcastTo",
+    "Concat",
+    "ConcatV2",
+    "ExpandDims",
+    "Gather",
+    "GatherNd",
+    "GatherV2",
+    "Identity",
+    "MirrorPad",
+    "Pack",
+    "Pad",
+    "PadV2",
+    "Reshape",
+    "ReverseV2",
+    "Slice",
+    "Split",
+    "SplitV",
+    "Squeeze",
+    "StridedSlice",
+    "Tile",
+    "Transpose",
+    "Unpack",
+];
+
+/// The figures of an op.
+#[derive(Default)]
+struct Row {
+    count: usize,
+    time: Duration,
+    read_bytes: usize,
+    written_bytes: usize,
+    copied_bytes: usize,
+}
+
+/// How wide the picture of the memory is, and how high.
+const PICTURE: (usize, usize) = (72, 6);
+
+impl Profiled<'_> {
+    /// A table with a row for each op.
+    pub(super) fn by_op(&self) -> String {
+        let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+        let mut all = Row::default();
+        for (step, time) in self.steps.iter().zip(self.times) {
+            for row in [rows.entry(step.op).or_default(), &mut all] {
+                row.count += 1;
+                row.time += *time;
+                row.read_bytes += step.read_bytes;
+                row.written_bytes += step.written_bytes;
+                row.copied_bytes += copied_bytes(step);
+            }
+        }
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.1.time));
+        let heads = ("op", "steps", "time", "share");
+        let bytes = ("read", "written", "copied");
+        let mut text = format!(
+            "{:<28} {:>6} {:>12} {:>7} {:>10} {:>10} {:>10}\n",
+            heads.0, heads.1, heads.2, heads.3, bytes.0, bytes.1, bytes.2
+        );
+        for (op, row) in rows.iter().map(|(op, row)| (*op, row)).chain([("all", &all)]) {
+            let _ = writeln!(
+                text,
+                "{op:<28} {:>6} {:>9.1} µs {:>6.1}% {:>6.2} MiB {:>6.2} MiB {:>6.2} MiB",
+                row.count,
+                micros(row.time),
+                self.share(row.time),
+                mebibytes(row.read_bytes),
+                mebibytes(row.written_bytes),
+                mebibytes(row.copied_bytes),
+            );
+        }
+        text
+    }
+
+    /// A table of the slowest steps.
+    pub(super) fn slowest(&self, n: usize) -> String {
+        let mut order: Vec<usize> = (0..self.steps.len()).collect();
+        order.sort_by_key(|step| std::cmp::Reverse(self.times[*step]));
+        let mut text = format!(
+            "{:<28} {:>12} {:>7} {:>10} {:>10} {:>10}  node\n",
+            "slowest steps", "time", "share", "read", "written", "memory"
+        );
+        for number in order.into_iter().take(n) {
+            let step = &self.steps[number];
+            let _ = writeln!(
+                text,
+                "{:<28} {:>9.1} µs {:>6.1}% {:>6.2} MiB {:>6.2} MiB {:>6.2} MiB  {}{}",
+                step.op,
+                micros(self.times[number]),
+                self.share(self.times[number]),
+                mebibytes(step.read_bytes),
+                mebibytes(step.written_bytes),
+                mebibytes(step.work_bytes),
+                step.node,
+                if step.in_place { " (in place)" } else { "" },
+            );
+        }
+        text
+    }
+
+    /// The planned memory, as figures and over the run from left to right.
+    pub(super) fn memory(&self, (planned, least): (usize, usize)) -> String {
+        let mut text = format!(
+            "planned memory {:.2} MiB, the least possible {:.2} MiB; over the run:\n",
+            mebibytes(planned),
+            mebibytes(least)
+        );
+        let (width, height) = PICTURE;
+        let most = self.steps.iter().map(|step| step.live_bytes).max().unwrap_or(0);
+        let columns = width.min(self.steps.len());
+        let column = |i: usize| {
+            let (from, to) = (i * self.steps.len() / columns, (i + 1) * self.steps.len() / columns);
+            self.steps[from..to].iter().map(|step| step.live_bytes).max().unwrap_or(0)
+        };
+        for line in (1..=height as u64).rev() {
+            let is_below = |bytes: u64| most > 0 && bytes * height as u64 > most * (line - 1);
+            let row: String =
+                (0..columns).map(|i| if is_below(column(i)) { '█' } else { ' ' }).collect();
+            let _ = writeln!(text, "|{row}");
+        }
+        text
+    }
+
+    /// The steps of one run, and the memory alive in each, in the format of Chrome's trace viewer.
+    pub(super) fn trace(&self, run: &[(usize, Duration, Duration)]) -> String {
+        let mut events = Vec::new();
+        for (number, start, time) in run {
+            let step = &self.steps[*number];
+            events.push(serde_json::json!({
+                "name": step.op, "cat": "step", "ph": "X", "pid": 1, "tid": step.device,
+                "ts": micros(*start), "dur": micros(*time),
+                "args": {
+                    "node": step.node, "work_bytes": step.work_bytes,
+                    "read_bytes": step.read_bytes, "written_bytes": step.written_bytes,
+                    "copied_bytes": copied_bytes(step), "in_place": step.in_place,
+                },
+            }));
+            events.push(serde_json::json!({
+                "name": "planned memory", "ph": "C", "pid": 1, "ts": micros(*start),
+                "args": {"live_bytes": step.live_bytes},
+            }));
+        }
+        serde_json::json!({"traceEvents": events}).to_string()
+    }
+
+    fn share(&self, time: Duration) -> f64 {
+        let total: Duration = self.times.iter().sum();
+        100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12)
+    }
+}
+
+/// The bytes that a step writes without having computed them.
+fn copied_bytes(step: &StepSnapshot) -> usize {
+    if MOVES.contains(&step.op) { step.written_bytes } else { 0 }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn mebibytes(bytes: usize) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(op: &'static str, bytes: usize, live_bytes: u64) -> StepSnapshot {
+        StepSnapshot {
+            node: format!("a/{op}"),
+            op,
+            device: 0,
+            work_bytes: bytes,
+            read_bytes: 2 * bytes,
+            written_bytes: bytes,
+            in_place: op == "Relu",
+            live_bytes,
+        }
+    }
+
+    fn check(text: &str, expected: &[&str]) {
+        for line in expected {
+            assert!(text.contains(line), "{line:?} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn steps_are_added_up_by_op_and_copies_are_told_apart() {
+        let mib = 1 << 20;
+        let steps = [step("Relu", mib, 10), step("Transpose", 3 * mib, 40), step("Relu", mib, 20)];
+        let times = [1u64, 5, 2].map(Duration::from_micros);
+        let profiled = Profiled { steps: &steps, times: &times };
+        check(
+            &profiled.by_op(),
+            &[
+                "Transpose                         1       5.0 µs   62.5%   6.00 MiB   3.00 MiB   \
+                 3.00 MiB",
+                "Relu                              2       3.0 µs   37.5%   4.00 MiB   2.00 MiB   \
+                 0.00 MiB",
+                "all                               3       8.0 µs  100.0%  10.00 MiB   5.00 MiB   \
+                 3.00 MiB",
+            ],
+        );
+        check(&profiled.slowest(2), &["a/Transpose\n", "a/Relu (in place)\n"]);
+        check(
+            &profiled.memory((8 * mib, 7 * mib)),
+            &["planned memory 8.00 MiB, the least possible 7.00 MiB", "| █ \n", "|███\n"],
+        );
+    }
+
+    #[test]
+    fn the_trace_has_steps_and_the_memory_of_each() {
+        let steps = [step("Relu", 8, 10)];
+        let times = [Duration::from_micros(3)];
+        let profiled = Profiled { steps: &steps, times: &times };
+        let run = [(0, Duration::from_micros(2), Duration::from_micros(3))];
+        let trace: serde_json::Value = serde_json::from_str(&profiled.trace(&run)).expect("JSON");
+        let [event, memory] = &trace["traceEvents"].as_array().expect("a list")[..] else {
+            panic!("{trace}");
+        };
+        assert_eq!((&event["name"], &event["ph"]), (&"Relu".into(), &"X".into()));
+        assert_eq!((&event["ts"], &event["dur"]), (&2.0.into(), &3.0.into()));
+        assert_eq!(event["args"]["read_bytes"], 16);
+        assert_eq!((&memory["ph"], &memory["args"]["live_bytes"]), (&"C".into(), &10.into()));
+    }
+}
