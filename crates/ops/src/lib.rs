@@ -36,6 +36,7 @@ mod prelude;
 mod random;
 mod registry;
 mod resources;
+mod seq;
 mod simd;
 mod sizes;
 mod sparse;

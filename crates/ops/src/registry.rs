@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::op::OpDef;
 use crate::{
-    array, control, image, linalg, list, lookup, math, nn, parse, random, sparse, state, text,
+    array, control, image, linalg, list, lookup, math, nn, parse, random, seq, sparse, state, text,
 };
 
 /// The tables of the families.
@@ -21,6 +21,7 @@ const FAMILIES: &[&[OpDef]] = &[
     nn::OPS,
     parse::OPS,
     random::OPS,
+    seq::OPS,
     sparse::OPS,
     state::OPS,
     text::OPS,

@@ -9,7 +9,10 @@
 
 mod add_n;
 pub(crate) mod approx;
+mod approximate_equal;
 mod arg;
+mod bessel;
+mod betainc;
 mod bias_add;
 mod binary;
 mod bincount;
@@ -22,12 +25,15 @@ mod complex;
 mod cross;
 mod cumulative;
 mod expand;
+mod gamma;
 mod histogram;
 mod l2_loss;
 mod leaky_relu;
 mod like;
 mod log_softmax;
 mod map;
+mod nth_element;
+mod population_count;
 mod quant;
 mod range;
 mod reduce;
@@ -53,8 +59,10 @@ const TABLES: &[&[OpDef]] =
 /// The ops with a file of their own.
 const SINGLE: &[OpDef] = &[
     add_n::DEF,
+    approximate_equal::DEF,
     arg::ARG_MAX,
     arg::ARG_MIN,
+    betainc::DEF,
     bias_add::BIAS_ADD,
     bias_add::BIAS_ADD_V1,
     bincount::BINCOUNT,
@@ -81,12 +89,15 @@ const SINGLE: &[OpDef] = &[
     log_softmax::CROSS_ENTROPY,
     log_softmax::LOG_SOFTMAX,
     log_softmax::SPARSE_CROSS_ENTROPY,
+    nth_element::DEF,
+    population_count::DEF,
     range::LIN_SPACE,
     range::RANGE,
     select::SELECT,
     select::SELECT_V2,
     top_k::IN_TOP_K,
     top_k::IN_TOP_K_V2,
+    top_k::TOP_K,
     top_k::TOP_K_V2,
 ];
 

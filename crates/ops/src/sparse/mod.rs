@@ -3,11 +3,13 @@
 mod bincount;
 mod coo;
 mod count;
+mod cross;
 mod cwise;
 mod fill_empty_rows;
 mod fingerprint;
 mod gather;
 mod matmul;
+mod merge;
 mod number;
 mod order;
 mod ragged;
@@ -29,6 +31,9 @@ pub(crate) const OPS: &[OpDef] = &[
     count::DENSE,
     count::RAGGED,
     count::SPARSE,
+    cross::HASHED,
+    cross::V1,
+    cross::V2,
     cwise::ADD,
     cwise::DENSE_ADD,
     cwise::DIV,
@@ -36,6 +41,9 @@ pub(crate) const OPS: &[OpDef] = &[
     fill_empty_rows::DEF,
     fingerprint::DEF,
     matmul::DEF,
+    merge::ADD,
+    merge::MAXIMUM,
+    merge::MINIMUM,
     order::CONCAT,
     order::REORDER,
     order::SLICE,
