@@ -13,6 +13,7 @@
 
 mod array;
 mod attrs;
+mod audio;
 mod cancel;
 mod combine;
 mod control;

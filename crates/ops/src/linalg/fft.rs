@@ -4,7 +4,7 @@
 
 mod line;
 
-use line::Line;
+pub(crate) use line::Line;
 use num_complex::Complex;
 
 use crate::error::unimplemented;

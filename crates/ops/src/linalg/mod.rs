@@ -3,7 +3,7 @@
 mod batch;
 mod decompose;
 mod einsum;
-mod fft;
+pub(crate) mod fft;
 mod fused_matmul;
 mod matmul;
 mod matmul_kernel;

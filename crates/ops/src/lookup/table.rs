@@ -18,6 +18,18 @@ pub(super) const MUTABLE: OpDef = OpDef::of_kind("MutableHashTable", Kind::Handl
 pub(super) const MUTABLE_V2: OpDef = OpDef::of_kind("MutableHashTableV2", Kind::Handle, |attrs| {
     TableHandle::build(attrs, Form::Mutable)
 });
+pub(super) const MUTABLE_OF_TENSORS: OpDef =
+    OpDef::of_kind("MutableHashTableOfTensors", Kind::Handle, |attrs| {
+        TableHandle::build(attrs, Form::Mutable)
+    });
+pub(super) const MUTABLE_DENSE: OpDef =
+    OpDef::of_kind("MutableDenseHashTable", Kind::Handle, |attrs| {
+        Ok(Box::new(DenseTable { n_inputs: 1, handle: TableHandle::new(attrs, Form::Mutable)? }))
+    });
+pub(super) const MUTABLE_DENSE_V2: OpDef =
+    OpDef::of_kind("MutableDenseHashTableV2", Kind::Handle, |attrs| {
+        Ok(Box::new(DenseTable { n_inputs: 2, handle: TableHandle::new(attrs, Form::Mutable)? }))
+    });
 pub(super) const MUTABLE_OF_TENSORS_V2: OpDef =
     OpDef::of_kind("MutableHashTableOfTensorsV2", Kind::Handle, |attrs| {
         TableHandle::build(attrs, Form::Mutable)
@@ -137,11 +149,15 @@ struct TableHandle {
 
 impl TableHandle {
     fn build(attrs: &Attrs<'_>, form: Form) -> Result<Box<dyn Op>> {
+        Ok(Box::new(Self::new(attrs, form)?))
+    }
+
+    fn new(attrs: &Attrs<'_>, form: Form) -> Result<Self> {
         let value_shape = match attrs.shape_or_unknown("value_shape")? {
             None => Shape::scalar(),
             Some(dims) => Shape::checked(dims.into_iter().map(|dim| dim.unwrap_or(-1)))?,
         };
-        Ok(Box::new(Self {
+        Ok(Self {
             container: attrs.str_or("container", "")?.to_owned(),
             name: attrs.str_or("shared_name", "")?.to_owned(),
             key: attrs.dtype("key_dtype")?,
@@ -149,7 +165,7 @@ impl TableHandle {
             value_shape,
             form,
             own: OnceLock::new(),
-        }))
+        })
     }
 
     fn make(&self) -> Table {
@@ -179,6 +195,25 @@ impl Op for TableHandle {
             return invalid!("table {name} leads from {key} to {value}, not as declared here");
         }
         ctx.set_output(0, Tensor::from_handle(DType::Resource, Handle::shared(table)))
+    }
+}
+
+/// A table whose inputs are the keys that stand for empty and deleted places; ours has none such.
+struct DenseTable {
+    n_inputs: usize,
+    handle: TableHandle,
+}
+
+impl Op for DenseTable {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        if inputs.len() != self.n_inputs {
+            return invalid!("expected {} inputs but got {}", self.n_inputs, inputs.len());
+        }
+        self.handle.infer(&[])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        self.handle.run(ctx)
     }
 }
 

@@ -52,7 +52,7 @@ enum Form {
 
 /// What becomes of a combination.
 #[derive(Clone, Copy)]
-enum Way {
+pub(super) enum Way {
     Join,
     /// Strings become their fingerprints before they are joined.
     JoinNumbers,
@@ -141,17 +141,7 @@ impl Cross {
             let coo = Coo::new(ctx.input(i), ctx.input(n + i), ctx.input(2 * n + i))?;
             Column::sparse(&coo)
         });
-        let dense = (0..self.n_dense).map(|i| {
-            let view = ctx.input(3 * n + i);
-            match *view.shape().dims() {
-                [n_rows, width] => {
-                    Ok(Column { values: view, starts: (0..=n_rows).map(|r| r * width).collect() })
-                }
-                _ => {
-                    invalid!("Dense inputs should be a matrix but received shape {}", view.shape())
-                }
-            }
-        });
+        let dense = (0..self.n_dense).map(|i| Column::dense(ctx.input(3 * n + i)));
         sparse.chain(dense).collect()
     }
 
@@ -182,13 +172,13 @@ impl Cross {
 }
 
 /// The features of a column: those of row `r` are `values[starts[r]..starts[r + 1]]`.
-struct Column<'a> {
-    values: View<'a>,
-    starts: Vec<usize>,
+pub(super) struct Column<'a> {
+    pub(super) values: View<'a>,
+    pub(super) starts: Vec<usize>,
 }
 
 impl<'a> Column<'a> {
-    fn sparse(coo: &Coo<'a>) -> Result<Self> {
+    pub(super) fn sparse(coo: &Coo<'a>) -> Result<Self> {
         let &[n_rows, _] = coo.dims else {
             return invalid!("shape should imply a 2D tensor, but got {} dimensions", coo.rank());
         };
@@ -212,7 +202,15 @@ impl<'a> Column<'a> {
         Ok(Self { values: coo.values, starts })
     }
 
-    fn n_rows(&self) -> usize {
+    pub(super) fn dense(values: View<'a>) -> Result<Self> {
+        let &[n_rows, width] = values.shape().dims() else {
+            let shape = values.shape();
+            return invalid!("Dense inputs should be a matrix but received shape {shape}");
+        };
+        Ok(Self { values, starts: (0..=n_rows).map(|row| row * width).collect() })
+    }
+
+    pub(super) fn n_rows(&self) -> usize {
         self.starts.len() - 1
     }
 
@@ -222,11 +220,11 @@ impl<'a> Column<'a> {
 }
 
 /// Makes one value of a combination.
-struct Joiner<'a> {
-    way: Way,
-    separator: &'a [u8],
+pub(super) struct Joiner<'a> {
+    pub(super) way: Way,
+    pub(super) separator: &'a [u8],
     /// The key of a strong hash.
-    key: Option<[u64; 2]>,
+    pub(super) key: Option<[u64; 2]>,
 }
 
 impl Joiner<'_> {
@@ -246,26 +244,26 @@ impl Joiner<'_> {
     }
 }
 
-enum Values {
+pub(super) enum Values {
     Hashes(Vec<i64>),
     Strings(Strings),
 }
 
 /// The combinations so far.
-struct Crosses {
-    indices: Vec<i64>,
-    values: Values,
+pub(super) struct Crosses {
+    pub(super) indices: Vec<i64>,
+    pub(super) values: Values,
 }
 
 impl Crosses {
-    fn new(is_hash: bool) -> Self {
+    pub(super) fn new(is_hash: bool) -> Self {
         let values =
             if is_hash { Values::Hashes(Vec::new()) } else { Values::Strings(Strings::default()) };
         Self { indices: Vec::new(), values }
     }
 
     /// Adds the combinations of a row, the last column fastest, and gives their number.
-    fn add_row(
+    pub(super) fn add_row(
         &mut self,
         columns: &[Column<'_>],
         row: usize,

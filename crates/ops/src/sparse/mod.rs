@@ -13,6 +13,7 @@ mod merge;
 mod number;
 mod order;
 mod ragged;
+mod ragged_cross;
 mod ragged_gather;
 mod ragged_to_tensor;
 mod ragged_variant;
@@ -50,6 +51,7 @@ pub(crate) const OPS: &[OpDef] = &[
     order::SPLIT,
     ragged::RANGE,
     ragged::TO_SPARSE,
+    ragged_cross::DEF,
     ragged_gather::DEF,
     ragged_to_tensor::DEF,
     ragged_variant::FROM_VARIANT,

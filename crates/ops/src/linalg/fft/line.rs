@@ -11,7 +11,7 @@ use num_complex::Complex;
 const LARGEST: usize = 31;
 
 /// A transform of one length, with its roots of unity.
-pub(super) struct Line {
+pub(crate) struct Line {
     n: usize,
     /// Whether the result is divided by the length, as the inverse is.
     inverse: bool,
@@ -32,7 +32,7 @@ struct Convolution {
 }
 
 impl Line {
-    pub(super) fn new(n: usize, inverse: bool) -> Self {
+    pub(crate) fn new(n: usize, inverse: bool) -> Self {
         let sign = if inverse { 1. } else { -1. };
         let root = |k: usize| Complex::from_polar(1., sign * 2. * PI * k as f64 / n as f64);
         let roots: Vec<_> = (0..n).map(root).collect();
@@ -43,7 +43,7 @@ impl Line {
     }
 
     /// Transforms values in place.
-    pub(super) fn transform(&self, values: &mut [Complex<f64>]) {
+    pub(crate) fn transform(&self, values: &mut [Complex<f64>]) {
         assert_eq!(values.len(), self.n);
         match &self.convolution {
             Some(convolution) => convolution.run(values),
