@@ -7,12 +7,15 @@
 
 mod bits;
 mod color;
+mod encode;
 mod header;
 mod huffman;
 mod idct;
 mod scan;
+mod standard;
 mod upsample;
 
+pub(super) use encode::{Style, encode};
 use header::{Frame, Header};
 pub(super) use idct::Dct;
 

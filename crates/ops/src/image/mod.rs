@@ -6,6 +6,7 @@ mod color;
 mod combined_nms;
 mod crop_and_resize;
 mod decode;
+mod encode_jpeg;
 mod encode_png;
 mod gif;
 mod jpeg;
@@ -34,6 +35,8 @@ pub(crate) const OPS: &[OpDef] = &[
     decode::IMAGE,
     decode::JPEG,
     decode::PNG,
+    encode_jpeg::DEF,
+    encode_jpeg::VARIABLE,
     encode_png::DEF,
     nms::V1,
     nms::V2,
