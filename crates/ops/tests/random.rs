@@ -8,6 +8,7 @@ use proto::tensorflow::AttrValue;
 use proto::tensorflow::attr_value::Value;
 use tensor::{DType, Spec, Tensor};
 
+/// How many numbers are drawn.
 const N: usize = 100_000;
 
 /// What `op` with a seed and more inputs draws of dtype `dtype`.
@@ -23,7 +24,8 @@ fn draw(op: &str, dtype: DType, seed: i64, more: &[Tensor]) -> Vec<f64> {
     .into_iter()
     .map(|(name, value)| (name.to_owned(), attr(value)))
     .collect();
-    let op = (ops::find(op).unwrap().build)(&Attrs::new(&attrs)).unwrap();
+    let def = ops::find(op).expect("an op that we have");
+    let op = (def.build)(&Attrs::new(&attrs)).expect("good attributes");
     let (pool, resources) = (Pool::new(2), Resources::default());
     let env = Env {
         pool: &pool,
@@ -32,19 +34,22 @@ fn draw(op: &str, dtype: DType, seed: i64, more: &[Tensor]) -> Vec<f64> {
         resources: &resources,
         cancel: &Cancel::default(),
     };
-    let shape = Tensor::vector(&[i32::try_from(N).unwrap()]).unwrap();
+    let shape =
+        Tensor::vector(&[i32::try_from(N).expect("a small number")]).expect("a small vector");
     let inputs: Vec<Tensor> = std::iter::once(shape).chain(more.iter().cloned()).collect();
     let specs: Vec<Spec> = inputs.iter().cloned().map(Spec::constant).collect();
-    let n_outputs = op.infer(&specs).unwrap().len();
+    let n_outputs = op.infer(&specs).expect("inputs that fit").len();
     let outputs = (0..n_outputs).map(|_| Output::Open(None));
     let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), outputs, &env);
-    op.run(&mut ctx).unwrap();
-    let made = ctx.finish().unwrap().remove(0).unwrap();
-    match made.dtype() {
-        DType::F64 => made.view().as_slice::<f64>().to_vec(),
-        DType::F32 => made.view().as_slice::<f32>().iter().map(|x| f64::from(*x)).collect(),
-        _ => made.view().to_i64().unwrap().iter().map(|x| *x as f64).collect(),
+    op.run(&mut ctx).expect("it draws");
+    let made = ctx.finish().expect("it was made").remove(0).expect("it is open");
+    if made.dtype() == DType::F64 {
+        return made.view().as_slice::<f64>().to_vec();
     }
+    if made.dtype() == DType::F32 {
+        return made.view().as_slice::<f32>().iter().map(|x| f64::from(*x)).collect();
+    }
+    made.view().to_i64().expect("integers").iter().map(|x| *x as f64).collect()
 }
 
 /// Mean, variance, smallest and largest.

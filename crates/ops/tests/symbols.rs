@@ -12,11 +12,11 @@ fn n(number: u32) -> Dim {
 }
 
 fn ints(values: &[i32]) -> Spec {
-    Spec::constant(Tensor::vector(values).unwrap())
+    Spec::constant(Tensor::vector(values).expect("a small vector"))
 }
 
 fn int(value: i32) -> Spec {
-    Spec::constant(Tensor::scalar(value).unwrap())
+    Spec::constant(Tensor::scalar(value).expect("a scalar"))
 }
 
 /// What `op` with integer attributes makes of `inputs`.
@@ -25,8 +25,9 @@ fn infer(op: &str, attrs: &[(&str, i64)], inputs: &[Spec]) -> Vec<Spec> {
         ((*name).to_owned(), AttrValue { value: Some(Value::I(*value)) })
     };
     let attrs: BTreeMap<String, AttrValue> = attrs.iter().map(attr).collect();
-    let op = (ops::find(op).unwrap().build)(&Attrs::new(&attrs)).unwrap();
-    op.infer_with(inputs, &NoFunctions).unwrap()
+    let def = ops::find(op).expect("an op that we have");
+    let op = (def.build)(&Attrs::new(&attrs)).expect("good attributes");
+    op.infer_with(inputs, &NoFunctions).expect("inputs that fit")
 }
 
 /// The only output.
@@ -43,7 +44,7 @@ fn element(shape: Spec, index: i32) -> Spec {
 #[test]
 fn flattening_keeps_the_batch() {
     let images = Spec::new(DType::F32, [n(0), Dim::Known(7), Dim::Known(7), Dim::Known(64)]);
-    let batch = element(one("Shape", &[], &[images.clone()]), 0);
+    let batch = element(one("Shape", &[], std::slice::from_ref(&images)), 0);
     let target = one("Pack", &[], &[batch, int(-1)]);
     assert_eq!(one("Reshape", &[], &[images, target]).to_string(), "float[n0,3136]");
 }
@@ -51,7 +52,7 @@ fn flattening_keeps_the_batch() {
 #[test]
 fn splitting_heads_keeps_batch_and_length() {
     let tokens = Spec::new(DType::F32, [n(0), n(1), Dim::Known(384)]);
-    let shape = one("Shape", &[], &[tokens.clone()]);
+    let shape = one("Shape", &[], std::slice::from_ref(&tokens));
     let (batch, length) = (element(shape.clone(), 0), element(shape, 1));
     let target = one("Pack", &[], &[batch, length, int(12), int(32)]);
     let heads = one("Reshape", &[], &[tokens, target]);
@@ -62,7 +63,7 @@ fn splitting_heads_keeps_batch_and_length() {
 #[test]
 fn pieces_of_shapes_are_put_together() {
     let x = Spec::new(DType::F32, [n(0), n(1), Dim::Known(4)]);
-    let shape = one("Shape", &[], &[x.clone()]);
+    let shape = one("Shape", &[], std::slice::from_ref(&x));
     let front = one("Slice", &[], &[shape.clone(), ints(&[0]), ints(&[2])]);
     let target = one("ConcatV2", &[], &[front, ints(&[2, 2]), int(0)]);
     assert_eq!(one("Reshape", &[], &[x, target]).to_string(), "float[n0,n1,2,2]");
@@ -94,7 +95,7 @@ fn nothing_is_claimed_that_is_not_known() {
     let [begin, end, strides] = range;
     let cut = one("StridedSlice", &[], &[x.clone(), begin, end, strides]);
     assert_eq!(cut.to_string(), "float[?,n1]");
-    assert_eq!(one("Squeeze", &[], &[x.clone()]).to_string(), "float<unknown>");
+    assert_eq!(one("Squeeze", &[], std::slice::from_ref(&x)).to_string(), "float<unknown>");
     let shape = Spec::new(DType::I32, [Dim::Known(3)]);
     assert_eq!(one("Reshape", &[], &[x.clone(), shape]).to_string(), "float[?,?,?]");
     assert_eq!(one("Where", &[], &[x]).to_string(), "int64[?,2]");

@@ -103,7 +103,7 @@ impl<'a> Wav<'a> {
         }
         take(&mut rest, size as usize - 16)?;
         let samples = data(rest)?;
-        let rate = i32::try_from(rate).or_else(|_| invalid!("a rate of {rate}"))?;
+        let Ok(rate) = i32::try_from(rate) else { return invalid!("a rate of {rate}") };
         Ok(Self { n_channels: n_channels as usize, rate, samples })
     }
 }

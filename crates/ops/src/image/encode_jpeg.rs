@@ -12,7 +12,7 @@ pub(super) const DEF: OpDef = OpDef::pure("EncodeJpeg", |attrs| {
     check_quality(quality)?;
     let density = |name: &str| {
         let value = attrs.int_or(name, 300)?;
-        u16::try_from(value).or_else(|_| invalid!("{name} is {value}"))
+        u16::try_from(value).map_err(|_| Error::InvalidArgument(format!("{name} is {value}")))
     };
     let channels = match attrs.str_or("format", "")? {
         "" => None,
