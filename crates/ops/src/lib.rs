@@ -13,6 +13,7 @@
 
 mod array;
 mod attrs;
+mod audio;
 mod cancel;
 mod combine;
 mod control;
@@ -36,6 +37,7 @@ mod prelude;
 mod random;
 mod registry;
 mod resources;
+mod seq;
 mod simd;
 mod sizes;
 mod sparse;

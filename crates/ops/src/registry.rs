@@ -6,12 +6,14 @@ use rustc_hash::FxHashMap;
 
 use crate::op::OpDef;
 use crate::{
-    array, control, image, linalg, list, lookup, math, nn, parse, random, sparse, state, text,
+    array, audio, control, image, linalg, list, lookup, math, nn, parse, random, seq, sparse,
+    state, text,
 };
 
 /// The tables of the families.
 const FAMILIES: &[&[OpDef]] = &[
     array::OPS,
+    audio::OPS,
     control::OPS,
     image::OPS,
     linalg::OPS,
@@ -21,6 +23,7 @@ const FAMILIES: &[&[OpDef]] = &[
     nn::OPS,
     parse::OPS,
     random::OPS,
+    seq::OPS,
     sparse::OPS,
     state::OPS,
     text::OPS,

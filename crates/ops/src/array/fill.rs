@@ -6,6 +6,11 @@ pub(super) const FILL: OpDef = OpDef::pure("Fill", |_| Ok(Box::new(Fill)));
 pub(super) const EMPTY: OpDef =
     OpDef::pure("Empty", |attrs| Ok(Box::new(Empty { dtype: attrs.dtype("dtype")? })));
 
+pub(super) const FAKE_PARAM: OpDef = OpDef::pure("FakeParam", |attrs| {
+    let dims = attrs.shape("shape")?;
+    Ok(Box::new(FakeParam { dtype: attrs.dtype("dtype")?, dims: dims_of_attr(dims.as_deref()) }))
+});
+
 struct Fill;
 
 impl Op for Fill {
@@ -53,6 +58,33 @@ impl Op for Empty {
         }
         ctx.output(0, self.dtype, &shape)?.bytes().fill(0);
         Ok(())
+    }
+}
+
+/// Stands where a branch has no value to give; nobody reads it.
+struct FakeParam {
+    dtype: DType,
+    dims: Option<Dims>,
+}
+
+impl Op for FakeParam {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [] = arity(inputs)?;
+        Ok(vec![spec_of(self.dtype, self.dims.clone())])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let dims = self.dims.iter().flatten();
+        let shape = Shape::checked(dims.map(|dim| dim.known().unwrap_or(0)))?;
+        let value = match self.dtype {
+            DType::Variant | DType::Resource => Tensor::from_handles(
+                self.dtype,
+                shape.clone(),
+                vec![tensor::Handle::new(()); shape.n_elements()],
+            )?,
+            dtype => Tensor::zeros(dtype, shape)?,
+        };
+        ctx.set_output(0, value)
     }
 }
 

@@ -7,6 +7,7 @@ pub(super) const STOP_GRADIENT: OpDef = OpDef::pure("StopGradient", |_| Ok(Box::
 pub(super) const PREVENT_GRADIENT: OpDef =
     OpDef::pure("PreventGradient", |_| Ok(Box::new(Identity)));
 pub(super) const SNAPSHOT: OpDef = OpDef::pure("Snapshot", |_| Ok(Box::new(Identity)));
+pub(super) const GUARANTEE_CONST: OpDef = OpDef::pure("GuaranteeConst", |_| Ok(Box::new(Identity)));
 pub(super) const IDENTITY_N: OpDef = OpDef::pure("IdentityN", |_| Ok(Box::new(IdentityN)));
 pub(super) const NO_OP: OpDef = OpDef::pure("NoOp", |_| Ok(Box::new(NoOp)));
 

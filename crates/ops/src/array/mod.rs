@@ -1,9 +1,11 @@
 //! Ops that move elements without computing on them.
 
 mod bitcast;
+mod bounds;
 mod checks;
 mod concat;
 mod constant;
+mod data_format;
 mod diag;
 mod dynamic;
 mod edit_distance;
@@ -11,6 +13,8 @@ mod fill;
 pub(crate) mod gather;
 pub(crate) mod gather_nd;
 mod identity;
+mod inplace;
+mod list_diff;
 mod matrix_diag;
 pub(crate) mod nd;
 mod one_hot;
@@ -42,6 +46,8 @@ pub(crate) use shape::write_sizes;
 /// The ops of this family.
 pub(crate) const OPS: &[OpDef] = &[
     bitcast::BITCAST,
+    bounds::LOWER,
+    bounds::UPPER,
     checks::ASSERT,
     checks::ENSURE_SHAPE,
     checks::PRINT,
@@ -51,6 +57,8 @@ pub(crate) const OPS: &[OpDef] = &[
     concat::CONCAT_V2,
     constant::CONST,
     constant::HOST_CONST,
+    data_format::DIM_MAP,
+    data_format::VEC_PERMUTE,
     diag::DIAG,
     diag::DIAG_PART,
     dynamic::PARALLEL_STITCH,
@@ -58,16 +66,22 @@ pub(crate) const OPS: &[OpDef] = &[
     dynamic::STITCH,
     edit_distance::EDIT_DISTANCE,
     fill::EMPTY,
+    fill::FAKE_PARAM,
     fill::FILL,
     gather::GATHER,
     gather::GATHER_V2,
     gather_nd::GATHER_ND,
+    identity::GUARANTEE_CONST,
     identity::IDENTITY,
     identity::IDENTITY_N,
     identity::NO_OP,
     identity::PREVENT_GRADIENT,
     identity::SNAPSHOT,
     identity::STOP_GRADIENT,
+    inplace::ADD,
+    inplace::SUB,
+    inplace::UPDATE,
+    list_diff::LIST_DIFF,
     matrix_diag::BAND_PART,
     matrix_diag::DIAG,
     matrix_diag::DIAG_V2,

@@ -1,10 +1,18 @@
 //! Images: decoding, resizing, colours, boxes.
 
+mod bmp;
 mod boxes;
 mod color;
 mod combined_nms;
 mod crop_and_resize;
+mod decode;
+mod encode_jpeg;
+mod encode_png;
+mod gif;
+mod jpeg;
 mod nms;
+mod pixels;
+mod png;
 mod resize;
 mod sampling;
 mod scale_and_translate;
@@ -21,10 +29,20 @@ pub(crate) const OPS: &[OpDef] = &[
     color::SATURATION,
     combined_nms::DEF,
     crop_and_resize::DEF,
+    decode::BMP,
+    decode::CROP_JPEG,
+    decode::GIF,
+    decode::IMAGE,
+    decode::JPEG,
+    decode::PNG,
+    encode_jpeg::DEF,
+    encode_jpeg::VARIABLE,
+    encode_png::DEF,
     nms::V1,
     nms::V2,
     nms::V3,
     nms::V4,
+    nms::V5,
     nms::WITH_OVERLAPS,
     resize::AREA,
     resize::BICUBIC,

@@ -21,6 +21,10 @@ pub(super) const V4: OpDef = OpDef::pure("NonMaxSuppressionV4", |attrs| {
     let pad = attrs.bool_or("pad_to_max_output_size", false)?;
     Ok(Box::new(Nms { n_inputs: 5, pad, counted: true, ..Nms::new() }))
 });
+pub(super) const V5: OpDef = OpDef::pure("NonMaxSuppressionV5", |attrs| {
+    let pad = attrs.bool_or("pad_to_max_output_size", false)?;
+    Ok(Box::new(Nms { n_inputs: 6, pad, counted: true, scored: true, ..Nms::new() }))
+});
 pub(super) const WITH_OVERLAPS: OpDef = OpDef::pure("NonMaxSuppressionWithOverlaps", |_| {
     Ok(Box::new(Nms { n_inputs: 5, overlaps: true, ..Nms::new() }))
 });
@@ -218,8 +222,7 @@ fn suppress(
             return false;
         }
         if soft {
-            let weight = (-0.5 / query.sigma * share * share).exp();
-            next.score *= if share <= query.threshold { weight } else { 0. };
+            next.score *= (-0.5 / query.sigma * share * share).exp();
         }
         if next.score <= query.least_score {
             break;

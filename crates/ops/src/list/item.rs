@@ -19,6 +19,10 @@ pub(super) const POP_BACK: OpDef = OpDef::pure("TensorListPopBack", |attrs| {
     Ok(Box::new(PopBack { dtype: attrs.dtype("element_dtype")? }))
 });
 
+pub(super) const PUSH_BACK_BATCH: OpDef = OpDef::pure("TensorListPushBackBatch", |attrs| {
+    Ok(Box::new(PushBackBatch { dtype: attrs.dtype("element_dtype")? }))
+});
+
 struct Get {
     dtype: DType,
 }
@@ -113,6 +117,53 @@ impl Op for PushBack {
         let mut list = list.clone();
         list.items.push(Some(item.to_tensor()?));
         list.write(ctx, 0)
+    }
+}
+
+/// Row `i` of a tensor goes to the end of list `i`.
+struct PushBackBatch {
+    dtype: DType,
+}
+
+impl Op for PushBackBatch {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [lists, _] = arity(inputs)?;
+        Ok(vec![lists.with_dtype(DType::Variant)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (handles, rows) = (ctx.input(0), ctx.input(1));
+        if handles.dtype() != DType::Variant || rows.dtype() != self.dtype {
+            return invalid!("expected lists of {} and a tensor of it", self.dtype);
+        }
+        // The texts are TensorFlow's (`list_kernels.h`).
+        if rows.shape().first() != Some(&handles.n_elements()) || handles.shape().rank() != 1 {
+            return invalid!(
+                "Batch size mismatch between handles and input: {} and {}",
+                handles.shape(),
+                rows.shape()
+            );
+        }
+        let item_shape = Shape::of(&rows.shape()[1..]);
+        let mut longer = Vec::with_capacity(handles.n_elements());
+        for (row, handle) in handles.handles().iter().enumerate() {
+            let Some(list) = handle.get::<TensorList>() else {
+                return invalid!("Input handle at index {row} is not a list");
+            };
+            let item = super::stack::part(&rows, row * item_shape.n_elements(), &item_shape)?;
+            if list.dtype != self.dtype || !list.takes(item.shape()) {
+                let (item, list) = (item.shape(), show(&list.shape));
+                return invalid!(
+                    "Tried to append a tensor with incompatible shape to a list. Op element \
+                     shape: {item} list shape: {list}"
+                );
+            }
+            let mut list = list.clone();
+            list.items.push(Some(item));
+            longer.push(tensor::Handle::new(list));
+        }
+        let shape = handles.shape().clone();
+        ctx.set_output(0, Tensor::from_handles(DType::Variant, shape, longer)?)
     }
 }
 

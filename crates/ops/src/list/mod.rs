@@ -18,6 +18,7 @@ pub(crate) const OPS: &[OpDef] = &[
     item::GET,
     item::POP_BACK,
     item::PUSH_BACK,
+    item::PUSH_BACK_BATCH,
     item::SET,
     join::CONCAT,
     join::CONCAT_V2,

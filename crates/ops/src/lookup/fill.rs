@@ -8,6 +8,12 @@ pub(super) const INITIALIZE: OpDef =
 pub(super) const INITIALIZE_V2: OpDef = OpDef::of_kind("InitializeTableV2", Kind::Writes, |_| {
     Ok(Box::new(Fill { how: Table::insert }))
 });
+pub(super) const IMPORT: OpDef = OpDef::of_kind("LookupTableImport", Kind::Writes, |_| {
+    Ok(Box::new(Fill { how: Table::import }))
+});
+pub(super) const INSERT: OpDef = OpDef::of_kind("LookupTableInsert", Kind::Writes, |_| {
+    Ok(Box::new(Fill { how: Table::insert }))
+});
 pub(super) const IMPORT_V2: OpDef = OpDef::of_kind("LookupTableImportV2", Kind::Writes, |_| {
     Ok(Box::new(Fill { how: Table::import }))
 });

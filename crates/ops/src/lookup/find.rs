@@ -9,9 +9,9 @@ pub(super) const SIZE: OpDef =
     OpDef::of_kind("LookupTableSize", Kind::Reads, |_| Ok(Box::new(Size)));
 pub(super) const SIZE_V2: OpDef =
     OpDef::of_kind("LookupTableSizeV2", Kind::Reads, |_| Ok(Box::new(Size)));
-pub(super) const EXPORT_V2: OpDef = OpDef::of_kind("LookupTableExportV2", Kind::Reads, |attrs| {
-    Ok(Box::new(Export { key: attrs.dtype("Tkeys")?, value: attrs.dtype("Tvalues")? }))
-});
+pub(super) const EXPORT: OpDef = OpDef::of_kind("LookupTableExport", Kind::Reads, Export::build);
+pub(super) const EXPORT_V2: OpDef =
+    OpDef::of_kind("LookupTableExportV2", Kind::Reads, Export::build);
 
 /// The value of each key, or a default.
 struct Find {
@@ -76,6 +76,12 @@ impl Op for Size {
 struct Export {
     key: DType,
     value: DType,
+}
+
+impl Export {
+    fn build(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
+        Ok(Box::new(Self { key: attrs.dtype("Tkeys")?, value: attrs.dtype("Tvalues")? }))
+    }
 }
 
 impl Op for Export {

@@ -18,6 +18,18 @@ pub(super) const MUTABLE: OpDef = OpDef::of_kind("MutableHashTable", Kind::Handl
 pub(super) const MUTABLE_V2: OpDef = OpDef::of_kind("MutableHashTableV2", Kind::Handle, |attrs| {
     TableHandle::build(attrs, Form::Mutable)
 });
+pub(super) const MUTABLE_OF_TENSORS: OpDef =
+    OpDef::of_kind("MutableHashTableOfTensors", Kind::Handle, |attrs| {
+        TableHandle::build(attrs, Form::Mutable)
+    });
+pub(super) const MUTABLE_DENSE: OpDef =
+    OpDef::of_kind("MutableDenseHashTable", Kind::Handle, |attrs| {
+        Ok(Box::new(DenseTable { n_inputs: 1, handle: TableHandle::new(attrs, Form::Mutable)? }))
+    });
+pub(super) const MUTABLE_DENSE_V2: OpDef =
+    OpDef::of_kind("MutableDenseHashTableV2", Kind::Handle, |attrs| {
+        Ok(Box::new(DenseTable { n_inputs: 2, handle: TableHandle::new(attrs, Form::Mutable)? }))
+    });
 pub(super) const MUTABLE_OF_TENSORS_V2: OpDef =
     OpDef::of_kind("MutableHashTableOfTensorsV2", Kind::Handle, |attrs| {
         TableHandle::build(attrs, Form::Mutable)
@@ -189,6 +201,25 @@ impl Op for TableHandle {
             return invalid!("table {name} leads from {key} to {value}, not as declared here");
         }
         ctx.set_output(0, Tensor::from_handle(DType::Resource, Handle::shared(table)))
+    }
+}
+
+/// A table whose inputs are the keys that stand for empty and deleted places; ours has none such.
+struct DenseTable {
+    n_inputs: usize,
+    handle: TableHandle,
+}
+
+impl Op for DenseTable {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        if inputs.len() != self.n_inputs {
+            return invalid!("expected {} inputs but got {}", self.n_inputs, inputs.len());
+        }
+        self.handle.infer(&[])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        self.handle.run(ctx)
     }
 }
 

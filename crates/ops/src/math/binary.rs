@@ -3,6 +3,7 @@
 use super::map::COSTLY;
 use super::table::{Table, fill};
 use super::zip::{Binary, Compare, Comparison, PLAIN, Refuses, Traits, Zip};
+use super::{approx, gamma};
 use crate::prelude::*;
 use crate::simd::approx;
 
@@ -109,6 +110,15 @@ pub(super) const OPS: &[OpDef] = &[
         complex(x, y) => if x.norm_sqr() == 0.0 { x } else { x * (y + 1.0).ln() }),
     row!("NextAfter", PLAIN, f32(x, y) => libm::nextafterf(x, y),
         f64(x, y) => libm::nextafter(x, y)),
+
+    row!("Igamma", SLOW, f32(a, x) => gamma::igamma(f64::from(a), f64::from(x)) as f32,
+        f64(a, x) => gamma::igamma(a, x)),
+    row!("Igammac", SLOW, f32(a, x) => gamma::igammac(f64::from(a), f64::from(x)) as f32,
+        f64(a, x) => gamma::igammac(a, x)),
+    row!("Zeta", SLOW, f32(x, q) => gamma::zeta(f64::from(x), f64::from(q)) as f32,
+        f64(x, q) => gamma::zeta(x, q)),
+    row!("Polygamma", SLOW, f32(n, x) => gamma::polygamma(f64::from(n), f64::from(x)) as f32,
+        f64(n, x) => gamma::polygamma(n, x)),
 
     row!("BitwiseAnd", PLAIN, integer(x, y) => x & y),
     row!("BitwiseOr", PLAIN, integer(x, y) => x | y),

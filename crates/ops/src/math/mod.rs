@@ -8,7 +8,10 @@
 )]
 
 mod add_n;
+mod approximate_equal;
 mod arg;
+mod bessel;
+mod betainc;
 mod bias_add;
 mod binary;
 mod bincount;
@@ -21,6 +24,7 @@ mod complex;
 mod cross;
 mod cumulative;
 mod expand;
+mod gamma;
 mod histogram;
 mod l2_loss;
 mod leaky_relu;
@@ -28,6 +32,8 @@ mod like;
 mod log_softmax;
 mod map;
 mod merge;
+mod nth_element;
+mod population_count;
 mod pow;
 mod quant;
 mod range;
@@ -54,8 +60,10 @@ const TABLES: &[&[OpDef]] =
 /// The ops with a file of their own.
 const SINGLE: &[OpDef] = &[
     add_n::DEF,
+    approximate_equal::DEF,
     arg::ARG_MAX,
     arg::ARG_MIN,
+    betainc::DEF,
     bias_add::BIAS_ADD,
     bias_add::BIAS_ADD_V1,
     bincount::BINCOUNT,
@@ -82,6 +90,8 @@ const SINGLE: &[OpDef] = &[
     log_softmax::CROSS_ENTROPY,
     log_softmax::LOG_SOFTMAX,
     log_softmax::SPARSE_CROSS_ENTROPY,
+    nth_element::DEF,
+    population_count::DEF,
     pow::DEF,
     range::LIN_SPACE,
     range::RANGE,
@@ -89,6 +99,7 @@ const SINGLE: &[OpDef] = &[
     select::SELECT_V2,
     top_k::IN_TOP_K,
     top_k::IN_TOP_K_V2,
+    top_k::TOP_K,
     top_k::TOP_K_V2,
 ];
 

@@ -8,14 +8,18 @@ use super::arg::axis_value;
 use crate::prelude::*;
 
 pub(super) const TOP_K_V2: OpDef = OpDef::pure("TopKV2", |attrs| {
-    Ok(Box::new(TopK { index: attrs.dtype_or("index_type", DType::I32)? }))
+    Ok(Box::new(TopK { index: attrs.dtype_or("index_type", DType::I32)?, k: None }))
 });
+pub(super) const TOP_K: OpDef =
+    OpDef::pure("TopK", |attrs| Ok(Box::new(TopK { index: DType::I32, k: Some(attrs.int("k")?) })));
 pub(super) const IN_TOP_K: OpDef =
     OpDef::pure("InTopK", |attrs| Ok(Box::new(InTopK { k: Some(attrs.int("k")?) })));
 pub(super) const IN_TOP_K_V2: OpDef = OpDef::pure("InTopKV2", |_| Ok(Box::new(InTopK { k: None })));
 
 struct TopK {
     index: DType,
+    /// How many; `None` if an input says it.
+    k: Option<i64>,
 }
 
 struct InTopK {
@@ -25,9 +29,14 @@ struct InTopK {
 
 impl Op for TopK {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [x, k] = arity(inputs)?;
-        k.require_rank(0)?;
-        let k = k.sizes().and_then(|k| k.first().cloned()).unwrap_or(Dim::Unknown);
+        let (x, k) = match self.k {
+            Some(k) => (&arity::<1>(inputs)?[0], Dim::Known(k)),
+            None => {
+                let [x, k] = arity(inputs)?;
+                k.require_rank(0)?;
+                (x, k.sizes().and_then(|k| k.first().cloned()).unwrap_or(Dim::Unknown))
+            }
+        };
         x.require_rank_at_least(1)?;
         let Some([rest @ .., last]) = x.dims() else {
             return Ok(vec![Spec::unknown(x.dtype), Spec::unknown(self.index)]);
@@ -41,7 +50,7 @@ impl Op for TopK {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let x = ctx.input(0);
-        let k = axis_value(ctx.input(1))?;
+        let k = self.k.map_or_else(|| axis_value(ctx.input(1)), Ok)?;
         let Some((width, rest)) = x.shape().split_last() else {
             return invalid!("input must be >= 1-D, got shape {}", x.shape());
         };

@@ -3,8 +3,8 @@
 use num_complex::Complex;
 
 use super::map::{Ask, CHEAP, COSTLY, Map, Test, Unary};
-use super::special;
 use super::table::{Table, fill};
+use super::{bessel, special};
 use crate::prelude::*;
 use crate::simd::approx;
 
@@ -89,6 +89,18 @@ pub(super) const OPS: &[OpDef] = &[
         complex(x) => ((-x).exp() + 1.0).inv()),
     row!("Softplus", COSTLY, f32(x) => approx::softplus::<M>(x), f64(x) => softplus(x)),
     row!("Softsign", CHEAP, float(x) => x / (1.0 + x.abs())),
+    row!("BesselI0", COSTLY, f32(x) => bessel::i0(f64::from(x)) as f32, f64(x) => bessel::i0(x)),
+    row!("BesselI0e", COSTLY, f32(x) => bessel::i0e(f64::from(x)) as f32, f64(x) => bessel::i0e(x)),
+    row!("BesselI1", COSTLY, f32(x) => bessel::i1(f64::from(x)) as f32, f64(x) => bessel::i1(x)),
+    row!("BesselI1e", COSTLY, f32(x) => bessel::i1e(f64::from(x)) as f32, f64(x) => bessel::i1e(x)),
+    row!("BesselK0", COSTLY, f32(x) => bessel::k0(f64::from(x)) as f32, f64(x) => bessel::k0(x)),
+    row!("BesselK0e", COSTLY, f32(x) => bessel::k0e(f64::from(x)) as f32, f64(x) => bessel::k0e(x)),
+    row!("BesselK1", COSTLY, f32(x) => bessel::k1(f64::from(x)) as f32, f64(x) => bessel::k1(x)),
+    row!("BesselK1e", COSTLY, f32(x) => bessel::k1e(f64::from(x)) as f32, f64(x) => bessel::k1e(x)),
+    row!("BesselJ0", COSTLY, f32(x) => libm::j0(f64::from(x)) as f32, f64(x) => libm::j0(x)),
+    row!("BesselJ1", COSTLY, f32(x) => libm::j1(f64::from(x)) as f32, f64(x) => libm::j1(x)),
+    row!("BesselY0", COSTLY, f32(x) => libm::y0(f64::from(x)) as f32, f64(x) => libm::y0(x)),
+    row!("BesselY1", COSTLY, f32(x) => libm::y1(f64::from(x)) as f32, f64(x) => libm::y1(x)),
     row!("Relu", CHEAP, float(x) => if x < 0.0 { 0.0 } else { x },
         signed(x) => x.max(0), unsigned(x) => x),
     row!("Relu6", CHEAP, float(x) => between(x, 0.0, 6.0), integer(x) => between(x, 0, 6)),

@@ -3,14 +3,17 @@
 mod bincount;
 mod coo;
 mod count;
+mod cross;
 mod cwise;
 mod fill_empty_rows;
 mod fingerprint;
 mod gather;
 mod matmul;
+mod merge;
 mod number;
 mod order;
 mod ragged;
+mod ragged_cross;
 mod ragged_gather;
 mod ragged_to_tensor;
 mod ragged_variant;
@@ -29,6 +32,9 @@ pub(crate) const OPS: &[OpDef] = &[
     count::DENSE,
     count::RAGGED,
     count::SPARSE,
+    cross::HASHED,
+    cross::V1,
+    cross::V2,
     cwise::ADD,
     cwise::DENSE_ADD,
     cwise::DIV,
@@ -36,12 +42,16 @@ pub(crate) const OPS: &[OpDef] = &[
     fill_empty_rows::DEF,
     fingerprint::DEF,
     matmul::DEF,
+    merge::ADD,
+    merge::MAXIMUM,
+    merge::MINIMUM,
     order::CONCAT,
     order::REORDER,
     order::SLICE,
     order::SPLIT,
     ragged::RANGE,
     ragged::TO_SPARSE,
+    ragged_cross::DEF,
     ragged_gather::DEF,
     ragged_to_tensor::DEF,
     ragged_variant::FROM_VARIANT,

@@ -28,6 +28,8 @@ pub(crate) const OPS: &[OpDef] = &[
     scatter::MIN,
     scatter::MUL,
     scatter::ND_ADD,
+    scatter::ND_MAX,
+    scatter::ND_MIN,
     scatter::ND_SUB,
     scatter::ND_UPDATE,
     scatter::SUB,

@@ -42,6 +42,13 @@ pub(super) const ND_SUB: OpDef = OpDef::of_kind("ResourceScatterNdSub", Kind::Wr
     Ok(Box::new(Scatter { how: Combine::Sub, by: By::Vectors }))
 });
 
+pub(super) const ND_MIN: OpDef = OpDef::of_kind("ResourceScatterNdMin", Kind::Writes, |_| {
+    Ok(Box::new(Scatter { how: Combine::Min, by: By::Vectors }))
+});
+pub(super) const ND_MAX: OpDef = OpDef::of_kind("ResourceScatterNdMax", Kind::Writes, |_| {
+    Ok(Box::new(Scatter { how: Combine::Max, by: By::Vectors }))
+});
+
 struct GatherNd {
     dtype: DType,
 }

@@ -16,6 +16,16 @@ pub(crate) fn fingerprint64(bytes: &[u8]) -> u64 {
     }
 }
 
+/// TensorFlow's `FingerprintCat64`: a fingerprint of a sequence, one element at a time.
+pub(crate) fn concatenate(a: u64, b: u64) -> u64 {
+    const MUL: u64 = 0xc6a4_a793_5bd1_e995;
+    let mut hash = a ^ MUL;
+    hash ^= shift_mix(b.wrapping_mul(MUL)).wrapping_mul(MUL);
+    hash = hash.wrapping_mul(MUL);
+    hash = shift_mix(hash).wrapping_mul(MUL);
+    shift_mix(hash)
+}
+
 fn up_to_16(s: &[u8]) -> u64 {
     let len = s.len();
     if len >= 8 {

@@ -19,6 +19,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::pure("Prod", |attrs| build(attrs, Way::Product)),
     OpDef::pure("Max", |attrs| build(attrs, Way::Largest)),
     OpDef::pure("Min", |attrs| build(attrs, Way::Smallest)),
+    OpDef::pure("EuclideanNorm", |attrs| build(attrs, Way::Norm)),
     OpDef::pure("All", |attrs| build(attrs, Way::All)),
     OpDef::pure("Any", |attrs| build(attrs, Way::Any)),
 ];
@@ -31,6 +32,8 @@ enum Way {
     Product,
     Largest,
     Smallest,
+    /// The root of the sum of squares.
+    Norm,
     All,
     Any,
 }
@@ -105,6 +108,7 @@ impl Reduce {
 
     fn real<T: Real>(&self, ctx: &mut Ctx<'_>, flags: &[bool], shape: &Shape) -> Result<()>
     where
+        T::Sum: Term<Sum = T::Sum>,
         Add: Join<T::Sum>,
         Multiply: Join<T::Sum>,
         Larger: Join<T::Sum>,
@@ -116,6 +120,7 @@ impl Reduce {
             Way::Product => run::<T, Multiply>(ctx, flags, shape, |product, _| product),
             Way::Largest => run::<T, Larger>(ctx, flags, shape, |max, _| max),
             Way::Smallest => run::<T, Smaller>(ctx, flags, shape, |min, _| min),
+            Way::Norm => norm::<T>(ctx, flags, shape, T::square, T::root),
             Way::All | Way::Any => unimplemented!("{:?} of {}", self.way, T::DTYPE),
         }
     }
@@ -132,6 +137,13 @@ impl Reduce {
             Way::Sum => run::<Complex<F>, Add>(ctx, flags, shape, |sum, _| sum),
             Way::Mean => run::<Complex<F>, Add>(ctx, flags, shape, divide),
             Way::Product => run::<Complex<F>, Multiply>(ctx, flags, shape, |product, _| product),
+            Way::Norm => norm::<Complex<F>>(
+                ctx,
+                flags,
+                shape,
+                |x| Complex::new(x.norm_sqr(), F::zero()),
+                |x| Complex::new(x.re.sqrt(), F::zero()),
+            ),
             way => unimplemented!("{way:?} of complex numbers"),
         }
     }
@@ -141,12 +153,18 @@ impl Reduce {
 pub(super) trait Real: Term {
     /// The sum over `n`, rounded towards zero if it is an integer.
     fn divide(sum: Self::Sum, n: usize) -> Self::Sum;
+    /// The square.
+    fn square(x: Self::Sum) -> Self::Sum;
+    /// The square root, rounded towards zero if it is an integer.
+    fn root(x: Self::Sum) -> Self::Sum;
 }
 
 macro_rules! real {
     ($($type:ty)* => |$sum:ident, $n:ident| $body:expr) => {$(
         impl Real for $type {
             fn divide($sum: Self::Sum, $n: usize) -> Self::Sum { $body }
+            fn square(x: Self::Sum) -> Self::Sum { <Multiply as Join<Self::Sum>>::join(x, x) }
+            fn root(x: Self::Sum) -> Self::Sum { (x as f64).sqrt() as Self::Sum }
         }
     )*};
 }
@@ -194,6 +212,29 @@ fn run<T: Term, J: Join<T::Sum>>(
             out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::round(finish(*sum, n_terms)));
         }
     });
+    Ok(())
+}
+
+/// The roots of sums of squares.
+fn norm<T: Term>(
+    ctx: &mut Ctx<'_>,
+    flags: &[bool],
+    shape: &Shape,
+    square: impl Fn(T::Sum) -> T::Sum,
+    root: impl Fn(T::Sum) -> T::Sum,
+) -> Result<()>
+where
+    T::Sum: Term<Sum = T::Sum>,
+    Add: Join<T::Sum>,
+{
+    let input = ctx.input(0);
+    let x: &[T] = input.as_slice();
+    let squares: Vec<T::Sum> = x.iter().map(|x| square(x.widen())).collect();
+    let mut sums = vec![Add::NEUTRAL; shape.n_elements()];
+    fold::<T::Sum, Add>(&Runs::new(input.shape(), flags), &squares, &mut sums);
+    let mut out = ctx.output(0, input.dtype(), shape)?;
+    let out = out.as_mut_slice::<T>().iter_mut();
+    out.zip(sums).for_each(|(out, sum)| *out = T::round(root(sum)));
     Ok(())
 }
 

@@ -1,0 +1,58 @@
+//! `LowerBound` and `UpperBound`: where values would go into rows that are sorted.
+
+use crate::prelude::*;
+
+pub(super) const LOWER: OpDef = OpDef::pure("LowerBound", |attrs| {
+    Ok(Box::new(Bound { out: attrs.dtype_or("out_type", DType::I32)?, side: Side::Lower }))
+});
+pub(super) const UPPER: OpDef = OpDef::pure("UpperBound", |attrs| {
+    Ok(Box::new(Bound { out: attrs.dtype_or("out_type", DType::I32)?, side: Side::Upper }))
+});
+
+struct Bound {
+    out: DType,
+    side: Side,
+}
+
+/// On which side of equal elements a value goes.
+#[derive(Clone, Copy)]
+enum Side {
+    Lower,
+    Upper,
+}
+
+impl Op for Bound {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [sorted, values] = arity(inputs)?;
+        sorted.require_rank(2)?;
+        values.require_rank(2)?;
+        Ok(vec![values.with_dtype(self.out)])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (sorted, values) = (ctx.input(0), ctx.input(1));
+        let ([rows, n_sorted], [value_rows, n_values]) = (&sorted.shape()[..], &values.shape()[..])
+        else {
+            return invalid!("sorted inputs and values must be matrices");
+        };
+        if rows != value_rows || sorted.dtype() != values.dtype() {
+            // The text is TensorFlow's (`searchsorted_op.cc`).
+            return invalid!("Leading dim_size of both tensors must match.");
+        }
+        let side = self.side;
+        let places: Vec<usize> = for_number!(sorted.dtype(), T => {
+            let (sorted, values) = (sorted.as_slice::<T>(), values.as_slice::<T>());
+            let place = |(row, value): (usize, &T)| {
+                let row = &sorted[row * n_sorted..(row + 1) * n_sorted];
+                match side {
+                    Side::Lower => row.partition_point(|x| x < value),
+                    Side::Upper => row.partition_point(|x| x <= value),
+                }
+            };
+            let row_of = |(i, value)| (i / n_values.max(&1), value);
+            values.iter().enumerate().map(row_of).map(place).collect()
+        });
+        let output = ctx.output(0, self.out, values.shape())?;
+        super::write_sizes(output, &places)
+    }
+}

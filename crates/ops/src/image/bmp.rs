@@ -1,0 +1,50 @@
+//! BMP: uncompressed pictures of 8, 24 or 32 bits a pixel.
+//!
+//! Follows `decode_image_op.cc`.
+
+use super::pixels::{MAX_ELEMENTS, Pixels};
+use crate::prelude::*;
+
+/// Decodes a picture.
+pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
+    let at = |i: usize| bytes.get(i..)?.first_chunk().map(|b| i32::from_le_bytes(*b));
+    let bits = bytes.get(28..).and_then(<[u8]>::first_chunk).map(|b| u16::from_le_bytes(*b));
+    let (Some(start), Some(width), Some(height), Some(bits)) = (at(10), at(18), at(22), bits)
+    else {
+        return invalid!("Incomplete bmp content, requires at least 32 bytes");
+    };
+    let own = usize::from(bits) / 8;
+    if channels != 0 && channels != own {
+        return invalid!("channels {channels} does not match {bits} bits per pixel");
+    }
+    if !matches!(own, 1 | 3 | 4) || !bits.is_multiple_of(8) {
+        return invalid!("Number of channels must be 1, 3 or 4, was {own}");
+    }
+    let top_down = height < 0;
+    let (Ok(start), Ok(width)) = (usize::try_from(start), usize::try_from(width)) else {
+        return invalid!("a bmp with a negative width or offset");
+    };
+    let height = height.unsigned_abs() as usize;
+    let elements = width.checked_mul(height).and_then(|n| n.checked_mul(own));
+    if width == 0 || height == 0 || elements.is_none_or(|n| n > MAX_ELEMENTS) {
+        return invalid!("a bmp of {width} by {height}");
+    }
+    // Rows end at multiples of four bytes; the last one need not.
+    let row = (width * own).next_multiple_of(4);
+    let Some(data) = bytes.get(start..).filter(|d| d.len() >= row * (height - 1) + width * own)
+    else {
+        return invalid!("Incomplete bmp content");
+    };
+    let mut pixels = Vec::with_capacity(width * height * own);
+    for y in 0..height {
+        let y = if top_down { y } else { height - 1 - y };
+        for pixel in data[y * row..][..width * own].chunks_exact(own) {
+            match *pixel {
+                [b, g, r] => pixels.extend([r, g, b]),
+                [b, g, r, a] => pixels.extend([r, g, b, a]),
+                _ => pixels.extend(pixel),
+            }
+        }
+    }
+    Ok(Pixels { height, width, channels: own, data: pixels })
+}

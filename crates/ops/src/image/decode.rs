@@ -1,0 +1,222 @@
+//! `DecodeJpeg`, `DecodePng`, `DecodeGif`, `DecodeBmp`, `DecodeImage` and `DecodeAndCropJpeg`:
+//! pixels of a file's bytes.
+//!
+//! Follows `decode_image_op.cc`: but for the name, each op decodes what the first bytes say it is.
+
+use super::jpeg::{self, Dct};
+use super::pixels::{MAX_ELEMENTS, Pixels};
+use super::{bmp, gif, png};
+use crate::prelude::*;
+
+pub(super) const JPEG: OpDef = OpDef::pure("DecodeJpeg", |attrs| build(attrs, Name::Jpeg));
+pub(super) const CROP_JPEG: OpDef =
+    OpDef::pure("DecodeAndCropJpeg", |attrs| build(attrs, Name::CropJpeg));
+pub(super) const PNG: OpDef = OpDef::pure("DecodePng", |attrs| build(attrs, Name::Png));
+pub(super) const GIF: OpDef = OpDef::pure("DecodeGif", |attrs| build(attrs, Name::Gif));
+pub(super) const BMP: OpDef = OpDef::pure("DecodeBmp", |attrs| build(attrs, Name::Bmp));
+pub(super) const IMAGE: OpDef = OpDef::pure("DecodeImage", |attrs| build(attrs, Name::Image));
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Jpeg,
+    CropJpeg,
+    Png,
+    Gif,
+    Bmp,
+    Image,
+}
+
+struct Decode {
+    name: Name,
+    channels: usize,
+    dtype: DType,
+    dct: Dct,
+    fancy: bool,
+    /// Whether a GIF gives all of its frames.
+    animations: bool,
+}
+
+fn build(attrs: &Attrs<'_>, name: Name) -> Result<Box<dyn Op>> {
+    let channels = match attrs.int_or("channels", 0)? {
+        channels @ (0 | 1 | 3 | 4) => channels as usize,
+        channels => return invalid!("channels must be 0, 1, 3 or 4, got {channels}"),
+    };
+    if channels == 4 && matches!(name, Name::Jpeg | Name::CropJpeg) {
+        return invalid!("channels must be 0, 1 or 3 for JPEG, got {channels}");
+    }
+    let dtype = match name {
+        Name::Png | Name::Image => attrs.dtype_or("dtype", DType::U8)?,
+        _ => DType::U8,
+    };
+    if !matches!(dtype, DType::U8 | DType::U16 | DType::F32) {
+        return invalid!("an image cannot be {dtype}");
+    }
+    if attrs.int_or("ratio", 1)? != 1 {
+        return Err(Error::Unimplemented("decoding JPEG in a smaller size".to_owned()));
+    }
+    let dct = match attrs.str_or("dct_method", "")? {
+        "INTEGER_ACCURATE" => Dct::Accurate,
+        "" | "INTEGER_FAST" => Dct::Fast,
+        name => return invalid!("dct_method must be INTEGER_FAST or INTEGER_ACCURATE, not {name}"),
+    };
+    Ok(Box::new(Decode {
+        name,
+        channels,
+        dtype,
+        dct,
+        fancy: attrs.bool_or("fancy_upscaling", true)?,
+        animations: match name {
+            Name::Gif => true,
+            Name::Image => attrs.bool_or("expand_animations", true)?,
+            _ => false,
+        },
+    }))
+}
+
+impl Op for Decode {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let contents = match self.name {
+            Name::CropJpeg => &arity::<2>(inputs)?[0],
+            _ => &arity::<1>(inputs)?[0],
+        };
+        contents.require_rank(0)?;
+        let channels = match self.channels {
+            0 if self.name == Name::Gif => Dim::Known(3),
+            0 => Dim::Unknown,
+            n => Dim::of(n),
+        };
+        let unknown = || Dim::Unknown;
+        Ok(vec![match self.name {
+            Name::Image if self.animations => Spec::unknown(self.dtype),
+            Name::Gif => Spec::new(self.dtype, [unknown(), unknown(), unknown(), channels]),
+            _ => Spec::new(self.dtype, [unknown(), unknown(), channels]),
+        }])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let contents = ctx.input(0);
+        if contents.n_elements() != 1 {
+            return invalid!("contents must be scalar, got shape {}", contents.shape());
+        }
+        let bytes = contents.strings().get(0);
+        if bytes.is_empty() {
+            return invalid!("Input is empty.");
+        }
+        match bytes {
+            [0xFF, 0xD8, 0xFF, ..] => self.jpeg(ctx, bytes),
+            [0x89, b'P', b'N', b'G', ..] => self.png(ctx, bytes),
+            [b'G', b'I', b'F', b'8', ..] => self.gif(ctx, bytes),
+            [b'B', b'M', ..] => {
+                self.refuse(&[Name::Jpeg, Name::CropJpeg, Name::Png, Name::Gif], "BMP")?;
+                self.write(ctx, &bmp::decode(bytes, self.channels)?)
+            }
+            _ => invalid!("Unknown image file format. One of JPEG, PNG, GIF, BMP required."),
+        }
+    }
+}
+
+impl Decode {
+    fn refuse(&self, names: &[Name], format: &str) -> Result<()> {
+        if names.contains(&self.name) {
+            return invalid!("Trying to decode {format} format using an op for {:?}", self.name);
+        }
+        Ok(())
+    }
+
+    fn jpeg(&self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> Result<()> {
+        self.refuse(&[Name::Gif, Name::Bmp], "JPEG")?;
+        if self.channels == 4 {
+            return invalid!("channels must be 0, 1 or 3 for JPEG, got 4");
+        }
+        let options = jpeg::Options { channels: self.channels, dct: self.dct, fancy: self.fancy };
+        let pixels = jpeg::decode(bytes, options)?;
+        match self.name {
+            Name::CropJpeg => {
+                let window = ctx.input(1);
+                self.write(ctx, &crop(&pixels, window)?)
+            }
+            _ => self.write(ctx, &pixels),
+        }
+    }
+
+    fn png(&self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> Result<()> {
+        self.refuse(&[Name::Gif, Name::Bmp, Name::CropJpeg], "PNG")?;
+        let pixels = png::decode(bytes, self.channels, self.dtype != DType::U8)?;
+        let shape = [pixels.height, pixels.width, pixels.channels];
+        let shape = Shape::checked(shape.map(|dim| dim as i64))?;
+        let mut out = ctx.output(0, self.dtype, &shape)?;
+        match self.dtype {
+            DType::U8 => {
+                let out = out.as_mut_slice::<u8>().iter_mut();
+                out.zip(pixels.data).for_each(|(out, x)| *out = x as u8);
+            }
+            DType::U16 => out.as_mut_slice().copy_from_slice(&pixels.data),
+            _ => {
+                let out = out.as_mut_slice::<f32>().iter_mut();
+                out.zip(pixels.data).for_each(|(out, x)| *out = f32::from(x) / 65535.);
+            }
+        }
+        Ok(())
+    }
+
+    fn gif(&self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> Result<()> {
+        self.refuse(&[Name::Bmp, Name::CropJpeg], "GIF")?;
+        if !matches!(self.channels, 0 | 3) {
+            return invalid!("channels must be 0 or 3 for GIF, got {}", self.channels);
+        }
+        let all = self.animations || self.name != Name::Image;
+        let frames = gif::decode(bytes, all)?;
+        if self.animations {
+            let dims = [frames.count, frames.height, frames.width, 3];
+            return self.fill(ctx, &dims, &frames.data);
+        }
+        if frames.count != 1 {
+            let n = frames.count;
+            return invalid!(
+                "Got {n} frames, but only decode_gif and decode_image take animations"
+            );
+        }
+        self.fill(ctx, &[frames.height, frames.width, 3], &frames.data)
+    }
+
+    fn write(&self, ctx: &mut Ctx<'_>, pixels: &Pixels) -> Result<()> {
+        self.fill(ctx, &[pixels.height, pixels.width, pixels.channels], &pixels.data)
+    }
+
+    /// Writes bytes in the dtype that was asked for.
+    fn fill(&self, ctx: &mut Ctx<'_>, dims: &[usize], data: &[u8]) -> Result<()> {
+        let shape = Shape::checked(dims.iter().map(|dim| *dim as i64))?;
+        assert!(data.len() <= MAX_ELEMENTS);
+        let mut out = ctx.output(0, self.dtype, &shape)?;
+        match self.dtype {
+            DType::U8 => out.as_mut_slice().copy_from_slice(data),
+            DType::U16 => {
+                let out = out.as_mut_slice::<u16>().iter_mut();
+                out.zip(data).for_each(|(out, x)| *out = u16::from(*x) << 8);
+            }
+            _ => {
+                let out = out.as_mut_slice::<f32>().iter_mut();
+                out.zip(data).for_each(|(out, x)| *out = f32::from(*x) / 255.);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of an image that starts at `window`'s first two numbers and has the size of its last.
+fn crop(pixels: &Pixels, window: View<'_>) -> Result<Pixels> {
+    let window = window.to_i64().unwrap_or_default();
+    let sizes: Option<Vec<usize>> = window.iter().map(|x| usize::try_from(*x).ok()).collect();
+    let Some(&[y, x, height, width]) = sizes.as_deref() else {
+        return invalid!("crop_window must have four elements that are not negative");
+    };
+    let fits = |at: usize, size: usize, limit: usize| {
+        size > 0 && at.checked_add(size).is_some_and(|end| end <= limit)
+    };
+    if !fits(y, height, pixels.height) || !fits(x, width, pixels.width) {
+        return invalid!("Invalid JPEG data or crop window");
+    }
+    let rows = pixels.data.chunks_exact(pixels.width * pixels.channels).skip(y).take(height);
+    let part = |row: &[u8]| row[x * pixels.channels..][..width * pixels.channels].to_vec();
+    Ok(Pixels { height, width, channels: pixels.channels, data: rows.flat_map(part).collect() })
+}

@@ -1,0 +1,253 @@
+//! The markers of a JPEG file and the tables that they bring.
+
+use super::huffman::Table;
+use crate::prelude::*;
+
+/// What has been read of a file's markers so far.
+#[derive(Debug, Default)]
+pub(super) struct Header {
+    pub(super) frame: Option<Frame>,
+    /// Quantization tables, in the order of the file.
+    pub(super) quantization: [Option<[u16; 64]>; 4],
+    pub(super) dc: [Option<Table>; 4],
+    pub(super) ac: [Option<Table>; 4],
+    pub(super) restart_interval: usize,
+    /// Whether the file says that it is JFIF.
+    pub(super) jfif: bool,
+    /// The colour transform that an Adobe marker names.
+    pub(super) adobe: Option<u8>,
+    /// The scan that comes next.
+    pub(super) scan: Scan,
+}
+
+/// The size of an image and its components.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) progressive: bool,
+    pub(super) components: Vec<Component>,
+    /// The largest sampling factors.
+    pub(super) max_h: usize,
+    pub(super) max_v: usize,
+    /// Units that are coded together, across and down.
+    pub(super) units_across: usize,
+    pub(super) units_down: usize,
+}
+
+/// One component of an image.
+#[derive(Debug)]
+pub(super) struct Component {
+    pub(super) id: u8,
+    pub(super) h: usize,
+    pub(super) v: usize,
+    /// Its quantization table.
+    pub(super) table: usize,
+    /// Its size in samples.
+    pub(super) width: usize,
+    pub(super) height: usize,
+    /// Its size in blocks when it is coded alone.
+    pub(super) blocks_across: usize,
+    pub(super) blocks_down: usize,
+    /// The blocks in a row, with those that only fill up units.
+    pub(super) stride: usize,
+}
+
+/// A pass over some components.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Scan {
+    /// For each of its components: number in the frame, tables for DC and AC.
+    pub(super) components: Vec<(usize, usize, usize)>,
+    /// The first and last coefficient.
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// The bits that earlier passes and this one leave out.
+    pub(super) high: u32,
+    pub(super) low: u32,
+}
+
+impl Header {
+    /// Reads markers from `at` on up to a scan, and returns where its data starts.
+    pub(super) fn read_to_scan(&mut self, bytes: &[u8], at: usize) -> Result<usize> {
+        match self.read_to_next(bytes, at)? {
+            Some(at) => Ok(at),
+            None => invalid!("the image has no data"),
+        }
+    }
+
+    /// The same after a scan; `None` at the end of the image.
+    pub(super) fn read_to_next(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>> {
+        let mut at = at;
+        loop {
+            let Some(found) = bytes.get(at..).and_then(next_marker) else {
+                return invalid!("the image is cut off");
+            };
+            let marker = bytes[at + found];
+            at += found + 1;
+            match marker {
+                0xD9 => return Ok(None),
+                // Markers without a body.
+                0x01 | 0xD0..=0xD8 => continue,
+                _ => {}
+            }
+            let Some(&[high, low]) = bytes.get(at..at + 2) else {
+                return invalid!("the image is cut off");
+            };
+            let len = usize::from(u16::from_be_bytes([high, low]));
+            let Some(body) = len.checked_sub(2).and_then(|n| bytes.get(at + 2..at + 2 + n)) else {
+                return invalid!("the image is cut off");
+            };
+            at += len;
+            match marker {
+                0xC0..=0xC2 => self.frame(body, marker == 0xC2)?,
+                0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
+                    return invalid!("JPEG process {marker:#x} is not supported");
+                }
+                0xC4 => self.huffman(body)?,
+                0xDB => self.quantization(body)?,
+                0xDD => {
+                    let Some(interval) = body.first_chunk() else {
+                        return invalid!("a restart interval is cut off");
+                    };
+                    self.restart_interval = usize::from(u16::from_be_bytes(*interval));
+                }
+                0xE0 if body.starts_with(b"JFIF\0") => self.jfif = true,
+                0xEE if body.starts_with(b"Adobe") && body.len() >= 12 => {
+                    self.adobe = Some(body[11]);
+                }
+                0xDA => {
+                    self.scan = self.scan(body)?;
+                    return Ok(Some(at));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn frame(&mut self, body: &[u8], progressive: bool) -> Result<()> {
+        let [8, h1, h0, w1, w0, n, rest @ ..] = body else {
+            return invalid!("a frame that is not of eight bits");
+        };
+        let (height, width) = (u16::from_be_bytes([*h1, *h0]), u16::from_be_bytes([*w1, *w0]));
+        let (specs, left) = rest.as_chunks::<3>();
+        if self.frame.is_some() || specs.len() != usize::from(*n) || !left.is_empty() {
+            return invalid!("a wrong frame");
+        }
+        if width == 0 || height == 0 || !matches!(n, 1 | 3 | 4) {
+            return invalid!("an image of {width} by {height} with {n} components");
+        }
+        let size = (usize::from(width), usize::from(height));
+        self.frame = Some(Frame::new(size, progressive, specs)?);
+        Ok(())
+    }
+
+    fn quantization(&mut self, body: &[u8]) -> Result<()> {
+        let mut body = body;
+        while let [kind, rest @ ..] = body {
+            let wide = kind >> 4 != 0;
+            let n = if wide { 128 } else { 64 };
+            let (Some(values), true) = (rest.get(..n), kind & 15 < 4) else {
+                return invalid!("a wrong quantization table");
+            };
+            let mut table = [0; 64];
+            for (i, value) in table.iter_mut().enumerate() {
+                *value = match wide {
+                    true => u16::from_be_bytes([values[2 * i], values[2 * i + 1]]),
+                    false => u16::from(values[i]),
+                };
+            }
+            self.quantization[usize::from(kind & 15)] = Some(table);
+            body = &rest[n..];
+        }
+        Ok(())
+    }
+
+    fn huffman(&mut self, body: &[u8]) -> Result<()> {
+        let mut body = body;
+        while let [kind, rest @ ..] = body {
+            let Some((counts, symbols)) = rest.split_first_chunk::<16>() else {
+                return invalid!("a Huffman table is cut off");
+            };
+            let n: usize = counts.iter().map(|n| usize::from(*n)).sum();
+            let (Some(own), true) = (symbols.get(..n), kind & 15 < 4 && kind >> 4 < 2) else {
+                return invalid!("a wrong Huffman table");
+            };
+            let table = Table::new(counts, own)?;
+            let tables = if kind >> 4 == 0 { &mut self.dc } else { &mut self.ac };
+            tables[usize::from(kind & 15)] = Some(table);
+            body = &symbols[n..];
+        }
+        Ok(())
+    }
+
+    fn scan(&self, body: &[u8]) -> Result<Scan> {
+        let [n, rest @ ..] = body else { return invalid!("a scan is cut off") };
+        let n = usize::from(*n);
+        let (specs, tail) = (rest.get(..2 * n), rest.get(2 * n..));
+        let (Some(specs), Some(&[first, last, bits])) = (specs, tail) else {
+            return invalid!("a wrong scan");
+        };
+        let Some(frame) = &self.frame else { return invalid!("a scan before its frame") };
+        let mut components = Vec::new();
+        for [id, tables] in specs.as_chunks::<2>().0 {
+            let Some(number) = frame.components.iter().position(|c| c.id == *id) else {
+                return invalid!("a scan of component {id}");
+            };
+            components.push((number, usize::from(tables >> 4) & 3, usize::from(tables & 3)));
+        }
+        let scan = Scan {
+            components,
+            first: usize::from(first),
+            last: usize::from(last),
+            high: u32::from(bits >> 4),
+            low: u32::from(bits & 15),
+        };
+        if scan.components.is_empty() || scan.first > scan.last || scan.last > 63 || scan.low > 13 {
+            return invalid!("a wrong scan");
+        }
+        Ok(scan)
+    }
+}
+
+impl Frame {
+    fn new((width, height): (usize, usize), progressive: bool, specs: &[[u8; 3]]) -> Result<Self> {
+        let factors = |spec: &[u8; 3]| (usize::from(spec[1] >> 4), usize::from(spec[1] & 15));
+        if specs.iter().any(|spec| {
+            let (h, v) = factors(spec);
+            !(1..=4).contains(&h) || !(1..=4).contains(&v) || spec[2] > 3
+        }) {
+            return invalid!("wrong sampling factors");
+        }
+        let max_h = specs.iter().map(|spec| factors(spec).0).max().unwrap_or(1);
+        let max_v = specs.iter().map(|spec| factors(spec).1).max().unwrap_or(1);
+        let units_across = width.div_ceil(8 * max_h);
+        let units_down = height.div_ceil(8 * max_v);
+        let components = specs
+            .iter()
+            .map(|spec| {
+                let (h, v) = factors(spec);
+                let (own_width, own_height) =
+                    ((width * h).div_ceil(max_h), (height * v).div_ceil(max_v));
+                Component {
+                    id: spec[0],
+                    h,
+                    v,
+                    table: usize::from(spec[2]),
+                    width: own_width,
+                    height: own_height,
+                    blocks_across: own_width.div_ceil(8),
+                    blocks_down: own_height.div_ceil(8),
+                    stride: units_across * h,
+                }
+            })
+            .collect();
+        Ok(Self { width, height, progressive, components, max_h, max_v, units_across, units_down })
+    }
+}
+
+/// Where the next marker's code is.
+fn next_marker(bytes: &[u8]) -> Option<usize> {
+    let mut pairs = bytes.windows(2).enumerate();
+    let (at, _) = pairs.find(|(_, pair)| pair[0] == 0xFF && pair[1] != 0 && pair[1] != 0xFF)?;
+    Some(at + 1)
+}

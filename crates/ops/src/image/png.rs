@@ -1,0 +1,74 @@
+//! PNG, through the `png` crate.
+//!
+//! The conversions between kinds of pixels follow `png_io.cc` and libpng.
+
+use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
+
+use super::pixels::{MAX_ELEMENTS, Pixels};
+use crate::prelude::*;
+
+/// Decodes a picture to 8 bits, or 16 if `wide`, in so many channels; 0 for its own.
+pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels<u16>> {
+    let wrong = |error| Error::InvalidArgument(format!("Invalid PNG: {error}"));
+    let limits = Limits { bytes: 4 * MAX_ELEMENTS };
+    let mut decoder = Decoder::new_with_limits(std::io::Cursor::new(bytes), limits);
+    let info = decoder.read_header_info().map_err(wrong)?;
+    let (width, height) = (info.width as usize, info.height as usize);
+    if width.checked_mul(height).is_none_or(|n| n > MAX_ELEMENTS / 8) {
+        return invalid!("an image of {width} by {height} is too large");
+    }
+    decoder.set_transformations(Transformations::EXPAND);
+    let mut reader = decoder.read_info().map_err(wrong)?;
+    let stored = reader.info().color_type;
+    let (color, depth) = reader.output_color_type();
+    let channels = match (channels, stored) {
+        (0, ColorType::Indexed) => color.samples(),
+        (0, _) => stored.samples(),
+        (n, _) => n,
+    };
+    let Some(size) = reader.output_buffer_size() else { return invalid!("Invalid PNG: its size") };
+    let mut buffer = vec![0; size];
+    reader.next_frame(&mut buffer).map_err(wrong)?;
+    let samples: Vec<u16> = match depth {
+        BitDepth::Sixteen => {
+            buffer.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair)).collect()
+        }
+        _ => buffer.iter().map(|x| u16::from(*x)).collect(),
+    };
+    let full = if depth == BitDepth::Sixteen { u16::MAX } else { 255 };
+    let mut data = arrange(&samples, color.samples(), channels, full);
+    match (depth, wide) {
+        (BitDepth::Sixteen, false) => data.iter_mut().for_each(|x| *x >>= 8),
+        (BitDepth::Sixteen, true) | (_, false) => {}
+        (_, true) => data.iter_mut().for_each(|x| *x *= 257),
+    }
+    Ok(Pixels { height, width, channels, data })
+}
+
+/// Pixels of `from` samples as pixels of `to`, where even numbers have an opacity at the end.
+fn arrange(samples: &[u16], from: usize, to: usize, full: u16) -> Vec<u16> {
+    let mut out = Vec::with_capacity(samples.len() / from * to);
+    for pixel in samples.chunks_exact(from) {
+        let opacity = if from.is_multiple_of(2) { pixel[from - 1] } else { full };
+        match (from > 2, to > 2) {
+            (false, false) => out.push(pixel[0]),
+            (false, true) => out.extend([pixel[0]; 3]),
+            (true, true) => out.extend(&pixel[..3]),
+            (true, false) => out.push(gray([pixel[0], pixel[1], pixel[2]], full)),
+        }
+        if to.is_multiple_of(2) {
+            out.push(opacity);
+        }
+    }
+    out
+}
+
+/// Libpng's grey of a colour, with TensorFlow's weights: it gives green that of blue.
+fn gray([red, green, blue]: [u16; 3], full: u16) -> u16 {
+    if red == green && red == blue {
+        return red;
+    }
+    let sum = 9797 * u32::from(red) + 3735 * u32::from(green) + 19236 * u32::from(blue);
+    let half = if full == u16::MAX { 16384 } else { 0 };
+    ((sum + half) >> 15) as u16
+}
