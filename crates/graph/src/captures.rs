@@ -158,11 +158,13 @@ fn put_in(graph: &mut Graph, captures: &[Capture]) {
 
 #[cfg(test)]
 mod tests {
+    use smallvec::SmallVec;
+
     use super::*;
 
     fn node(name: &str, body: Body, inputs: &[u32]) -> Node {
         let inputs = inputs.iter().map(|node| Port { node: *node, output: 0 }).collect();
-        Node { name: name.into(), body, inputs, attrs: Arc::default() }
+        Node { name: name.into(), body, inputs, when: SmallVec::new(), attrs: Arc::default() }
     }
 
     fn op(op: &str) -> Body {

@@ -138,7 +138,7 @@ impl Program {
     /// Proves that the rows of a batch do not touch each other, or says what mixes them. The first
     /// dimension of every input is [`ROWS`](crate::ROWS).
     pub fn prove_rows(&self, inputs: &[Spec], env: &Env<'_>) -> std::result::Result<(), Mixing> {
-        rows::prove(&self.graph, inputs, env)
+        self.with_own(env, |env| rows::prove(&self.graph, inputs, env))
     }
 
     /// Whether running it changes state or draws random numbers, so that a run may not be repeated.

@@ -19,7 +19,6 @@ use tensor::{Dim, Spec, Symbol};
 
 use crate::error::{Error, Result};
 use crate::graph::{Body, Graph, Node, Port};
-use crate::passes::infer;
 
 /// The symbol of the number of rows.
 pub const ROWS: Symbol = Symbol(u32::MAX);
@@ -101,10 +100,14 @@ fn look(node: &Node, args: &[Spec], seen: &[Vec<Seen>], env: &Env<'_>) -> Result
         }
         Body::Op { op, def } => (op, def),
     };
+    if node.is_conditional() {
+        return Err(refusal(node, "does not always run"));
+    }
     let inputs: Vec<Seen> =
         node.inputs.iter().map(|port| find(seen, port).cloned()).collect::<Result<_>>()?;
     let specs: Vec<Spec> = inputs.iter().map(|input| input.spec.clone()).collect();
-    let outputs = infer(&**op, node, &specs, env)?;
+    let outputs = op.infer_with(&specs, env.functions);
+    let outputs = outputs.map_err(|error| Error::node(&node.name, error))?;
     let of = |why: &str| {
         let text = format!("{} ({}) {why}", node.name, node.op_name());
         let mixed = |spec: &Spec| Seen { state: State::Mixed(text.clone()), spec: spec.clone() };

@@ -64,7 +64,7 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
             consts: Vec::new(),
             values: Vec::new(),
             open_bytes: Vec::new(),
-            input_bytes: inputs.iter().map(|(dtype, shape)| n_bytes(*dtype, shape)).collect(),
+            input_bytes: inputs.iter().map(spec_bytes).collect(),
             outputs: Vec::new(),
         },
     };
@@ -235,8 +235,8 @@ impl Drafter<'_> {
     fn spot(&mut self, port: &Port) -> Spot {
         let spots = &self.spots[port.node as usize];
         spots.get(port.output as usize).cloned().unwrap_or_else(|| {
-            self.draft.n_open += 1;
-            Spot::Open(self.draft.n_open - 1)
+            self.draft.open_bytes.push(0);
+            Spot::Open(self.draft.open_bytes.len() - 1)
         })
     }
 
@@ -244,6 +244,11 @@ impl Drafter<'_> {
         let node = &self.graph.node(port.node).name;
         Error::NotFound { wanted: format!("{node}:{}", port.output), by: String::new() }
     }
+}
+
+/// The bytes of a tensor of this spec, if its shape is known; others count as nothing.
+fn spec_bytes(spec: &Spec) -> usize {
+    spec.shape().map_or(0, |shape| n_bytes(spec.dtype, &shape))
 }
 
 /// The bytes of a plain tensor; others count as nothing.

@@ -32,7 +32,7 @@ const ELEMENTWISE: &[&str] = &[
     "StaticRegexReplace", "StopGradient", "StringJoin", "StringLength", "StringLower",
     "StringStrip", "StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong",
     "StringToNumber", "StringUpper", "Sub", "Substr", "Tan", "Tanh", "TruncateDiv", "TruncateMod",
-    "Xdivy", "Xlog1py", "Xlogy", "ZerosLike",
+    "Xdivy", "Xlog1py", "Xlogy", "ZerosLike", "_Activation", "_WrapIndices",
 ];
 
 /// Ops of images: the first input has a row for each image, the others are the same for all.
@@ -41,12 +41,11 @@ const IMAGES: &[&str] = &[
     "AdjustContrastv2", "AdjustHue", "AdjustSaturation", "AvgPool", "AvgPool3D", "Conv2D", "Conv3D",
     "DepthToSpace", "DepthwiseConv2dNative", "Dilation2D", "ExtractImagePatches", "HSVToRGB", "LRN",
     "MaxPool", "MaxPool3D", "MaxPoolV2", "RGBToHSV", "ResizeArea", "ResizeBicubic",
-    "ResizeBilinear", "ResizeNearestNeighbor", "SpaceToDepth", "_FusedConv2D",
-    "_FusedDepthwiseConv2dNative",
+    "ResizeBilinear", "ResizeNearestNeighbor", "SpaceToDepth",
 ];
 
 /// Ops of the last dimension.
-const LAST_AXIS: &[&str] = &["LogSoftmax", "Softmax", "TopKV2"];
+const LAST_AXIS: &[&str] = &["LogSoftmax", "Softmax", "TopKV2", "_LayerNorm"];
 
 /// Ops of the last two dimensions.
 const MATRICES: &[&str] =
@@ -78,6 +77,8 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         "MatMul" | "_FusedMatMul" => matmul(node, inputs, outputs),
         "BatchMatMul" | "BatchMatMulV2" | "BatchMatMulV3" => batch_matmul(inputs, outputs),
         "Einsum" => einsum(node, inputs, outputs),
+        "_Linear" => product(inputs, outputs, 2),
+        "_FusedConv2D" | "_FusedDepthwiseConv2dNative" => product(inputs, outputs, 3),
         "BiasAdd" | "BiasAddV1" => first_only(inputs, outputs, 2),
         "FusedBatchNorm" | "FusedBatchNormV2" | "FusedBatchNormV3" => {
             batch_norm(node, inputs, outputs)
@@ -194,7 +195,19 @@ fn matmul(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     if Attrs::new(&node.attrs).bool_or("transpose_a", false) != Ok(false) {
         return Err(AXIS);
     }
-    first_only(inputs, outputs, 2)
+    product(inputs, outputs, 2)
+}
+
+/// The first input has rows and at least `rank_min` dimensions; the others are free, or are added
+/// row by row.
+fn product(inputs: &[Seen], outputs: &[Spec], rank_min: usize) -> Verdict {
+    let is_added = |input: &Seen| input.state == State::Rows;
+    let (added, operands): (Vec<_>, Vec<_>) =
+        inputs.iter().enumerate().partition(|(number, input)| *number > 0 && is_added(input));
+    let operands: Vec<Seen> = operands.into_iter().map(|(_, input)| input.clone()).collect();
+    let added: Vec<Seen> = added.into_iter().map(|(_, input)| input.clone()).collect();
+    broadcast(&added, outputs)?;
+    first_only(&operands, outputs, rank_min)
 }
 
 /// Batched products: dimensions before the last two are broadcast.

@@ -1,9 +1,9 @@
 //! Ops of two tensors that work element by element with broadcasting: a row each.
 
+use super::gamma;
 use super::map::COSTLY;
 use super::table::{Table, fill};
 use super::zip::{Binary, Compare, Comparison, PLAIN, Refuses, Traits, Zip};
-use super::{approx, gamma};
 use crate::prelude::*;
 use crate::simd::approx;
 

@@ -1,6 +1,7 @@
 //! `tensord devices`: shows the devices, and what the flags make of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use pool::Pool;
@@ -19,7 +20,8 @@ pub(crate) fn main(flags: &Flags) -> Result<()> {
 
 /// The devices as the flags configure them, with one lane each.
 pub(super) fn find(flags: &Flags, active: Arc<Active>) -> Result<Arc<Devices>> {
-    let lanes = LaneOptions { n_lanes: 1, queue_max: 1, pool: Arc::new(Pool::new(1)) };
+    let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
+    let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
     let devices = Devices::start(&DeviceOptions::new(flags)?, &lanes, active)?;
     devices.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     Ok(devices)

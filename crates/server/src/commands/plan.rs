@@ -4,6 +4,7 @@
 //! its plan for each batch size. Nothing is served and nothing runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use device::placement::{Need, Placement, Slot, place};

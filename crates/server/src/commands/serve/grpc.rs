@@ -103,7 +103,7 @@ async fn router(doors: &Doors<'_>) -> Result<Router> {
         tokio::spawn(follow); // Ends with the lifecycle.
     }
     if flags.enable_profiler {
-        let counters = (*counters).clone();
+        let counters = doors.counters.clone();
         router = router.add_service(Profiler::new(Arc::new(move || counters.page())));
         info!("Profiler service is enabled");
     }
