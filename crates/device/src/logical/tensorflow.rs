@@ -1,8 +1,8 @@
 //! Logical GPUs as TensorFlow makes them of its options and environment.
 //!
 //! Follows `tensorflow/core/common_runtime/gpu/gpu_device.cc` and `gpu_bfc_allocator.cc`, and the
-//! messages are theirs, except where they would fail later: fewer GPUs than configured is a warning,
-//! and more memory than a GPU has is an error.
+//! messages are theirs, except where they would fail later: fewer GPUs than configured is a
+//! warning, and more memory than a GPU has is an error.
 
 use std::collections::BTreeSet;
 
