@@ -297,7 +297,8 @@ fn growth(allow: bool, environment: &Environment, warnings: &mut Vec<String>) ->
 fn visible(options: &GpuOptions, gpus: &[usize]) -> Result<Vec<usize>, Error> {
     let n_max = options.device_count.unwrap_or(usize::MAX);
     let list = &options.visible_device_list;
-    if list.is_empty() || n_max == 0 {
+    // Without any GPU TensorFlow never looks at the list.
+    if list.is_empty() || n_max == 0 || gpus.is_empty() {
         return Ok(gpus.iter().copied().take(n_max).collect());
     }
     let mut order = Vec::new();

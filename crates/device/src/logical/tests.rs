@@ -55,6 +55,7 @@ fn check(gpus: &[u64], change: impl FnOnce(&mut GpuOptions, &mut Environment), e
 #[test]
 fn without_options_every_gpu_is_one_device_less_a_reserve() {
     check(&[], |_, _| {}, &[]);
+    check(&[], |o, _| o.visible_device_list = "0,1".to_owned(), &[]);
     check(&[8], |_, _| {}, &["gpu:0=gpu:0 6656MiB reserved"]);
     check(
         &[1, 4],
