@@ -1,8 +1,8 @@
 //! Logical devices: shares of physical ones, each with its own limit, growth rule and lanes.
 //!
 //! [`configure`] makes them as TensorFlow would from its own options, [`configure_rules`] from our
-//! own, which allow more. Both are pure: what was found goes in, what was made of it comes out, with
-//! warnings for what had no effect.
+//! own, which allow more. Both are pure: what was found goes in, what was made of it comes out,
+//! with warnings for what had no effect.
 
 mod change;
 mod rules;

@@ -110,7 +110,7 @@ unsafe extern "C" fn init(_: u32) -> i32 {
 }
 
 unsafe extern "C" fn device_get_count(count: *mut i32) -> i32 {
-    let n = i32::try_from(STATE.lock().capacities.len()).unwrap();
+    let n = i32::try_from(STATE.lock().capacities.len()).expect("small");
     // SAFETY: the caller gives a pointer to a number.
     unsafe { count.write(n) };
     0

@@ -1,8 +1,8 @@
 //! Logical GPUs as TensorFlow makes them of its options and environment.
 //!
 //! Follows `tensorflow/core/common_runtime/gpu/gpu_device.cc` and `gpu_bfc_allocator.cc`, and the
-//! messages are theirs, except where they would fail later: fewer GPUs than configured is a warning,
-//! and more memory than a GPU has is an error.
+//! messages are theirs, except where they would fail later: fewer GPUs than configured is a
+//! warning, and more memory than a GPU has is an error.
 
 use std::collections::BTreeSet;
 
@@ -297,7 +297,8 @@ fn growth(allow: bool, environment: &Environment, warnings: &mut Vec<String>) ->
 fn visible(options: &GpuOptions, gpus: &[usize]) -> Result<Vec<usize>, Error> {
     let n_max = options.device_count.unwrap_or(usize::MAX);
     let list = &options.visible_device_list;
-    if list.is_empty() || n_max == 0 {
+    // Without any GPU TensorFlow never looks at the list.
+    if list.is_empty() || n_max == 0 || gpus.is_empty() {
         return Ok(gpus.iter().copied().take(n_max).collect());
     }
     let mut order = Vec::new();

@@ -55,6 +55,7 @@ fn check(gpus: &[u64], change: impl FnOnce(&mut GpuOptions, &mut Environment), e
 #[test]
 fn without_options_every_gpu_is_one_device_less_a_reserve() {
     check(&[], |_, _| {}, &[]);
+    check(&[], |o, _| o.visible_device_list = "0,1".to_owned(), &[]);
     check(&[8], |_, _| {}, &["gpu:0=gpu:0 6656MiB reserved"]);
     check(
         &[1, 4],
@@ -256,11 +257,9 @@ fn virtual_devices_that_contradict_the_rest_are_refused() {
             o.virtual_devices = vec![shares(&[1024.0])];
             o.visible_device_list = "1,0".to_owned();
         },
-        &[
-            "InvalidArgument: The number of GPUs in visible_device_list doesn't match the number of \
-           elements in the virtual_devices list. #GPUs in visible_device_list: 2 \
-           virtual_devices.size(): 1",
-        ],
+        &["InvalidArgument: The number of GPUs in visible_device_list doesn't match the number \
+           of elements in the virtual_devices list. #GPUs in visible_device_list: 2 \
+           virtual_devices.size(): 1"],
     );
     check(
         &[8, 8],
@@ -302,11 +301,9 @@ fn ordinals_number_the_devices_over_all_gpus() {
     check(
         &[8],
         |o, _| o.virtual_devices = vec![entry(&[1.0, 2.0], &[1])],
-        &[
-            "InvalidArgument: Number of virtual device ordinals specified doesn't match with number \
-           of memory_limit_mb specified for GPU# 0 memory_limit_mb size: 2 and device_ordinal \
-           size: 1",
-        ],
+        &["InvalidArgument: Number of virtual device ordinals specified doesn't match with \
+           number of memory_limit_mb specified for GPU# 0 memory_limit_mb size: 2 and device_ordinal \
+           size: 1"],
     );
 }
 

@@ -30,14 +30,15 @@ impl Devices {
         logical::check_change(&before, &configured.devices, is_in_use).map_err(status)?;
         check_growth(&before, &configured.devices, is_in_use)?;
         let warnings = configured.warnings.clone();
-        *all = self.rebuilt(std::mem::take(&mut *all), configured, is_in_use)?;
+        let changed = self.rebuilt(&all, configured, is_in_use)?;
+        *all = changed;
         Ok(warnings)
     }
 
     /// The devices as configured: those in use and the host with their new limits, the others anew.
     fn rebuilt(
         &self,
-        before: Vec<Arc<Logical>>,
+        before: &[Arc<Logical>],
         configured: Configured,
         is_in_use: impl Fn(&str) -> bool,
     ) -> Result<Vec<Arc<Logical>>, Status> {
@@ -47,8 +48,8 @@ impl Devices {
             let new = configured.devices.iter().find(same);
             new.is_some_and(|new| is_in_use(&new.name) || new.growth == old.growth)
         };
-        // Those that go give their memory back before others take it.
-        let kept: Vec<Arc<Logical>> = before.into_iter().filter(stays).collect();
+        let kept: Vec<Arc<Logical>> = before.iter().filter(|one| stays(one)).cloned().collect();
+        self.check_limits(&kept, &configured)?;
         for (one, limit) in self.physical.iter().zip(&configured.physical_limit_bytes) {
             one.driver.set_limit(*limit).map_err(status)?;
         }
@@ -57,7 +58,6 @@ impl Devices {
             let known = kept.iter().find(|logical| logical.space.name() == device.name);
             let logical = match known {
                 Some(logical) => {
-                    drop(logical.space.trim("limit"));
                     logical.space.account().set_limit(device.limit_bytes).map_err(status)?;
                     *logical.device.lock() = device;
                     Arc::clone(logical)
@@ -74,6 +74,31 @@ impl Devices {
             all.push(logical);
         }
         Ok(all)
+    }
+}
+
+impl Devices {
+    /// Refuses limits below what is held when all that nobody uses was given back.
+    fn check_limits(&self, kept: &[Arc<Logical>], configured: &Configured) -> Result<(), Status> {
+        let refuse = |name: &str, held: u64, limit: u64| {
+            let text = format!("{name} holds {held} bytes, more than a limit of {limit}");
+            Err(Status::new(Code::FailedPrecondition, text))
+        };
+        for logical in kept {
+            drop(logical.space.trim("limit"));
+            let (name, account) = (logical.space.name(), logical.space.account());
+            let new = configured.devices.iter().find(|new| new.name == name);
+            let limit = new.map_or(u64::MAX, |new| new.limit_bytes);
+            if account.held_bytes() > limit {
+                return refuse(name, account.held_bytes(), limit);
+            }
+        }
+        for (one, limit) in self.physical.iter().zip(&configured.physical_limit_bytes) {
+            if one.driver.account().held_bytes() > *limit {
+                return refuse(&one.found.name, one.driver.account().held_bytes(), *limit);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -178,7 +178,8 @@ mod tests {
     #[test]
     fn a_session_config_becomes_options() {
         let text = r#"device_count { key: "GPU" value: 2 } gpu_options { allow_growth: true
-            visible_device_list: "1,0" experimental { virtual_devices { memory_limit_mb: 100 } } }"#;
+            visible_device_list: "1,0"
+            experimental { virtual_devices { memory_limit_mb: 100 } } }"#;
         let options = from_config(&parse(text).unwrap());
         assert_eq!((options.device_count, options.allow_growth), (Some(2), true));
         assert_eq!(options.visible_device_list, "1,0");
