@@ -42,7 +42,7 @@ impl<'a> Tracer<'a> {
         Ok(Emitted { live, outputs: Outputs::Values(values.to_vec()) })
     }
 
-    /// Where a value comes from, identities left out: what is the same condition must look the same.
+    /// Where a value comes from, identities left out: what is one condition must look like one.
     fn origin(&self, mut port: Port) -> Port {
         loop {
             let node = self.graph.node(port.node);

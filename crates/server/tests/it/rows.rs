@@ -48,7 +48,6 @@ fn a_row_of_a_demo_model_does_not_depend_on_its_company() {
     };
     check_demo("digits", "serving_default");
     check_demo("clicks", "serving_default");
-    check_demo("half_plus_two", "serving_default");
 }
 
 #[test]
