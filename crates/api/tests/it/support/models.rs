@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use lifecycle::{
     Child, Code, LabelRule, Lifecycle, LoadError, Loader, ModelOptions, Options, Policy, Poll,
-    Source, StartWhen, Tree, VersionPolicy,
+    Source, StartWhen, Target, Tree, VersionPolicy,
 };
 use proto::tensorflow::tensor_info::Encoding;
 use proto::tensorflow::tensor_shape_proto::Dim;
@@ -47,6 +47,12 @@ pub(crate) async fn start(gate: &Gate, token: CancellationToken) -> Lifecycle<Se
     let models = vec![model("m", &[("old", 1)]), model("broken", &[])];
     // The broken one does not become available.
     lifecycle.set_config(models).await.unwrap_err();
+    // The others may still be loading: only the first version of each is waited for.
+    let mut changes = lifecycle.models().changes();
+    let is_there = |version| lifecycle.models().get(&Target::version("m", version)).is_ok();
+    while !(is_there(1) && is_there(2)) {
+        changes.changed().await.unwrap();
+    }
     lifecycle
 }
 
