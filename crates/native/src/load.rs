@@ -6,6 +6,8 @@ use std::sync::Arc;
 use device::{Category, Owner};
 use graph::{Bindings, Build, Graph, Library, Program, Request};
 use ops::{Cancel, Env, NoFunctions, Resources};
+use proto::tensorflow::GraphDef;
+use proto::tensorflow::attr_value::Value;
 use rustc_hash::FxHashSet;
 use savedmodel::SavedModel;
 use session::{Endpoint, Error, Result, Servable, Signature};
@@ -126,7 +128,7 @@ impl Traced {
             writes: FxHashSet::default(),
         };
         for (name, signature) in &model.signatures {
-            match traced.take(signature, source) {
+            match traced.take(signature, source, &model.graph) {
                 Ok(()) => {}
                 Err(error @ Error::Unimplemented(_)) => {
                     traced.refused.insert(name.clone(), error);
@@ -142,15 +144,22 @@ impl Traced {
         Ok(traced)
     }
 
-    fn take(&mut self, from: &savedmodel::Signature, source: &graph::Source) -> Result<()> {
+    fn take(
+        &mut self,
+        from: &savedmodel::Signature,
+        source: &graph::Source,
+        def: &GraphDef,
+    ) -> Result<()> {
         if let Some((alias, why)) = from.unusable_inputs.first_key_value() {
             let text = format!("signature {}: input {alias} cannot be fed: {why}", from.name);
             return Err(Error::Unimplemented(text));
         }
         let signature = Signature::read(from)?;
         let feed = |endpoint: &Endpoint| {
-            // Requests are not held to the signature's shape, only to its dtype.
-            (endpoint.tensor.clone(), tensor::Spec::unknown(endpoint.spec.dtype))
+            // Requests are not held to the signature's shape, only to its dtype; and to that of
+            // the placeholder where the two differ, as in exports of TensorFlow 1.0.
+            let dtype = placeholder_dtype(def, &endpoint.tensor).unwrap_or(endpoint.spec.dtype);
+            (endpoint.tensor.clone(), tensor::Spec::unknown(dtype))
         };
         let request = Request {
             feeds: signature.inputs.values().map(feed).collect(),
@@ -268,6 +277,14 @@ impl Loading<'_> {
         }
         Ok((programs, library))
     }
+}
+
+/// The dtype that a placeholder says it has.
+fn placeholder_dtype(graph: &GraphDef, tensor: &str) -> Option<tensor::DType> {
+    let name = tensor.split(':').next()?;
+    let node = graph.node.iter().find(|node| node.name == name && node.op == "Placeholder")?;
+    let Value::Type(number) = node.attr.get("dtype")?.value.as_ref()? else { return None };
+    tensor::DType::from_number(*number)
 }
 
 /// The refusal of a model none of whose signatures can be run.
