@@ -198,6 +198,9 @@ impl Output<'_> {
                 }
                 Ok(view.reborrow())
             }
+            Output::Open(_) if !dtype.is_plain() => {
+                Err(Error::Unimplemented(format!("dtype {dtype} is not supported here")))
+            }
             Output::Open(open) => {
                 let tensor = open.insert(Tensor::zeros(dtype, shape.clone())?);
                 Ok(tensor.view_mut().expect("a new plain tensor has one owner"))

@@ -48,6 +48,15 @@ impl Op for Inplace {
         let how = self.how;
         let mut output = ctx.output(0, x.dtype(), x.shape())?;
         output.bytes().copy_from_slice(x.bytes());
+        if how == Combine::Update {
+            for_width!(x.dtype(), T => {
+                let (out, new) = (output.as_wide_mut::<T>(), v.as_wide::<T>());
+                for (i, start) in starts.iter().enumerate() {
+                    out[*start..start + len].copy_from_slice(&new[i * len..(i + 1) * len]);
+                }
+            });
+            return Ok(());
+        }
         for_combined!(how, x.dtype(), T => {
             let (out, new) = (output.as_mut_slice::<T>(), v.as_slice::<T>());
             for (i, start) in starts.iter().enumerate() {

@@ -25,7 +25,6 @@ pub(crate) const OPS: &[OpDef] = &[
     table::HASH_TABLE,
     table::HASH_TABLE_V2,
     table::MUTABLE,
-    table::MUTABLE_DENSE,
     table::MUTABLE_DENSE_V2,
     table::MUTABLE_OF_TENSORS,
     table::MUTABLE_OF_TENSORS_V2,

@@ -22,13 +22,9 @@ pub(super) const MUTABLE_OF_TENSORS: OpDef =
     OpDef::of_kind("MutableHashTableOfTensors", Kind::Handle, |attrs| {
         TableHandle::build(attrs, Form::Mutable)
     });
-pub(super) const MUTABLE_DENSE: OpDef =
-    OpDef::of_kind("MutableDenseHashTable", Kind::Handle, |attrs| {
-        Ok(Box::new(DenseTable { n_inputs: 1, handle: TableHandle::new(attrs, Form::Mutable)? }))
-    });
 pub(super) const MUTABLE_DENSE_V2: OpDef =
     OpDef::of_kind("MutableDenseHashTableV2", Kind::Handle, |attrs| {
-        Ok(Box::new(DenseTable { n_inputs: 2, handle: TableHandle::new(attrs, Form::Mutable)? }))
+        Ok(Box::new(DenseTable(TableHandle::new(attrs, Form::Mutable)?)))
     });
 pub(super) const MUTABLE_OF_TENSORS_V2: OpDef =
     OpDef::of_kind("MutableHashTableOfTensorsV2", Kind::Handle, |attrs| {
@@ -205,21 +201,16 @@ impl Op for TableHandle {
 }
 
 /// A table whose inputs are the keys that stand for empty and deleted places; ours has none such.
-struct DenseTable {
-    n_inputs: usize,
-    handle: TableHandle,
-}
+struct DenseTable(TableHandle);
 
 impl Op for DenseTable {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        if inputs.len() != self.n_inputs {
-            return invalid!("expected {} inputs but got {}", self.n_inputs, inputs.len());
-        }
-        self.handle.infer(&[])
+        let [_, _] = arity(inputs)?;
+        self.0.infer(&[])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        self.handle.run(ctx)
+        self.0.run(ctx)
     }
 }
 

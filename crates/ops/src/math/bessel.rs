@@ -30,12 +30,12 @@ pub(super) fn i1(x: f64) -> f64 {
     i1e(x) * x.abs().exp()
 }
 
-/// `exp(x) K0(x)`; infinite at 0, NaN below.
+/// `exp(x) K0(x)`; infinite at 0 and below, as in Eigen.
 pub(super) fn k0e(x: f64) -> f64 {
     second_kind(x, |_| 1.0)
 }
 
-/// `exp(x) K1(x)`; infinite at 0, NaN below.
+/// `exp(x) K1(x)`; infinite at 0 and below, as in Eigen.
 pub(super) fn k1e(x: f64) -> f64 {
     second_kind(x, f64::cosh)
 }
@@ -48,6 +48,20 @@ pub(super) fn k0(x: f64) -> f64 {
 /// `K1(x)`.
 pub(super) fn k1(x: f64) -> f64 {
     k1e(x) * (-x).exp()
+}
+
+/// `Y0(x)`; negatively infinite at 0 and below, as in Eigen.
+pub(super) fn y0(x: f64) -> f64 {
+    if x < 0.0 { f64::NEG_INFINITY } else { libm::y0(x) }
+}
+
+/// `Y1(x)`; negatively infinite below 0 and NaN there, as in Eigen.
+pub(super) fn y1(x: f64) -> f64 {
+    match () {
+        () if x == 0.0 => f64::NAN,
+        () if x < 0.0 => f64::NEG_INFINITY,
+        () => libm::y1(x),
+    }
 }
 
 /// The power series of the modified function of order 0 or 1; all its terms are positive.
@@ -88,10 +102,10 @@ fn scaled_large(order: f64, x: f64) -> f64 {
 /// the last digit here, since the integrand falls off doubly exponentially.
 fn second_kind(x: f64, weight: fn(f64) -> f64) -> f64 {
     const STEP: f64 = 0.125;
-    if x.is_nan() || x < 0.0 {
+    if x.is_nan() {
         return f64::NAN;
     }
-    if x == 0.0 {
+    if x <= 0.0 {
         return f64::INFINITY;
     }
     if x.is_infinite() {

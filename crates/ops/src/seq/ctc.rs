@@ -54,7 +54,8 @@ impl Op for Decoder {
         lengths.require_rank(1)?;
         lengths.require_dtype(DType::I32)?;
         let n = x.dims().map_or(Dim::Unknown, |dims| dims[1].clone());
-        let batch = merge_dim(&n, &lengths.dims().map_or(Dim::Unknown, |dims| dims[0].clone()))?;
+        let n_lengths = lengths.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
+        let batch = merge_dim(&n, &n_lengths).unwrap_or(Dim::Unknown);
         let n_paths = self.n_paths();
         let each = |spec: Spec| std::iter::repeat_n(spec, n_paths);
         Ok(each(Spec::new(DType::I64, [Dim::Unknown, Dim::Known(2)]))
@@ -104,7 +105,9 @@ fn checked_lengths(lengths: View<'_>, n_steps: usize, n_rows: usize) -> Result<V
     let values = lengths.to_i64().unwrap_or_default();
     if lengths.shape().rank() != 1 || values.len() != n_rows {
         let n = values.len();
-        return invalid!("len(sequence_length) != batch_size. len: {n} batch_size: {n_rows}");
+        return Err(Error::FailedPrecondition(format!(
+            "len(sequence_length) != batch_size. len: {n} batch_size: {n_rows}"
+        )));
     }
     let check = |(row, length): (usize, &i64)| match usize::try_from((*length).max(0)) {
         Ok(length) if length <= n_steps => Ok(length),

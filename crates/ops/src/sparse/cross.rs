@@ -15,11 +15,9 @@ pub(super) const V1: OpDef = OpDef::pure("SparseCross", |attrs| {
     let n_buckets = attrs.int("num_buckets")?.cast_unsigned();
     let hash_key = attrs.int("hash_key")?.cast_unsigned();
     let is_hashed = attrs.bool_or("hashed_output", false)?;
-    let to_numbers = attrs.dtype("internal_type")? == DType::I64;
-    let result = match (is_hashed, to_numbers) {
-        (true, _) => Way::Hash { n_buckets, hash_key },
-        (false, true) => Way::JoinNumbers,
-        (false, false) => Way::Join,
+    let result = match is_hashed {
+        true => Way::Hash { n_buckets, hash_key: Some(hash_key) },
+        false => Way::Join,
     };
     build(attrs, Form::Attrs(result))
 });
@@ -54,11 +52,10 @@ enum Form {
 #[derive(Clone, Copy)]
 pub(super) enum Way {
     Join,
-    /// Strings become their fingerprints before they are joined.
-    JoinNumbers,
     Hash {
         n_buckets: u64,
-        hash_key: u64,
+        /// What the hash begins with; without it, with the first feature.
+        hash_key: Option<u64>,
     },
 }
 
@@ -164,7 +161,7 @@ impl Cross {
                     return invalid!("salt must have 2 elements");
                 };
                 let key = is_strong.then_some([a.cast_unsigned(), b.cast_unsigned()]);
-                let way = Way::Hash { n_buckets, hash_key: a.cast_unsigned() };
+                let way = Way::Hash { n_buckets, hash_key: None };
                 Ok(Joiner { way, separator: b"", key })
             }
         }
@@ -175,6 +172,7 @@ impl Cross {
 pub(super) struct Column<'a> {
     pub(super) values: View<'a>,
     pub(super) starts: Vec<usize>,
+    pub(super) is_sparse: bool,
 }
 
 impl<'a> Column<'a> {
@@ -199,7 +197,7 @@ impl<'a> Column<'a> {
         for row in 0..n_rows {
             starts[row + 1] += starts[row];
         }
-        Ok(Self { values: coo.values, starts })
+        Ok(Self { values: coo.values, starts, is_sparse: true })
     }
 
     pub(super) fn dense(values: View<'a>) -> Result<Self> {
@@ -207,7 +205,8 @@ impl<'a> Column<'a> {
             let shape = values.shape();
             return invalid!("Dense inputs should be a matrix but received shape {shape}");
         };
-        Ok(Self { values, starts: (0..=n_rows).map(|row| row * width).collect() })
+        let starts = (0..=n_rows).map(|row| row * width).collect();
+        Ok(Self { values, starts, is_sparse: false })
     }
 
     pub(super) fn n_rows(&self) -> usize {
@@ -229,17 +228,26 @@ pub(super) struct Joiner<'a> {
 
 impl Joiner<'_> {
     fn hash(&self, column: &Column<'_>, at: usize) -> u64 {
-        match (column.values.dtype(), self.key) {
-            (DType::String, None) => fingerprint64(column.values.strings().get(at)),
-            (DType::String, Some(key)) => siphash(key, column.values.strings().get(at)),
-            _ => column.values.as_slice::<i64>()[at].cast_unsigned(),
+        let of_bytes = |bytes: &[u8]| match self.key {
+            None => fingerprint64(bytes),
+            Some(key) => siphash(key, bytes),
+        };
+        if column.values.dtype() == DType::String {
+            return of_bytes(column.values.strings().get(at));
         }
+        let number = column.values.as_slice::<i64>()[at];
+        let is_salted = matches!(self.way, Way::Hash { hash_key: None, .. });
+        if is_salted && column.is_sparse {
+            // As TensorFlow, which takes the size of the dtype's name for that of the number.
+            return of_bytes(&number.to_le_bytes()[..4]);
+        }
+        number.cast_unsigned()
     }
 
-    fn text(&self, column: &Column<'_>, at: usize, out: &mut Vec<u8>) {
-        match (column.values.dtype(), self.way) {
-            (DType::String, Way::Join) => out.extend_from_slice(column.values.strings().get(at)),
-            _ => out.extend(self.hash(column, at).cast_signed().to_string().bytes()),
+    fn text(column: &Column<'_>, at: usize, out: &mut Vec<u8>) {
+        match column.values.dtype() {
+            DType::String => out.extend_from_slice(column.values.strings().get(at)),
+            _ => out.extend(column.values.as_slice::<i64>()[at].to_string().bytes()),
         }
     }
 }
@@ -285,8 +293,11 @@ impl Crosses {
             let features = columns.iter().zip(&picks).map(|(c, pick)| (c, c.starts[row] + pick));
             match (&mut self.values, joiner.way) {
                 (Values::Hashes(hashes), Way::Hash { n_buckets, hash_key }) => {
-                    let hash = features
-                        .fold(hash_key, |hash, (c, at)| concatenate(hash, joiner.hash(c, at)));
+                    let hash = features.fold(hash_key, |hash, (column, at)| {
+                        let next = joiner.hash(column, at);
+                        Some(hash.map_or(next, |hash| concatenate(hash, next)))
+                    });
+                    let hash = hash.unwrap_or(0);
                     let modulus = if n_buckets > 0 { n_buckets } else { i64::MAX.cast_unsigned() };
                     hashes.push((hash % modulus).cast_signed());
                 }
@@ -296,7 +307,7 @@ impl Crosses {
                         if k > 0 {
                             text.extend_from_slice(joiner.separator);
                         }
-                        joiner.text(column, at, &mut text);
+                        Joiner::text(column, at, &mut text);
                     }
                     strings.push(&text);
                 }

@@ -91,7 +91,12 @@ impl Op for Add {
             }
         });
         let sizes = magnitudes(sums.view())?;
-        let kept: Vec<usize> = (0..pairs.len()).filter(|i| limit <= sizes[*i]).collect();
+        // What only one of the two has is kept, however small it is.
+        let is_kept = |i: &usize| {
+            let (a, b) = pairs[*i];
+            a.is_none() || b.is_none() || limit <= sizes[*i]
+        };
+        let kept: Vec<usize> = (0..pairs.len()).filter(is_kept).collect();
         pairs = kept.iter().map(|i| pairs[*i]).collect();
         ctx.set_output(0, indices(&a, &b, &pairs)?)?;
         ctx.set_output(1, super::gather::gather(sums.view(), &kept)?)?;

@@ -11,7 +11,7 @@ pub(super) const DEF: OpDef = OpDef::pure("RaggedCross", |attrs| {
     let way = match attrs.bool_or("hashed_output", false)? {
         true => Way::Hash {
             n_buckets: size(attrs.int("num_buckets")?, "num_buckets")? as u64,
-            hash_key: attrs.int("hash_key")?.cast_unsigned(),
+            hash_key: Some(attrs.int("hash_key")?.cast_unsigned()),
         },
         false => Way::Join,
     };
@@ -107,7 +107,7 @@ impl RaggedCross {
                     if values.shape().rank() != 1 {
                         return invalid!("ragged values must be a vector, not {}", values.shape());
                     }
-                    Column { values, starts }
+                    Column { values, starts, is_sparse: false }
                 }
                 1 => {
                     let [indices, values, shape] =
