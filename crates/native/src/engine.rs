@@ -170,8 +170,6 @@ impl Model {
             resources: &self.resources,
             cancel,
         };
-        // While several runs compute at once, each gets fewer of the pool's threads.
-        let _lane = pool.enter();
         work(program, &env).map_err(session_error)
     }
 }

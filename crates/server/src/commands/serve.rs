@@ -61,6 +61,8 @@ pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
 async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let Files { ssl, metrics_path } = Files::read(flags)?;
     let token = CancellationToken::new();
+    // Models stay until the requests in flight are answered.
+    let unload = CancellationToken::new();
     let mut stop = signals::Stop::listen()?;
     let loads = Arc::new(Loads::default());
     let active = Arc::new(Active::default());
@@ -70,7 +72,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let engines = start_engines(config, flags, &scheduler, &active)?;
     let loader = Counted { loader: engines, loads: Arc::clone(&loads) };
     let lifecycle =
-        Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, token.clone()));
+        Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, unload.clone()));
     let log = Arc::new(RequestLog::start(Arc::clone(&active), config.tags.clone())?);
     let control = Control::new(Arc::clone(&lifecycle), active, config.control.clone());
     let tasks = TaskTracker::new();
@@ -105,6 +107,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     tasks.close();
     let drained = async {
         tasks.wait().await;
+        unload.cancel();
         lifecycle.stopped().await;
         // Its disk may hang; nobody waits longer for it than for the rest.
         tokio::task::spawn_blocking(move || log.finish()).await
