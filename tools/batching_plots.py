@@ -1,0 +1,107 @@
+"""Draws the pictures of docs/batching.md from what `cargo run -p schedule --example promises` prints.
+
+Usage: cargo run -p schedule --example promises | python tools/batching_plots.py docs/images
+"""
+
+import json
+import pathlib
+import sys
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 260, 60, 40, 30
+COLORS = ["#2a6fbb", "#c0392b", "#7f8c8d"]
+
+
+def frame(title, x_label, y_label, x_max, y_max, marks):
+    """A picture with axes; `marks` gets functions from values to places."""
+    plot_width, plot_height = WIDTH - LEFT - 20, HEIGHT - BOTTOM - TOP
+
+    def x(value):
+        return LEFT + value / x_max * plot_width
+
+    def y(value):
+        return TOP + plot_height - value / y_max * plot_height
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="18" font-size="14">{title}</text>',
+    ]
+    for step in range(5):
+        value = y_max * step / 4
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{y(value):.1f}" y2="{y(value):.1f}" '
+            'stroke="#ddd"/>'
+            f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>'
+        )
+        value = x_max * step / 4
+        parts.append(
+            f'<text x="{x(value):.1f}" y="{HEIGHT - 22}" text-anchor="middle">{value:g}</text>'
+        )
+    parts.append(
+        f'<text x="{WIDTH - 20}" y="{HEIGHT - 6}" text-anchor="end">{x_label}</text>'
+        f'<text x="{WIDTH - 20}" y="18" text-anchor="end">{y_label}</text>'
+    )
+    parts.extend(marks(x, y))
+    parts.append("</svg>")
+    return "\n".join(parts) + "\n"
+
+
+def line(points, color, x, y):
+    places = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points)
+    return f'<polyline points="{places}" fill="none" stroke="{color}" stroke-width="1.5"/>'
+
+
+def legend(names):
+    return "".join(
+        f'<text x="{LEFT + 10 + 170 * i}" y="{TOP + 14}" fill="{color}">{name}</text>'
+        for i, (name, color) in enumerate(zip(names, COLORS))
+    )
+
+
+def batch_sizes(report):
+    def marks(x, y):
+        for at, rows in report["sizes"]:
+            yield f'<circle cx="{x(at / 1000):.1f}" cy="{y(rows):.1f}" r="1.6" fill="{COLORS[0]}"/>'
+        for at, text in [(0, "2 clients"), (1, "16"), (2, "64"), (3, "16"), (4, "2")]:
+            yield f'<text x="{x(at) + 4:.1f}" y="{TOP + 12}" fill="{COLORS[2]}">{text}</text>'
+
+    return frame("Rows of each batch as clients come and go", "seconds", "rows", 5, 36, marks)
+
+
+def overload(report):
+    lines = report["overload"]["line"]
+    top = max(max(good, refused) for _, good, refused in lines)
+
+    def marks(x, y):
+        yield line([(at / 1000, good) for at, good, _ in lines], COLORS[0], x, y)
+        yield line([(at / 1000, refused) for at, _, refused in lines], COLORS[1], x, y)
+        yield legend(["answered in time", "refused at once"])
+
+    title = "Ten times the capacity from second 1 to second 3"
+    return frame(title, "seconds", "a second", 5, top * 1.15, marks)
+
+
+def neighbour(report):
+    shares = [10, 25, 50, 75, 90, 95, 99, 100]
+    case = report["neighbour"][0]
+
+    def marks(x, y):
+        yield line(list(zip(shares, case["alone"])), COLORS[0], x, y)
+        yield line(list(zip(shares, case["beside"])), COLORS[1], x, y)
+        yield legend(["alone", "beside a saturated model"])
+
+    title = "Latency of a light model, one lane"
+    return frame(title, "per cent of requests", "ms", 100, max(case["beside"]) * 1.3, marks)
+
+
+def main():
+    report = json.load(sys.stdin)
+    folder = pathlib.Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for draw in [batch_sizes, overload, neighbour]:
+        (folder / f"{draw.__name__}.svg").write_text(draw(report))
+
+
+if __name__ == "__main__":
+    main()
