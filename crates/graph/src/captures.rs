@@ -1,5 +1,6 @@
-//! Handles that loops and branches capture: where every call gives a function the same variable, the
-//! function finds it itself. Its weights are then known when it is built, and folded and packed.
+//! Handles that loops and branches capture: where every call gives a function the same variable,
+//! the function finds it itself. Its weights are then known when it is built, and folded and
+//! packed.
 
 use std::sync::Arc;
 

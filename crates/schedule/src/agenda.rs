@@ -5,9 +5,9 @@
 //!   divided by its weight; the model with the smallest pass goes next. One that was idle starts
 //!   where the others are, so that it owes and is owed nothing (stride scheduling).
 //! - **Heavy ones give way to light ones.** A model that uses less than half of its share is light.
-//!   While a light one is active, the others leave it a lane, if there are several, and make batches
-//!   that run for no longer than a fifth of what it usually runs, so that it waits little. Among
-//!   heavy ones only the passes count, and batches are as large as they may be.
+//!   While a light one is active, the others leave it a lane, if there are several, and make
+//!   batches that run for no longer than a fifth of what it usually runs, so that it waits little.
+//!   Among heavy ones only the passes count, and batches are as large as they may be.
 //! - **No hopeless work.** A task whose answer would come after its deadline is refused when it
 //!   comes; so is one that finds its queue full.
 

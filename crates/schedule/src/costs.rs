@@ -33,8 +33,9 @@ impl Costs {
         });
     }
 
-    /// How long a batch of `n_rows` is expected to run; `None` before the first measurement. Between
-    /// two measured sizes it is interpolated, beyond them the time per row is taken to stay.
+    /// How long a batch of `n_rows` is expected to run; `None` before the first measurement.
+    /// Between two measured sizes it is interpolated, beyond them the time per row is taken to
+    /// stay.
     pub fn predict(&self, n_rows: usize) -> Option<Duration> {
         let rows = n_rows.max(1) as u64;
         let known = || self.buckets.iter().flatten();

@@ -44,7 +44,7 @@ pub(crate) struct Flags {
     /// Settings of gRPC connections, as key=value pairs with commas between them
     #[arg(long, value_name = "K=V,…", default_value = "", help_heading = "gRPC")]
     pub(crate) grpc_channel_arguments: String,
-    /// File with an SSLConfig (text proto): speak TLS over gRPC and REST; read again when it changes
+    /// File with an SSLConfig (text proto): TLS for gRPC and REST; read again when it changes
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "gRPC")]
     pub(crate) ssl_config_file: String,
     /// Serve grpc.health.v1.Health, which follows readiness

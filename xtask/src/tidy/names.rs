@@ -10,8 +10,8 @@ const EMPTY_WORDS: &[&str] =
 /// Starts of function names that could stand before any function.
 const EMPTY_VERBS: &[&str] = &["handle_", "process_", "do_"];
 
-/// Functions that TensorFlow Serving's wire format names.
-const GIVEN: &[&str] = &["handle_reload_config_request"];
+/// What TensorFlow Serving's wire format and the traits of others name.
+const GIVEN: &[&str] = &["ConnectInfo", "handle_reload_config_request"];
 
 /// Folders and files that collect what found no place.
 const EMPTY_PLACES: &[&str] =
@@ -24,7 +24,7 @@ pub(super) fn types_and_functions(tree: &Tree) -> Vec<Finding> {
         for (number, line) in source.lines() {
             for (keyword, name) in definitions(&line.code) {
                 let empty = match keyword {
-                    "fn" if GIVEN.contains(&name) => None,
+                    _ if GIVEN.contains(&name) => None,
                     "fn" => EMPTY_VERBS.iter().find(|verb| name.starts_with(**verb)),
                     _ => EMPTY_WORDS.iter().find(|word| parts(name).any(|part| part == **word)),
                 };

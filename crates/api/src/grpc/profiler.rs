@@ -107,14 +107,16 @@ impl Profiler {
             "Profile" => {
                 let answer = service_fn(move |request: tonic::Request<_>| {
                     let profiler = self.clone();
-                    async move { profiler.profile(request.into_inner()).await.map(tonic::Response::new) }
+                    let request = request.into_inner();
+                    async move { profiler.profile(request).await.map(tonic::Response::new) }
                 });
                 Grpc::new(ProstCodec::default()).unary(answer, request).await
             }
             "Monitor" => {
                 let answer = service_fn(move |request: tonic::Request<_>| {
                     let profiler = self.clone();
-                    async move { profiler.monitor(request.into_inner()).await.map(tonic::Response::new) }
+                    let request = request.into_inner();
+                    async move { profiler.monitor(request).await.map(tonic::Response::new) }
                 });
                 Grpc::new(ProstCodec::default()).unary(answer, request).await
             }

@@ -14,8 +14,6 @@ mod float;
 mod number;
 mod predict;
 mod pretty;
-#[cfg(test)]
-mod properties;
 mod quote;
 mod scan;
 mod syntax;

@@ -1,6 +1,7 @@
 //! Requests and answers of `testdata/golden/api`, case by case, over both faces.
 //!
-//! A file holds cases: `== what it shows`, then `> ` and what is asked, then `< ` and what comes back.
+//! A file holds cases: `== what it shows`, then `> ` and what is asked, then `< ` and what comes
+//! back.
 //! When a file does not fit, what came instead is written beside the test binary.
 
 use std::fmt::Write as _;

@@ -82,7 +82,8 @@ async fn broken_framing_is_refused() {
     }
     // Both lengths at once: the chunks count, and nothing behind them is taken for a request.
     let both = format!(
-        "{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n"
+        "{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
+         GET /healthz HTTP/1.1\r\n\r\n"
     );
     let answer = exchange(server.rest, both.as_bytes()).await;
     assert_eq!(answer.windows(8).filter(|eight| eight == b"HTTP/1.1").count(), 1);

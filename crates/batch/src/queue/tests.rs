@@ -262,7 +262,9 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let push = (0..6usize, 1..3usize, 0..3usize, proptest::option::of(0..300u64));
     prop_oneof![
-        4 => push.prop_map(|(n_rows, width, level, deadline)| Step::Push { n_rows, width, level, deadline }),
+        4 => push.prop_map(|(n_rows, width, level, deadline)| {
+            Step::Push { n_rows, width, level, deadline }
+        }),
         2 => (0..60u64).prop_map(Step::Pass),
         3 => prop_oneof![Just(usize::MAX), 1..5usize].prop_map(Step::Take),
         1 => Just(Step::Expire),

@@ -302,8 +302,8 @@ fn ordinals_number_the_devices_over_all_gpus() {
         &[8],
         |o, _| o.virtual_devices = vec![entry(&[1.0, 2.0], &[1])],
         &["InvalidArgument: Number of virtual device ordinals specified doesn't match with \
-           number of memory_limit_mb specified for GPU# 0 memory_limit_mb size: 2 and device_ordinal \
-           size: 1"],
+           number of memory_limit_mb specified for GPU# 0 memory_limit_mb size: 2 and \
+           device_ordinal size: 1"],
     );
 }
 

@@ -98,8 +98,8 @@ fn scaled_large(order: f64, x: f64) -> f64 {
     sum / (2.0 * PI * x).sqrt()
 }
 
-/// `∫ exp(-x (cosh t - 1)) weight(t) dt` over the positive numbers. The trapezoidal rule is exact to
-/// the last digit here, since the integrand falls off doubly exponentially.
+/// `∫ exp(-x (cosh t - 1)) weight(t) dt` over the positive numbers. The trapezoidal rule is exact
+/// to the last digit here, since the integrand falls off doubly exponentially.
 fn second_kind(x: f64, weight: fn(f64) -> f64) -> f64 {
     const STEP: f64 = 0.125;
     if x.is_nan() {

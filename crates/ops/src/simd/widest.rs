@@ -1,4 +1,5 @@
-//! `widest`: plain loops, compiled once for every machine and once more for those with AVX2 and FMA.
+//! `widest`: plain loops, compiled once for every machine and once more for those with AVX2 and
+//! FMA.
 
 /// A loop that the compiler turns into vector instructions.
 ///

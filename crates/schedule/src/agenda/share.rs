@@ -38,8 +38,8 @@ impl<T> Agenda<T> {
         model.n_running > 0 || model.last_push.is_some_and(|last| now.since(last) <= ACTIVE_FOR)
     }
 
-    /// How many lanes a model may have at once: one fewer than there are, if it is heavy and a light
-    /// one is active.
+    /// How many lanes a model may have at once: one fewer than there are, if it is heavy and a
+    /// light one is active.
     pub(super) fn lane_share(&self, model: ModelId, now: Time) -> usize {
         let n_lanes = self.lanes.len();
         let gives_way = n_lanes > 1 && !self.is_light(model.0, now) && self.has_light(model, now);

@@ -133,7 +133,8 @@ proptest! {
             match step {
                 Step::Push { queue, n_rows, deadline } => {
                     let deadline = deadline.map(|after| at(now + after));
-                    let pushed = agenda.push(queues[queue], Arc::new(0), &arrival(n_rows, deadline), at(now));
+                    let arrival = arrival(n_rows, deadline);
+                    let pushed = agenda.push(queues[queue], Arc::new(0), &arrival, at(now));
                     n_pushed += usize::from(pushed.is_ok());
                 }
                 Step::Pass(millis) => now += millis,

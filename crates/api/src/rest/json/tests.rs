@@ -1,5 +1,7 @@
 //! Requests and answers as texts. The texts of errors are TensorFlow Serving's.
 
+mod properties;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use session::{Endpoint, Signature};
 use tensor::{DType, Shape, Spec, Strings, Tensor};
 
-use super::{Format, Request, predict, write_outputs};
+use super::super::{Format, Request, predict, write_outputs};
 
 /// The same cases in every run, and enough of them.
 fn config() -> ProptestConfig {
@@ -120,7 +120,9 @@ proptest! {
     }
 
     #[test]
-    fn numbers_mean_what_they_mean_to_serde_json(text in r"-?(0|[1-9][0-9]{0,22})(\.[0-9]{1,22})?([eE][-+]?[0-9]{1,2})?") {
+    fn numbers_mean_what_they_mean_to_serde_json(
+        text in r"-?(0|[1-9][0-9]{0,22})(\.[0-9]{1,22})?([eE][-+]?[0-9]{1,2})?"
+    ) {
         let signature = signature(DType::F64);
         let request = format!("{{\"inputs\": {text}}}");
         let request = Request::read(request.as_bytes(), |_| Ok(&signature)).unwrap();
@@ -141,7 +143,8 @@ proptest! {
             }
             (Ok(()), Err(error)) => {
                 // We stop at the end of the first value.
-                prop_assert!(error.to_string().starts_with("trailing characters"), "{text}: {error}");
+                let is_trailing = error.to_string().starts_with("trailing characters");
+                prop_assert!(is_trailing, "{text}: {error}");
             }
             (Err(_), Err(_)) => {}
         }
