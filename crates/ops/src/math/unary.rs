@@ -49,7 +49,7 @@ pub(super) const OPS: &[OpDef] = &[
     row!("Inv", CHEAP, float(x) => 1.0 / x, complex(x) => x.inv()),
     row!("Floor", CHEAP, float(x) => x.floor()),
     row!("Ceil", CHEAP, float(x) => x.ceil()),
-    row!("Round", CHEAP, float(x) => x.round_ties_even(), integer(x) => x),
+    row!("Round", CHEAP, float(x) => x.round_ties_even()),
     row!("Rint", CHEAP, float(x) => x.round_ties_even()),
     row!("Conj", CHEAP, complex(x) => x.conj()),
     row!("Invert", CHEAP, integer(x) => !x),
