@@ -48,7 +48,7 @@ class Pictures(tf.Module):
         """JPEG → scores, and the first picture's pixels."""
         pixels = self.pixels(data, lambda one: tf.io.decode_jpeg(one, channels=3))
         return {"scores": self.net(pixels), "first": tf.io.decode_jpeg(data[0], channels=3),
-                "gray": tf.io.decode_jpeg(data[0], channels=1, ratio=2)}
+                "gray": tf.io.decode_jpeg(data[0], channels=1)}
 
     def png(self, data):
         """PNG → scores, and the first picture's pixels."""

@@ -111,7 +111,7 @@ impl Functions for Library {
     }
 
     fn body(&self, function: &str) -> Option<&dyn std::any::Any> {
-        self.programs.get(function).map(|program| program.graph() as &dyn std::any::Any)
+        self.programs.get(function).map(|program| program.plain_graph() as &dyn std::any::Any)
     }
 
     fn levels(&self) -> usize {

@@ -59,6 +59,8 @@ pub struct Build<'a> {
 #[derive(Debug)]
 pub struct Program {
     graph: Graph,
+    /// The graph without functions of its own, if it has any.
+    plain: Option<Box<Graph>>,
     /// For each node the packed forms of its constant inputs.
     packed: Vec<Arc<[Option<Packed>]>>,
     options: Options,
@@ -105,15 +107,22 @@ impl Program {
     pub fn build(graph: Graph, build: &Build<'_>) -> Result<Self> {
         assert!(build.options.plans_max > 0);
         let mut graph = passes::run(graph, build.bindings, build.env)?;
+        let plain = graph.clone();
         let functions = specialise(&mut graph, build)?;
+        let plain = (!functions.is_empty()).then(|| Box::new(plain));
         let packed = pack(&graph)?;
         let (options, plans) = (build.options, Mutex::default());
-        Ok(Self { graph, packed, options, plans, functions })
+        Ok(Self { graph, plain, packed, options, plans, functions })
     }
 
     /// The graph after all passes.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// The graph after all passes, without functions of its own: others know what it calls.
+    pub(crate) fn plain_graph(&self) -> &Graph {
+        self.plain.as_deref().unwrap_or(&self.graph)
     }
 
     pub(crate) fn packed(&self, node: usize) -> &Arc<[Option<Packed>]> {

@@ -171,7 +171,11 @@ fn a_model_with_gpu_options_of_its_own_has_a_worker_of_its_own() {
                 "per_process_gpu_memory_fraction": 0.7
             }}
         },
-        {"name": "half_plus_two", "base_path": path("half_plus_two")}
+        {
+            "name": "half_plus_two",
+            "base_path": path("half_plus_two"),
+            "model_platform": "tensorflow"
+        }
     ]});
     std::fs::write(&file, config.to_string()).unwrap();
     let flag = format!("--model_config_file={}", file.display());
