@@ -52,6 +52,8 @@ pub struct Lifecycle<S> {
     models: Models<S>,
     commands: mpsc::Sender<Command>,
     done: CancellationToken,
+    ready: watch::Sender<bool>,
+    drain: CancellationToken,
 }
 
 /// A configuration that was applied, and whose new models may still be loading.
@@ -84,7 +86,7 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
         let (mail_sender, mail) = mpsc::unbounded_channel();
         let (home_sender, home) = mpsc::unbounded_channel();
         let (ready, readiness) = watch::channel(false);
-        let done = CancellationToken::new();
+        let (done, drain) = (CancellationToken::new(), CancellationToken::new());
         let models = Models::new(readiness);
         let retries = Retries {
             max: options.load_retries_max,
@@ -103,7 +105,8 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
             models: models.clone(),
             mail: mail_sender,
             home: home_sender,
-            ready,
+            ready: ready.clone(),
+            drain: drain.clone(),
             started: Instant::now(),
             phase: ServerPhase::Unconfigured,
             options,
@@ -113,7 +116,7 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
             shell.run(Inbox { mail, home, commands }, token).await;
             drop(guard);
         });
-        Lifecycle { models, commands: command_sender, done }
+        Lifecycle { models, commands: command_sender, done, ready, drain }
     }
 
     /// The models, for requests.
@@ -139,6 +142,12 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
         let command = Command { models, reply };
         self.commands.send(command).await.map_err(|_| Error::Stopping)?;
         answer.await.unwrap_or(Err(Error::Stopping))
+    }
+
+    /// Says that the server is not ready, and never will be again; its models serve on.
+    pub fn drain(&self) {
+        self.drain.cancel();
+        self.ready.send_if_modified(|ready| std::mem::replace(ready, false));
     }
 
     /// Waits until everything is unloaded after the token was cancelled.
@@ -192,6 +201,8 @@ struct Shell<L: Loader> {
     mail: mpsc::UnboundedSender<Mail<L::Servable>>,
     home: Home<L::Servable>,
     ready: watch::Sender<bool>,
+    /// Cancelled when requests are to go elsewhere.
+    drain: CancellationToken,
     started: Instant,
     phase: ServerPhase,
 }
@@ -348,7 +359,10 @@ impl<L: Loader> Shell<L> {
                 *self.ready.borrow() || self.machine.is_ready(self.options.start_when)
             }
         };
-        self.ready.send_if_modified(|ready| std::mem::replace(ready, is_ready) != is_ready);
+        self.ready.send_if_modified(|ready| {
+            let is_ready = is_ready && !self.drain.is_cancelled();
+            std::mem::replace(ready, is_ready) != is_ready
+        });
     }
 }
 

@@ -572,6 +572,21 @@ async fn a_label_moves_when_its_version_is_available() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_drained_is_not_ready_and_serves_on() {
+    let bench = Bench::new();
+    bench.world.put("m", &[1]);
+    bench.set(&["m"]).await.unwrap();
+    assert!(bench.models().is_ready());
+    bench.lifecycle.drain();
+    assert!(!bench.models().is_ready());
+    bench.world.put("n", &[1]);
+    bench.set(&["m", "n"]).await.unwrap();
+    assert!(!bench.models().is_ready(), "a new model does not make it ready again");
+    assert!(bench.models().get(&Target::latest("m")).is_ok());
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn stopping_waits_for_requests_and_refuses_new_configurations() {
     let bench = Bench::new();
     bench.world.put("m", &[1]);

@@ -103,6 +103,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     }
     stop.exit_at_next();
     info!("stopping: requests in flight are given {:?}", config.shutdown_grace);
+    lifecycle.drain();
     token.cancel();
     tasks.close();
     let drained = async {
