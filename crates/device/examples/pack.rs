@@ -3,46 +3,28 @@
 //! `pack FILE.csv CAPACITY [--seconds S]` prints one JSON line with the height reached, the lower
 //! bound of any, and the time it took. Exits 0 if the height is within the capacity.
 
-#![expect(clippy::print_stdout, reason = "printing is what it is for")]
-
+mod report;
 mod rows;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use device::plan::{Request, Verdict, pack_within};
+use report::{Answer, Options};
 use rows::Row;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok((line, Verdict::Fits)) => {
-            println!("{line}");
-            ExitCode::SUCCESS
-        }
-        Ok((line, Verdict::Impossible | Verdict::Unknown)) => {
-            println!("{line}");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            println!("{{\"error\":{error:?}}}");
-            ExitCode::FAILURE
-        }
-    }
+    report::print(run())
 }
 
-fn run() -> Result<(String, Verdict), String> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path, capacity, rest @ ..] = arguments.as_slice() else {
+fn run() -> Result<(String, Answer), String> {
+    let options = Options::new();
+    options.only(&["--seconds"])?;
+    let [path, capacity] = options.first()[..] else {
         return Err("usage: pack FILE.csv CAPACITY [--seconds S]".to_owned());
     };
     let capacity: u64 = capacity.parse().map_err(|e| format!("{capacity}: {e}"))?;
-    let seconds: f64 = match rest {
-        [] => 60.0,
-        [name, seconds] if name == "--seconds" => {
-            seconds.parse().map_err(|e| format!("{seconds}: {e}"))?
-        }
-        _ => return Err(format!("not understood: {rest:?}")),
-    };
+    let seconds: f64 = options.get("--seconds", 60.0)?;
     let requests = requests(&rows::read(path)?)?;
     let start = Instant::now();
     let limit = Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())?;
@@ -53,7 +35,7 @@ fn run() -> Result<(String, Verdict), String> {
         packing.lower_bound,
         start.elapsed().as_secs_f64()
     );
-    Ok((line, verdict))
+    Ok((line, if verdict == Verdict::Fits { Answer::Yes } else { Answer::No }))
 }
 
 /// Half-open times become steps: the ranks of the times at which something begins or ends.

@@ -1,97 +1,127 @@
 //! Replays a trace of allocations through the arena of the host.
 //!
-//! `replay TRACE.csv [--limit BYTES] [--granule BYTES] [--step BYTES] [--verbose]` prints one
+//! `replay TRACE.csv [--limit BYTES] [--granule BYTES] [--step BYTES] [--threads N]` prints one
 //! JSON line with the peak of the bytes asked for, the peak of the bytes held, and the nanoseconds
 //! an allocate or a free takes once the arena is warm. Exits 0 if nothing failed.
+//!
+//! With `--threads` each replays the trace, at once, through its cache of one shared arena; the
+//! nanoseconds are those of all threads together, and the live peak that of all at their peak.
 
-#![expect(clippy::print_stdout, reason = "printing is what it is for")]
-
+mod report;
 mod rows;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Instant;
 
-use device::{Arena, Chunk, Driver, Growth, Host, Limited};
+use device::{Arena, Cache, Chunk, Driver, Growth, Host, Limited, SharedArena};
+use report::{Answer, Options};
 use rows::Row;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(line) => {
-            println!("{line}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            println!("{{\"error\":{error:?}}}");
-            ExitCode::FAILURE
-        }
-    }
+    report::print(run())
 }
 
-fn run() -> Result<String, String> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let path = arguments.first().ok_or("usage: replay TRACE.csv [--limit BYTES]")?;
-    let option = |name: &str, default: u64| match arguments.iter().position(|a| a == name) {
-        None => Ok(default),
-        Some(at) => {
-            let value = arguments.get(at + 1).ok_or_else(|| format!("{name} needs a number"))?;
-            value.parse().map_err(|e| format!("{name} {value}: {e}"))
-        }
+fn run() -> Result<(String, Answer), String> {
+    let options = Options::new();
+    options.only(&["--limit", "--granule", "--step", "--threads"])?;
+    let [path] = options.first()[..] else {
+        return Err("usage: replay TRACE.csv [--limit BYTES]".to_owned());
     };
     let rows = rows::read(path)?;
     let operations = operations(&rows);
     let mut host = Host::new("cpu:0", 32 << 30);
-    let granule_bytes = option("--granule", host.properties().granule_bytes)?;
+    let granule_bytes = options.get("--granule", host.properties().granule_bytes)?;
     if granule_bytes != host.properties().granule_bytes {
         host = Host::with(device::Properties { granule_bytes, ..host.properties().clone() });
     }
-    let driver = Arc::new(Limited::new(Arc::new(host), "cpu:0", option("--limit", u64::MAX)?));
-    let growth = Growth::OnDemand { step_bytes: option("--step", 1 << 20)? };
-    let mut arena = Arena::new(driver.clone(), growth).map_err(|e| e.to_string())?;
-    let mut replay = Replay { rows: &rows, chunks: rows.iter().map(|_| None).collect() };
-    replay.run(&mut arena, &operations)?;
-    arena.check();
-    let cold = arena.stats();
-    let mut nanos = u128::MAX;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        replay.run(&mut arena, &operations)?;
-        nanos = nanos.min(start.elapsed().as_nanos());
-    }
-    arena.check();
-    let stats = arena.stats();
-    if arguments.iter().any(|argument| argument == "--verbose") {
-        eprintln!("cold: {cold:?}\nwarm: {stats:?}");
-    }
-    Ok(format!(
-        "{{\"peak_live\":{},\"peak_held\":{},\"ns_per_op\":{:.1}}}",
-        peak_live(&rows),
+    let limit = options.get("--limit", u64::MAX)?;
+    let driver = Arc::new(Limited::new(Arc::new(host), "cpu:0", limit));
+    let growth = Growth::OnDemand { step_bytes: options.get("--step", 1 << 20)? };
+    let arena = Arena::new(driver.clone(), growth).map_err(|e| e.to_string())?;
+    let n_threads: usize = options.get("--threads", 1)?;
+    let nanos = match n_threads {
+        0 | 1 => alone(arena, &rows, &operations)?,
+        _ => together(SharedArena::new(arena), &rows, &operations, n_threads)?,
+    };
+    let line = format!(
+        "{{\"peak_live\":{},\"peak_held\":{},\"ns_per_op\":{nanos:.1}}}",
+        peak_live(&rows) * n_threads.max(1) as u64,
         driver.peak_bytes(),
-        nanos as f64 / operations.len() as f64,
-    ))
+    );
+    Ok((line, Answer::Yes))
 }
 
 /// How often a warm trace is replayed; the fastest counts.
 const ROUNDS: u32 = 200;
 
-struct Replay<'a> {
-    rows: &'a [Row],
-    chunks: Vec<Option<Chunk>>,
-}
-
-impl Replay<'_> {
-    fn run(&mut self, arena: &mut Arena, operations: &[u32]) -> Result<(), String> {
+/// Replays with an arena of its own; the nanoseconds of an operation.
+fn alone(mut arena: Arena, rows: &[Row], operations: &[u32]) -> Result<f64, String> {
+    let mut chunks: Vec<Option<Chunk>> = rows.iter().map(|_| None).collect();
+    let mut replay = |arena: &mut Arena| -> Result<(), String> {
         for &operation in operations {
             let row = (operation >> 1) as usize;
             if operation & 1 == 1 {
-                let chunk = arena.allocate(self.rows[row].size).map_err(|e| e.to_string())?;
-                self.chunks[row] = Some(chunk);
+                chunks[row] = Some(arena.allocate(rows[row].size).map_err(|e| e.to_string())?);
             } else {
-                arena.free(self.chunks[row].take().expect("it was allocated"));
+                arena.free(chunks[row].take().expect("it was allocated"));
             }
         }
         Ok(())
+    };
+    replay(&mut arena)?;
+    arena.check();
+    let mut nanos = u128::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        replay(&mut arena)?;
+        nanos = nanos.min(start.elapsed().as_nanos());
     }
+    arena.check();
+    Ok(nanos as f64 / operations.len() as f64)
+}
+
+/// What the cache of a thread may keep.
+const KEPT_BYTES_MAX: u64 = 1 << 30;
+
+/// Replays on several threads at once; the nanoseconds of an operation of all together.
+fn together(
+    arena: SharedArena,
+    rows: &[Row],
+    operations: &[u32],
+    n_threads: usize,
+) -> Result<f64, String> {
+    let barrier = Barrier::new(n_threads);
+    let work = || -> Result<u128, String> {
+        let mut cache = Cache::new(arena.clone(), KEPT_BYTES_MAX);
+        let mut chunks: Vec<Option<Chunk>> = rows.iter().map(|_| None).collect();
+        let mut nanos = u128::MAX;
+        for _ in 0..=ROUNDS {
+            barrier.wait();
+            let start = Instant::now();
+            for &operation in operations {
+                let row = (operation >> 1) as usize;
+                if operation & 1 == 1 {
+                    chunks[row] = Some(cache.allocate(rows[row].size).map_err(|e| e.to_string())?);
+                } else {
+                    cache.free(chunks[row].take().expect("it was allocated"));
+                }
+            }
+            // Until the last is done: a round lasts as long as its slowest thread.
+            barrier.wait();
+            nanos = nanos.min(start.elapsed().as_nanos());
+        }
+        Ok(nanos)
+    };
+    let nanos = thread::scope(|scope| {
+        let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(work)).collect();
+        let all = threads.into_iter().map(|t| t.join().map_err(|_| "a thread died".to_owned())?);
+        all.collect::<Result<Vec<u128>, String>>()
+    })?;
+    arena.check();
+    let nanos = nanos.into_iter().max().unwrap_or(0);
+    Ok(nanos as f64 / (operations.len() * n_threads) as f64)
 }
 
 /// Row times two, and one more for an allocate; frees come first at equal times.

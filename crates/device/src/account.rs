@@ -1,8 +1,9 @@
 //! A limit, and what is held against it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::error::{Error, Result};
+use crate::sync::AtomicU64;
 
 /// What somebody holds, and the most that it may be: a device, a logical device, a model.
 ///

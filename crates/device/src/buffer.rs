@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::error::{Error, Result};
 use crate::ledger::Category;
 use crate::space::{self, Block, Owner, Tally};
+use crate::sync::Mutex;
 
 /// The alignment of every buffer and of every planned offset, in bytes: a cache line, and the
 /// widest vector register.

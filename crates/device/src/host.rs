@@ -4,10 +4,11 @@
 
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::driver::{Driver, Kind, Properties};
 use crate::error::{Error, Result};
+use crate::sync::AtomicU64;
 
 /// A driver of the host's memory. Many may live in one process, each with its own capacity.
 #[derive(Debug)]

@@ -22,11 +22,12 @@ mod region;
 mod shared;
 mod simulated;
 mod space;
+mod sync;
 mod workspace;
 
 pub use account::Account;
 pub use amount::{Amount, parse_bytes};
-pub use arena::{Arena, Chunk, Growth, Stats};
+pub use arena::{Arena, Chunk, Fit, Growth, Stats};
 pub use buffer::{ALIGNMENT, Buffer, Foreign};
 pub use cuda::{Cuda, cuda_gpus};
 pub use driver::{Driver, Kind, Properties};
@@ -37,9 +38,9 @@ pub use ledger::{Category, Holder, HoldingId, Ledger, Row};
 pub use limit::Limited;
 pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
-pub use simulated::{Simulated, SimulatedOptions};
+pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
-    Event, Owner, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as, booked_to,
-    set_default_owner,
+    Change, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space, SpaceOptions,
+    Tally, booked_as, booked_to, set_default_owner,
 };
 pub use workspace::{Borrowed, Span, Workspace};

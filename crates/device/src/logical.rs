@@ -5,13 +5,15 @@
 //! with warnings for what had no effect.
 
 mod change;
+mod environment;
 mod rules;
 mod tensorflow;
 mod virtual_devices;
 
 pub use change::check_change;
+pub use environment::Environment;
 pub use rules::{DeviceRule, LogicalRule, configure_rules};
-pub use tensorflow::{Environment, GpuOptions, VirtualDevices, configure};
+pub use tensorflow::{GpuOptions, VirtualDevices, configure};
 
 use crate::driver::Kind;
 use crate::error::{ConfigCode, Error};

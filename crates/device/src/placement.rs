@@ -6,11 +6,13 @@
 //! devices or models change.
 
 mod assign;
+mod exact;
 mod subset;
 
 use std::collections::BTreeSet;
 
 use assign::{Item, assign};
+pub use exact::most_bytes;
 
 /// A device that models can be placed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,21 +176,48 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Moves needs from devices with several to devices with none, the largest that fits.
+    /// Moves needs from devices with several to devices with none, the largest that fits; by way
+    /// of a third device if none fits.
     fn spread(&mut self) {
         for to in 0..self.free.len() {
             if !self.on(to).is_empty() {
                 continue;
             }
-            let crowded = (0..self.free.len()).filter(|from| self.on(*from).len() > 1);
+            let crowded: Vec<usize> =
+                (0..self.free.len()).filter(|from| self.on(*from).len() > 1).collect();
             let movable = crowded
-                .flat_map(|from| self.on(from).into_iter().map(move |need| (need, from)))
+                .iter()
+                .flat_map(|from| self.on(*from).into_iter().map(move |need| (need, *from)))
                 .filter(|(need, _)| self.fits(*need, to))
                 .max_by_key(|(need, _)| self.needs[*need].bytes);
-            if let Some((need, from)) = movable {
-                self.remove(need, from);
-                self.add(need, to);
+            match movable {
+                Some((need, from)) => {
+                    self.remove(need, from);
+                    self.add(need, to);
+                }
+                None => self.spread_around(&crowded, to),
             }
+        }
+    }
+
+    /// Moves the need of another device to an idle one, and one of a crowded device in its place.
+    fn spread_around(&mut self, crowded: &[usize], to: usize) {
+        for between in 0..self.free.len() {
+            let [first] = self.on(between)[..] else { continue };
+            if !self.fits(first, to) {
+                continue;
+            }
+            self.remove(first, between);
+            for from in crowded {
+                let second = self.on(*from).into_iter().find(|need| self.fits(*need, between));
+                if let Some(second) = second {
+                    self.remove(second, *from);
+                    self.add(second, between);
+                    self.add(first, to);
+                    return;
+                }
+            }
+            self.add(first, between);
         }
     }
 

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::arena::{Arena, Chunk, Stats};
 use crate::error::Result;
+use crate::sync::Mutex;
 
 /// An arena behind a lock; clones are the same arena.
 #[derive(Debug, Clone)]

@@ -3,34 +3,38 @@
 //! Every buffer comes from the space of the device that its thread works for, and is booked to an
 //! [`Owner`] and a [`Category`] for as long as it lives; [`booked_to`] says which. Large buffers
 //! are chunks of one of two arenas, so that weights, which stay, and everything else, which comes
-//! and goes, do not share pages. Small buffers of a host come from its heap and are charged alike.
+//! and goes, do not share pages; and those of one model lie together. Small buffers of a host come from its heap and are charged alike.
 //!
 //! What is held is what the arenas hold from the driver plus what is charged for the heap. A
 //! [`Snapshot`] says where all of it is: its rows always sum to what is held.
 
+mod events;
+mod idle;
 mod owner;
 mod scope;
 mod sharing;
 mod snapshot;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
+use std::time::Instant;
 
 use crate::account::Account;
-use crate::arena::{Arena, Chunk, Growth};
+use crate::arena::{Arena, Chunk, Fit, Growth};
 use crate::driver::{Driver, Kind};
 use crate::error::{Error, Result};
 use crate::ledger::{Category, Holder};
 use crate::limit::Limited;
 use crate::logical::GrowthRule;
+use crate::sync::{AtomicU64, Mutex};
 
+pub use events::{Change, EVENT_MICROS, Event, EventTotal};
+pub use idle::Idle;
 pub use owner::{Owner, Tally};
 pub(crate) use scope::current;
 pub use scope::{Scope, booked_as, booked_to, set_default_owner};
-pub use snapshot::{Event, Snapshot};
+pub use snapshot::Snapshot;
 
 /// The memory of one logical device; see the module.
 pub struct Space {
@@ -40,18 +44,36 @@ pub struct Space {
     driver: Arc<Limited>,
     /// What the heap is charged to: the logical device, and the physical one.
     accounts: Vec<Arc<Account>>,
-    arenas: [Option<Mutex<Arena>>; 2],
+    arenas: Arenas,
     /// Smaller buffers come from the heap.
     heap_below_bytes: u64,
     in_use: AtomicU64,
     peak_in_use: AtomicU64,
     tallies: Mutex<Vec<Weak<Tally>>>,
     sharing: sharing::Sharing,
-    events: snapshot::Events,
+    events: events::Events,
     /// What was set aside of it.
     children: Mutex<Vec<Weak<Space>>>,
     /// What it was set aside of, and for whom.
     parent: Option<(Arc<Space>, Holder)>,
+}
+
+/// The memory of a space, for what passes and for what stays.
+struct Arenas {
+    both: [Option<Mutex<Arena>>; 2],
+    /// The space that it goes back to.
+    set_aside_of: Option<Arc<Space>>,
+}
+
+impl Drop for Arenas {
+    /// What was set aside goes back, which is an event of the space it was set aside of.
+    fn drop(&mut self) {
+        let Some(space) = self.set_aside_of.take() else { return };
+        let start = Instant::now();
+        let both = std::mem::take(&mut self.both).into_iter().flatten();
+        let bytes = both.map(|arena| arena.into_inner().held_bytes()).sum();
+        space.events.released(bytes, RESERVATION, start.elapsed());
+    }
 }
 
 /// What a space is made of.
@@ -70,6 +92,10 @@ pub struct SpaceOptions {
 /// Buffers of the host that are smaller come from the heap.
 const HEAP_BELOW_BYTES: u64 = 64 << 10;
 
+/// Causes of events: memory that was set aside, and memory that somebody else needs.
+const RESERVATION: &str = "reservation";
+const PRESSURE: &str = "pressure";
+
 /// Which arena a buffer comes from.
 const PASSING: usize = 0;
 const STAYING: usize = 1;
@@ -80,24 +106,28 @@ impl Space {
     /// # Errors
     /// If that much cannot be had.
     pub fn new(options: SpaceOptions) -> Result<Arc<Space>> {
-        Space::make(options).map(Arc::new)
+        let start = Instant::now();
+        let space = Space::make(options)?;
+        space.events.changed(0, space.arenas_bytes(), RESERVATION, start);
+        Ok(Arc::new(space))
     }
 
     fn make(options: SpaceOptions) -> Result<Space> {
         let SpaceOptions { driver, physical, growth, step_bytes } = options;
         let properties = driver.properties();
         let (name, kind) = (properties.name.clone(), properties.kind);
-        let arena =
-            |growth| Arena::new(driver.clone(), growth).map(|arena| Some(Mutex::new(arena)));
+        let arena = |growth, fit| {
+            Arena::with_fit(driver.clone(), growth, fit).map(|arena| Some(Mutex::new(arena)))
+        };
         let arenas = match growth {
             GrowthRule::OnDemand => {
                 let growth = Growth::OnDemand { step_bytes };
-                [arena(growth)?, arena(growth)?]
+                [arena(growth, Fit::Tightest)?, arena(growth, Fit::Together)?]
             }
             GrowthRule::Reserved => {
                 let granule = properties.granule_bytes;
                 let bytes = driver.limit_bytes() / granule * granule;
-                [arena(Growth::Reserved { bytes })?, None]
+                [arena(Growth::Reserved { bytes }, Fit::Tightest)?, None]
             }
         };
         let has_heap = kind == Kind::Cpu && growth == GrowthRule::OnDemand;
@@ -107,13 +137,13 @@ impl Space {
             growth,
             accounts: vec![driver.account().clone(), physical],
             driver,
-            arenas,
+            arenas: Arenas { both: arenas, set_aside_of: None },
             heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
             in_use: AtomicU64::new(0),
             peak_in_use: AtomicU64::new(0),
             tallies: Mutex::default(),
             sharing: sharing::Sharing::default(),
-            events: snapshot::Events::default(),
+            events: events::Events::default(),
             children: Mutex::default(),
             parent: None,
         })
@@ -134,7 +164,10 @@ impl Space {
         let physical = Arc::clone(self.account());
         let growth = GrowthRule::Reserved;
         let options = SpaceOptions { driver, physical, growth, step_bytes: 1 };
-        let child = Space::make(options).map_err(|error| self.with_holders(error))?;
+        let start = Instant::now();
+        let mut child = Space::make(options).map_err(|error| self.with_holders(error))?;
+        self.root().events.changed(0, child.arenas_bytes(), RESERVATION, start);
+        child.arenas.set_aside_of = Some(Arc::clone(self.root()));
         let child = Space { parent: Some((Arc::clone(self), holder)), ..child };
         let child = Arc::new(child);
         let mut children = self.children.lock();
@@ -180,26 +213,32 @@ impl Space {
     /// # Errors
     /// If the driver refuses; what it took until then is gone.
     pub fn trim(&self, cause: &'static str) -> Result<u64> {
-        let mut given = 0;
-        for arena in self.arenas() {
-            let mut arena = arena.lock();
-            let start = std::time::Instant::now();
-            let bytes = arena.trim(0)?;
-            self.events.released(bytes, cause, start.elapsed());
-            given += bytes;
-        }
-        Ok(given)
+        self.arenas().map(|arena| self.trim_arena(arena, cause)).sum()
+    }
+
+    fn trim_arena(&self, arena: &Mutex<Arena>, cause: &'static str) -> Result<u64> {
+        let mut arena = arena.lock();
+        let (held, start) = (arena.held_bytes(), Instant::now());
+        let trimmed = arena.trim(0);
+        // Also what went before the driver refused.
+        self.events.changed(held, arena.held_bytes(), cause, start);
+        trimmed
+    }
+
+    /// What the arenas hold from the driver.
+    fn arenas_bytes(&self) -> u64 {
+        self.arenas().map(|arena| arena.lock().held_bytes()).sum()
     }
 
     fn arenas(&self) -> impl Iterator<Item = &Mutex<Arena>> {
-        self.arenas.iter().flatten()
+        self.arenas.both.iter().flatten()
     }
 
     /// The arena for a category, and its number.
     fn arena_for(&self, category: Category) -> (usize, &Mutex<Arena>) {
         let stays = matches!(category, Category::Weights | Category::PackedWeights);
-        let number = if stays && self.arenas[STAYING].is_some() { STAYING } else { PASSING };
-        (number, self.arenas[number].as_ref().expect("the first arena is always there"))
+        let number = if stays && self.arenas.both[STAYING].is_some() { STAYING } else { PASSING };
+        (number, self.arenas.both[number].as_ref().expect("the first arena is always there"))
     }
 
     /// Takes a block for a tally: a chunk, or leave to take it from the heap.
@@ -208,10 +247,11 @@ impl Space {
         if let Some(account) = account {
             account.charge(bytes).map_err(|error| self.with_holders(error))?;
         }
-        let block = match bytes < self.heap_below_bytes {
-            true => self.charge_heap(tally, bytes).map(|()| Block::Heap),
-            false => self.take_chunk(tally, bytes),
-        };
+        let block =
+            self.take_block(tally, bytes).or_else(|error| match self.relieve(tally, bytes) {
+                1.. => self.take_block(tally, bytes),
+                0 => Err(error),
+            });
         match block {
             Ok(block) => {
                 let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -235,7 +275,8 @@ impl Space {
                 tally.heap.fetch_sub(bytes, Ordering::Relaxed);
             }
             Block::Chunk { chunk, arena } => {
-                let mut arena = self.arenas[arena].as_ref().expect("it came from there").lock();
+                let mut arena =
+                    self.arenas.both[arena].as_ref().expect("it came from there").lock();
                 arena.free(chunk);
                 tally.chunks.fetch_sub(bytes, Ordering::Relaxed);
             }
@@ -243,6 +284,27 @@ impl Space {
         self.in_use.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(account) = tally.account() {
             account.refund(bytes);
+        }
+    }
+
+    /// Gives back what is kept for later and could not be had where it is needed now.
+    #[cold]
+    fn relieve(&self, tally: &Tally, bytes: u64) -> u64 {
+        let own = self.arena_for(tally.category()).0;
+        let is_other = |number: &usize| self.is_for_heap(bytes) || *number != own;
+        let others = (0..self.arenas.both.len()).filter(is_other);
+        let others = others.filter_map(|number| self.arenas.both[number].as_ref());
+        others.map(|arena| self.trim_arena(arena, PRESSURE).unwrap_or(0)).sum()
+    }
+
+    fn is_for_heap(&self, bytes: u64) -> bool {
+        bytes < self.heap_below_bytes
+    }
+
+    fn take_block(&self, tally: &Tally, bytes: u64) -> Result<Block> {
+        match self.is_for_heap(bytes) {
+            true => self.charge_heap(tally, bytes).map(|()| Block::Heap),
+            false => self.take_chunk(tally, bytes),
         }
     }
 
@@ -260,15 +322,8 @@ impl Space {
     fn take_chunk(&self, tally: &Tally, bytes: u64) -> Result<Block> {
         let (number, arena) = self.arena_for(tally.category());
         let mut arena = arena.lock();
-        let (held, start) = (arena.held_bytes(), std::time::Instant::now());
-        let taken = arena.allocate(bytes).or_else(|error| {
-            // What the other arena keeps for later is needed now.
-            let other = self.arenas[1 - number].as_ref().ok_or_else(|| error.clone())?;
-            if other.try_lock().is_none_or(|mut other| !matches!(other.trim(0), Ok(1..))) {
-                return Err(error);
-            }
-            arena.allocate(bytes)
-        });
+        let (held, start) = (arena.held_bytes(), Instant::now());
+        let taken = arena.allocate(bytes);
         self.events.changed(held, arena.held_bytes(), tally.category().name(), start);
         let chunk = taken?;
         // Under the arena's lock, so that a snapshot sees both or neither.

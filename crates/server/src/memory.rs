@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::{Kind, Metric, Point, Status, Value};
 use device::logical::GrowthRule;
-use device::{Category, Holder, Owner, Snapshot};
+use device::{Category, EVENT_MICROS, Event, EventTotal, Holder, Owner, Snapshot};
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
@@ -171,23 +171,9 @@ fn categories(snapshot: &Snapshot, of: impl Fn(&Holder) -> bool) -> Json {
 
 /// Why bytes that nobody uses are still held.
 fn idle(snapshot: &Snapshot) -> Json {
-    let mut reasons = Vec::new();
-    let mut add = |bytes: u64, reason: &str| {
-        if bytes > 0 {
-            reasons.push(json!({"bytes": bytes, "reason": reason}));
-        }
-    };
-    let of = |category| {
-        let rows = snapshot.rows.iter().filter(|row| row.category == category);
-        rows.map(|row| row.bytes).sum::<u64>()
-    };
-    let why = match snapshot.growth {
-        GrowthRule::OnDemand => "kept for the next request; goes back after some idle seconds",
-        GrowthRule::Reserved => "growth is off: the device is held up to its limit",
-    };
-    add(of(Category::Reserve), why);
-    add(of(Category::Fragmentation), "lost to alignment");
-    Json::Array(reasons)
+    let reasons = snapshot.idle.iter();
+    let reasons = reasons.map(|(reason, bytes)| json!({"bytes": bytes, "reason": reason.reason()}));
+    Json::Array(reasons.collect())
 }
 
 fn growth(rule: GrowthRule) -> &'static str {
@@ -205,13 +191,14 @@ fn resident_bytes() -> Option<u64> {
 }
 
 /// The memory of devices and models, as metrics.
-pub(crate) fn metrics(devices: &Devices) -> [Metric; 4] {
+pub(crate) fn metrics(devices: &Devices) -> [Metric; 6] {
     let gauge = |labels, bytes: u64| Point {
         labels,
         value: Value::Gauge(i64::try_from(bytes).unwrap_or(i64::MAX)),
     };
     let (mut of_devices, mut of_holders) = (Vec::new(), Vec::new());
     let (mut growths, mut releases) = (Vec::new(), Vec::new());
+    let (mut changed, mut durations) = (Vec::new(), Vec::new());
     for logical in devices.all() {
         let snapshot = logical.space.snapshot();
         let device = || ("device", snapshot.name.clone());
@@ -235,6 +222,14 @@ pub(crate) fn metrics(devices: &Devices) -> [Metric; 4] {
         let counter = |n| Point { labels: vec![device()], value: Value::Counter(n) };
         growths.push(counter(snapshot.n_growths));
         releases.push(counter(snapshot.n_releases));
+        for total in &snapshot.events {
+            let labels = || {
+                let change = ("change", total.change.name().to_owned());
+                vec![device(), change, ("cause", total.cause.to_owned())]
+            };
+            changed.push(Point { labels: labels(), value: Value::Counter(total.bytes) });
+            durations.push(Point { labels: labels(), value: duration(total) });
+        }
     }
     let metric = |name, kind, points| Metric { name, kind, points };
     [
@@ -242,7 +237,15 @@ pub(crate) fn metrics(devices: &Devices) -> [Metric; 4] {
         metric("/tensord/model_memory_bytes", Kind::Gauge, of_holders),
         metric("/tensord/device_memory_growth_count", Kind::Counter, growths),
         metric("/tensord/device_memory_release_count", Kind::Counter, releases),
+        metric("/tensord/device_memory_changed_bytes", Kind::Counter, changed),
+        metric("/tensord/device_memory_change_micros", Kind::Histogram, durations),
     ]
+}
+
+/// How long growths or releases took.
+fn duration(total: &EventTotal) -> Value {
+    let (limits, sum) = (&EVENT_MICROS, total.duration.as_secs_f64() * 1e6);
+    Value::Histogram { limits, counts: total.counts.to_vec(), sum }
 }
 
 /// Until the token is cancelled: says what grew and what went back, and gives back what devices
@@ -252,10 +255,7 @@ pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
     while token.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
         for logical in devices.all() {
             let space = &logical.space;
-            for event in space.take_events() {
-                let (bytes, cause, duration) = (event.bytes, event.cause, event.duration);
-                tracing::debug!(device = space.name(), bytes, cause, ?duration, "memory");
-            }
+            say(space.name(), &space.take_events());
             let snapshot = space.snapshot();
             let look = looks.entry(snapshot.name).or_default();
             let is_same = look.0 == snapshot.n_growths + snapshot.in_use_bytes;
@@ -265,5 +265,18 @@ pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
                 drop(space.trim("idle"));
             }
         }
+    }
+}
+
+/// Each growth and release for who debugs, and their sums by cause for everybody.
+fn say(device: &str, events: &[Event]) {
+    let mut sums: BTreeMap<(&str, bool), (i64, u32, Duration)> = BTreeMap::new();
+    for Event { bytes, cause, duration } in events {
+        tracing::debug!(device, bytes, cause, ?duration, "memory changed");
+        let sum = sums.entry((cause, *bytes > 0)).or_default();
+        *sum = (sum.0.saturating_add(*bytes), sum.1 + 1, sum.2.max(*duration));
+    }
+    for ((cause, _), (bytes, times, longest)) in sums {
+        tracing::info!(device, bytes, cause, times, ?longest, "memory");
     }
 }

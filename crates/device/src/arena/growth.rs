@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::place::Place;
+use super::place::{Find, Place};
 use super::records::{NONE, Record, State};
 use super::{Arena, Growth, Placed, SMALL, bins};
 use crate::error::{Error, Result};
@@ -36,8 +36,23 @@ impl Arena {
         Ok(before - self.held_bytes())
     }
 
-    /// Makes a free chunk of at least `units` units, and returns its place.
-    pub(super) fn grow(&mut self, side: u8, units: u32) -> Result<bins::Place> {
+    /// How many bytes [`Arena::trim`] could give back, or a few more: whole granules that are free,
+    /// or whole regions where the driver knows no parts. Looks at each free chunk.
+    pub fn returnable_bytes(&self) -> u64 {
+        match self.growth {
+            Growth::Reserved { .. } => 0,
+            Growth::OnDemand { .. } if self.driver.properties().grows_in_place => {
+                self.recyclable_bytes(&(0..0))
+            }
+            Growth::OnDemand { .. } => {
+                let empty = self.regions.iter().filter(|placed| self.is_empty_region(placed));
+                empty.map(|placed| placed.region.bytes()).sum()
+            }
+        }
+    }
+
+    /// Makes a free chunk of at least `units` units where the least is missing.
+    pub(super) fn grow_tightly(&mut self, side: u8, units: u32) -> Result<bins::Place> {
         if matches!(self.growth, Growth::Reserved { .. }) {
             return Err(self.exhausted(units));
         }
@@ -45,14 +60,25 @@ impl Arena {
             return self.grow_by_region(side, units);
         }
         self.release_slabs();
-        if let Some(place) = self.sides[usize::from(side)].bins.find(units) {
-            return Ok(place);
+        match self.sides[usize::from(side)].bins.find(units) {
+            Some(place) => Ok(place),
+            None => self.grow(side, units, Arena::find_place),
         }
-        if self.find_place(side, units).is_none() {
-            self.add_addresses(side, units)?;
-        }
-        let place = self.find_place(side, units).expect("a new region has room for what it is for");
+    }
+
+    /// Makes a free chunk of at least `units` units where `find` says, and returns its place.
+    pub(super) fn grow(&mut self, side: u8, units: u32, find: Find) -> Result<bins::Place> {
+        let place = match find(self, side, units) {
+            Some(place) => place,
+            None => {
+                self.add_addresses(side, units)?;
+                find(self, side, units).expect("a new region has room for what it is for")
+            }
+        };
         let missing = u64::from(place.missing) * self.unit_bytes;
+        if missing == 0 {
+            return Ok(self.sides[usize::from(side)].bins.place_of(&self.records, place.first));
+        }
         let recyclable = self.recyclable_bytes(&place.units);
         if missing > self.driver.available_bytes().saturating_add(recyclable) {
             return Err(self.exhausted(units));
@@ -66,9 +92,9 @@ impl Arena {
         self.give_back(excess.max(lacking), &place.units)?;
         let recycled = before - self.held_bytes();
         // The place is untouched, but its neighbours may be other chunks now.
-        let place = self.find_place(side, units).expect("there was a place");
-        assert!(u64::from(place.missing) * self.unit_bytes <= missing, "the place is as it was");
-        self.fill_place(side, &place, recycled)
+        let again = self.place_on(side, &place.units);
+        assert_eq!(again.missing, place.missing, "the place is as it was");
+        self.fill_place(side, &again, recycled)
     }
 
     /// Frees the slabs that are kept only in case.
@@ -315,9 +341,8 @@ impl Arena {
     fn release_regions(&mut self, bytes: u64) -> Result<()> {
         let mut left = bytes;
         for at in (0..self.regions.len()).rev() {
-            let Placed { head, units, side, .. } = self.regions[at];
-            let record = self.records.get(head);
-            if left == 0 || record.state != State::Free || record.units != units {
+            let Placed { head, side, .. } = self.regions[at];
+            if left == 0 || !self.is_empty_region(&self.regions[at]) {
                 continue;
             }
             self.sides[usize::from(side)].bins.remove(&self.records, head);
@@ -327,6 +352,12 @@ impl Arena {
             left = left.saturating_sub(region.bytes());
         }
         Ok(())
+    }
+
+    /// Whether nothing of a region with memory is in use.
+    fn is_empty_region(&self, placed: &Placed) -> bool {
+        let record = self.records.get(placed.head);
+        record.state == State::Free && record.units == placed.units
     }
 
     fn step_bytes(&self, side: u8) -> u64 {

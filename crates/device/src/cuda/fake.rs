@@ -22,6 +22,8 @@ pub(super) fn turn() -> MutexGuard<'static, ()> {
 
 struct State {
     capacities: &'static [u64],
+    /// The major compute capability of each.
+    majors: [i32; 4],
     used: [u64; 4],
     n_contexts: i32,
     current: usize,
@@ -39,6 +41,7 @@ impl State {
     const fn new() -> State {
         State {
             capacities: &[],
+            majors: [8; 4],
             used: [0; 4],
             n_contexts: 0,
             current: 0,
@@ -71,6 +74,16 @@ impl State {
 pub(super) fn api(capacities: &'static [u64]) -> Api {
     *STATE.lock() = State { capacities, ..State::new() };
     Api::load(find).expect("the fake has every call")
+}
+
+/// Lets the GPUs opened from now on be of these generations.
+pub(super) fn set_majors(majors: [i32; 4]) {
+    STATE.lock().majors = majors;
+}
+
+/// How many calls there were that can fail.
+pub(super) fn n_calls() -> u64 {
+    STATE.lock().n_calls
 }
 
 pub(super) fn n_contexts() -> i32 {
@@ -122,9 +135,9 @@ unsafe extern "C" fn device_get(device: *mut i32, ordinal: i32) -> i32 {
     0
 }
 
-unsafe extern "C" fn device_get_attribute(value: *mut i32, attribute: i32, _: i32) -> i32 {
+unsafe extern "C" fn device_get_attribute(value: *mut i32, attribute: i32, gpu: i32) -> i32 {
     let known = match attribute {
-        75 => 8,
+        75 => STATE.lock().majors[usize::try_from(gpu).expect("small")],
         76 => 0,
         102 => 1,
         _ => return INVALID,

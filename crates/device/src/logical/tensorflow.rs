@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::environment::Environment;
 use super::virtual_devices::check_virtual_devices;
 use super::{
     Configured, GrowthRule, LogicalDevice, Physical, check_shares, cpus, indices, invalid,
@@ -65,28 +66,6 @@ impl GpuOptions {
     }
 }
 
-/// The environment variables that TensorFlow reads; `None` where one is not set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Environment {
-    /// `TF_FORCE_GPU_ALLOW_GROWTH`
-    pub force_gpu_allow_growth: Option<String>,
-    /// `TF_DEVICE_MIN_SYS_MEMORY_IN_MB`
-    pub device_min_sys_memory_in_mb: Option<String>,
-    /// `TF_PER_DEVICE_MEMORY_LIMIT_MB`
-    pub per_device_memory_limit_mb: Option<String>,
-}
-
-impl Environment {
-    /// An environment without any of them.
-    pub fn unset() -> Environment {
-        Environment {
-            force_gpu_allow_growth: None,
-            device_min_sys_memory_in_mb: None,
-            per_device_memory_limit_mb: None,
-        }
-    }
-}
-
 /// Makes logical devices of what was found: one for each CPU, and those that the options say for
 /// the GPUs.
 ///
@@ -102,6 +81,7 @@ pub fn configure(
     }
     let mut warnings = Vec::new();
     let growth = growth(options.allow_growth, environment, &mut warnings);
+    environment.warn(&mut warnings);
     let gpus = visible(options, &indices(physical, Kind::Gpu))?;
     let mut configuration = Configuration { options, environment, physical, warnings };
     let mut shares = Vec::new();
@@ -124,7 +104,7 @@ pub fn configure(
     let mut devices = cpus(physical);
     devices.extend(shares.iter().enumerate().map(logical));
     let physical_limit_bytes = configuration.physical_limits();
-    for device in devices.iter_mut().filter(|device| physical[device.physical].kind == Kind::Gpu) {
+    for device in &mut devices {
         device.limit_bytes = device.limit_bytes.min(physical_limit_bytes[device.physical]);
     }
     Ok(Configured { devices, physical_limit_bytes, warnings: configuration.warnings })
@@ -186,7 +166,8 @@ impl Configuration<'_> {
         let device = &self.physical[gpu];
         let fraction = self.options.per_process_gpu_memory_fraction;
         let major = device.compute_capability.map_or(0, |(major, _)| major);
-        if fraction > 1.0 || self.options.use_unified_memory {
+        let forced = self.environment.forces_unified_memory();
+        if fraction > 1.0 || self.options.use_unified_memory || forced {
             if device.compute_capability.is_some() && major < 6 {
                 let message = "Unified memory on GPUs with compute capability lower than 6.0 \
                                (pre-Pascal class GPUs) does not support oversubscription.";
@@ -245,9 +226,10 @@ impl Configuration<'_> {
             self.warnings.push(text);
         }
         let limit = mb.and_then(|mb| mb.checked_mul(1 << 20)).unwrap_or(u64::MAX);
+        let host_limit = self.environment.host_limit_bytes(&mut self.warnings);
         let of = |device: &Physical| match device.kind {
             Kind::Gpu => device.total_bytes.min(limit),
-            Kind::Cpu => device.total_bytes,
+            Kind::Cpu => device.total_bytes.min(host_limit),
         };
         self.physical.iter().map(of).collect()
     }

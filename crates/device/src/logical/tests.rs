@@ -352,6 +352,62 @@ fn a_device_wide_limit_holds_for_everything_on_it() {
     assert_eq!(made.physical_limit_bytes, [16 * GIB, 512 * MIB], "not the host's");
 }
 
+/// The limit of the host in MiB and the warnings, with these variables set.
+#[track_caller]
+fn check_variables(variables: &[(&str, &str)], host_mib: u64, expected: &[&str]) {
+    let value = |name: &str| variables.iter().find(|(other, _)| *other == name);
+    let environment = Environment::read(|name| value(name).map(|(_, value)| (*value).to_owned()));
+    let made = configure(&GpuOptions::unset(), &environment, &machine(&[8])).unwrap();
+    assert_eq!(made.devices[0].limit_bytes, host_mib * MIB);
+    assert_eq!(made.physical_limit_bytes[0], host_mib * MIB);
+    assert_eq!(made.warnings, expected);
+}
+
+#[test]
+fn the_host_is_limited_where_tensorflow_would_limit_it() {
+    let all = 16 << 10;
+    check_variables(&[], all, &[]);
+    check_variables(&[("TF_CPU_BFC_MEM_LIMIT_IN_MB", "2048")], all, &[]);
+    let on = ("TF_CPU_ALLOCATOR_USE_BFC", "1");
+    check_variables(&[on, ("TF_CPU_BFC_MEM_LIMIT_IN_MB", "2048")], 2048, &[]);
+    check_variables(&[("TF_CPU_ALLOCATOR_USE_BFC", "True")], all, &[]);
+    let off = ("TF_CPU_ALLOCATOR_USE_BFC", "false");
+    check_variables(&[off, ("TF_CPU_BFC_MEM_LIMIT_IN_MB", "2048")], all, &[]);
+    let text = "Failed to parse the env-var ${TF_CPU_ALLOCATOR_USE_BFC} into bool: yes. Use the \
+                default value: 0";
+    check_variables(&[("TF_CPU_ALLOCATOR_USE_BFC", "yes")], all, &[text]);
+    let text = "Failed to parse the env-var ${TF_CPU_BFC_MEM_LIMIT_IN_MB} into int64: 2g. Use the \
+                default value: 65536";
+    check_variables(&[on, ("TF_CPU_BFC_MEM_LIMIT_IN_MB", "2g")], all, &[text]);
+}
+
+#[test]
+fn variables_that_mean_nothing_here_say_so() {
+    check_variables(
+        &[
+            ("TF_GPU_ALLOCATOR", "cuda_malloc_async"),
+            ("TF_ENABLE_GPU_GARBAGE_COLLECTION", "false"),
+            ("TF_GPU_HOST_MEM_LIMIT_IN_MB", "64"),
+            ("TF_BFC_MEMORY_DUMP", "/tmp/dump"),
+            ("TF_DETERMINISTIC_ALLOCATOR", "1"),
+        ],
+        16 << 10,
+        &[
+            "TF_GPU_ALLOCATOR=cuda_malloc_async has no effect: a device's memory always comes \
+             from its own arena",
+            "TF_ENABLE_GPU_GARBAGE_COLLECTION=false has no effect: memory that nobody uses always \
+             goes back",
+            "TF_GPU_HOST_MEM_LIMIT_IN_MB=64 has no effect: there is no pool of pinned memory",
+            "TF_BFC_MEMORY_DUMP=/tmp/dump has no effect: GET /v1/memory says who holds what",
+            "TF_DETERMINISTIC_ALLOCATOR=1 has no effect: the arena gives the same chunks to the \
+             same requests",
+        ],
+    );
+    let text = "unified memory is not used: gpu:0 is limited to its own 8589934592 bytes";
+    check_variables(&[("TF_FORCE_UNIFIED_MEMORY", "true")], 16 << 10, &[text]);
+    check_variables(&[("TF_FORCE_UNIFIED_MEMORY", "false")], 16 << 10, &[]);
+}
+
 fn rule(device: &str) -> DeviceRule {
     let logical = Vec::new();
     DeviceRule { device: device.to_owned(), limit: None, growth: None, n_lanes: None, logical }

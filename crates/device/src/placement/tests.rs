@@ -75,37 +75,67 @@ fn a_lost_device_moves_its_models() {
     check(&[0, 12], &needs, &[&[1], &[1]]);
 }
 
-/// The most bytes that can be placed, found by trying everything.
-fn most_bytes(free: &mut [u64], sizes: &[u64]) -> u64 {
-    let Some((first, others)) = sizes.split_first() else {
-        return 0;
+#[test]
+fn a_third_device_makes_way_for_an_idle_one() {
+    // Neither of the large ones fits the idle device, but the small one does.
+    let current = |device: usize, bytes| Need { current: vec![device], ..need(bytes) };
+    let needs = [current(0, 8), current(0, 8), current(1, 3)];
+    check(&[16, 8, 4], &needs, &[&[1], &[0], &[2]]);
+}
+
+/// Two to eight unequal devices, and as many models as fill them more or less.
+fn instance(random: &mut Random) -> (Vec<u64>, Vec<u64>) {
+    let n_devices = 2 + random.below(7);
+    let free: Vec<u64> = (0..n_devices).map(|_| (1 + random.below(24)) << 30).collect();
+    let n_models = 2 + random.below(9);
+    let sizes = (0..n_models).map(|_| (1 + random.below(12 << 10)) << 20).collect();
+    (free, sizes)
+}
+
+/// Asserts that nearly as much is placed as can be, and that no device idles that another with
+/// several models could give one to.
+#[track_caller]
+fn assert_good(free: &[u64], sizes: &[u64], needs: &[Need]) -> Placement {
+    let placement = place(&slots(free), needs);
+    assert_sound(free, needs, &placement);
+    let placed: u64 = free.iter().sum::<u64>() - placement.free_bytes.iter().sum::<u64>();
+    let most = most_bytes(free, sizes);
+    assert!(placed >= most / 100 * 98, "{placed} of {most}: {free:?} {sizes:?}");
+    let on = |device: usize| {
+        let on = placement.devices.iter().enumerate().filter(move |(_, d)| d.contains(&device));
+        on.map(|(need, _)| sizes[need]).collect::<Vec<u64>>()
     };
-    let mut most = most_bytes(free, others);
-    for device in 0..free.len() {
-        if *first <= free[device] {
-            free[device] -= first;
-            most = most.max(first + most_bytes(free, others));
-            free[device] += first;
-        }
+    for idle in (0..free.len()).filter(|device| on(*device).is_empty()) {
+        let crowded = (0..free.len()).map(on).filter(|models| models.len() > 1);
+        let movable = crowded.flatten().any(|bytes| bytes <= free[idle]);
+        assert!(!movable, "{idle} idles: {free:?} {sizes:?} {placement:?}");
     }
-    most
+    placement
 }
 
 #[test]
-fn nearly_as_many_bytes_are_placed_as_can_be() {
+fn nearly_as_many_bytes_are_placed_as_can_be_and_no_device_idles() {
     let mut random = Random(21);
-    for _ in 0..300 {
-        let n_devices = 2 + random.below(2);
-        let free: Vec<u64> = (0..n_devices).map(|_| 1 + random.below(24)).collect();
-        let free: Vec<u64> = free.into_iter().map(|gib| gib << 30).collect();
-        let n_needs = 2 + random.below(6);
-        let sizes: Vec<u64> = (0..n_needs).map(|_| (1 + random.below(12 << 10)) << 20).collect();
+    for _ in 0..1000 {
+        let (free, sizes) = instance(&mut random);
         let needs: Vec<Need> = sizes.iter().map(|bytes| need(*bytes)).collect();
-        let placement = place(&slots(&free), &needs);
-        assert_sound(&free, &needs, &placement);
-        let placed: u64 = free.iter().sum::<u64>() - placement.free_bytes.iter().sum::<u64>();
-        let most = most_bytes(&mut free.clone(), &sizes);
-        assert!(placed >= most / 100 * 98, "{placed} of {most}: {free:?} {sizes:?}");
+        assert_good(&free, &sizes, &needs);
+    }
+}
+
+#[test]
+fn when_a_device_is_lost_the_others_take_what_they_can() {
+    let mut random = Random(22);
+    for _ in 0..300 {
+        let (mut free, sizes) = instance(&mut random);
+        let needs: Vec<Need> = sizes.iter().map(|bytes| need(*bytes)).collect();
+        let before = assert_good(&free, &sizes, &needs);
+        free.pop();
+        let current = |at: usize| before.devices[at].iter().copied().filter(|d| *d < free.len());
+        let needs: Vec<Need> = (0..needs.len())
+            .map(|at| Need { current: current(at).collect(), ..need(sizes[at]) })
+            .collect();
+        assert_good(&free, &sizes, &needs);
     }
 }
 

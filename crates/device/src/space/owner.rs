@@ -1,13 +1,11 @@
 //! Who holds memory of a space, and for what.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
-use parking_lot::Mutex;
 
 use super::Space;
 use crate::account::Account;
 use crate::ledger::{Category, Holder};
+use crate::sync::{AtomicU64, Mutex};
 
 /// A holder of memory in one space: the server, or a version of a model with its limit.
 #[derive(Debug)]

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::owner::{Owner, Tally};
 use super::{Block, Space};
 use crate::buffer::{Buffer, WeakBuffer};
 use crate::ledger::{Category, Holder};
+use crate::sync::Mutex;
 
 /// The weights of a space that may be shared, by a hash of their bytes.
 #[derive(Debug, Default)]
@@ -117,7 +116,7 @@ impl Space {
             }
             Block::Chunk { arena, .. } => {
                 // Under the arena's lock, as every change of what it gave out.
-                let _lock = self.arenas[*arena].as_ref().expect("it came from there").lock();
+                let _lock = self.arenas.both[*arena].as_ref().expect("it came from there").lock();
                 to.chunks.fetch_add(bytes, Relaxed);
                 from.chunks.fetch_sub(bytes, Relaxed);
             }

@@ -1,13 +1,12 @@
 //! Where the bytes of a space are, as a copy for readers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
 
 use super::Space;
+use super::events::{Change, Event, EventTotal};
+use super::idle::{self, Idle};
 use super::owner::Tally;
 use crate::arena::Stats;
 use crate::driver::Kind;
@@ -35,6 +34,8 @@ pub struct Snapshot {
     pub peak_in_use_bytes: u64,
     /// Held, but given out to nobody.
     pub idle_bytes: u64,
+    /// Why each of these is held, and what is lost to rounding.
+    pub idle: Vec<(Idle, u64)>,
     /// The largest piece that could be given out without growing.
     pub largest_free_bytes: u64,
     /// The share of what is idle outside the largest piece, from 0 to 1.
@@ -45,6 +46,8 @@ pub struct Snapshot {
     pub n_growths: u64,
     /// How often it gave memory back.
     pub n_releases: u64,
+    /// The growths and releases so far, by cause.
+    pub events: Vec<EventTotal>,
     /// Who holds what.
     pub rows: Vec<Row>,
 }
@@ -55,6 +58,12 @@ impl Space {
         // With the arenas locked nothing of what they gave out changes hands.
         let arenas: Vec<_> = self.arenas().map(|arena| arena.lock()).collect();
         let stats: Vec<Stats> = arenas.iter().map(|arena| arena.stats()).collect();
+        let mut idle = Vec::new();
+        for (arena, stats) in arenas.iter().zip(&stats) {
+            let is_set_aside = self.parent.is_some();
+            let reasons = idle::reasons(stats, arena.returnable_bytes(), self.growth, is_set_aside);
+            idle::add(&mut idle, reasons);
+        }
         let tallies: Vec<Arc<Tally>> =
             self.tallies.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
         let heap = |tally: &Arc<Tally>| tally.heap.load(Ordering::Relaxed);
@@ -71,6 +80,11 @@ impl Space {
         let lost = sum(|s| s.in_use_bytes) - requested;
         add(&mut rows, &spare, Category::Fragmentation, lost);
         add(&mut rows, &spare, Category::Reserve, idle_bytes);
+        let events = self.events.totals();
+        let n = |change: Change| {
+            let of = events.iter().filter(|total| total.change == change);
+            of.map(EventTotal::n_events).sum()
+        };
         let largest = stats.iter().map(|s| s.largest_free_bytes).max().unwrap_or(0);
         let mut snapshot = Snapshot {
             name: self.name.clone(),
@@ -82,14 +96,16 @@ impl Space {
             in_use_bytes: requested + heap_bytes,
             peak_in_use_bytes: self.peak_in_use.load(Ordering::Relaxed),
             idle_bytes,
+            idle,
             largest_free_bytes: largest,
             fragmentation: match idle_bytes {
                 0 => 0.0,
                 _ => (idle_bytes - largest) as f64 / idle_bytes as f64,
             },
             bookkeeping_bytes: sum(|s| s.bookkeeping_bytes),
-            n_growths: self.events.n_growths.load(Ordering::Relaxed),
-            n_releases: self.events.n_releases.load(Ordering::Relaxed),
+            n_growths: n(Change::Growth),
+            n_releases: n(Change::Release),
+            events,
             rows,
         };
         let children: Vec<Arc<Space>> =
@@ -100,7 +116,7 @@ impl Space {
 
     /// Takes the growths and releases since the last call, at most the last few hundred.
     pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut *self.events.recent.lock()).into()
+        self.events.take()
     }
 }
 
@@ -138,6 +154,7 @@ impl Snapshot {
         self.in_use_bytes += child.in_use_bytes;
         self.peak_in_use_bytes += child.peak_in_use_bytes;
         self.idle_bytes += child.idle_bytes;
+        idle::add(&mut self.idle, child.idle);
         self.bookkeeping_bytes += child.bookkeeping_bytes;
         self.rows.extend(child.rows);
     }
@@ -159,58 +176,4 @@ impl Snapshot {
         let top: Vec<String> = top.map(|(holder, bytes)| format!("{holder} {bytes}")).collect();
         if top.is_empty() { "nobody".to_owned() } else { top.join(", ") }
     }
-}
-
-/// A growth or a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
-    /// By how much it grew; below zero, how much went back.
-    pub bytes: i64,
-    /// What for.
-    pub cause: &'static str,
-    /// How long it took.
-    pub duration: Duration,
-}
-
-/// The growths and releases of a space.
-#[derive(Debug, Default)]
-pub(super) struct Events {
-    n_growths: AtomicU64,
-    n_releases: AtomicU64,
-    recent: Mutex<VecDeque<Event>>,
-}
-
-/// How many events are kept for whoever asks.
-const N_EVENTS: usize = 256;
-
-impl Events {
-    /// Notes a change of what is held, if there was one.
-    pub(super) fn changed(&self, before: u64, after: u64, cause: &'static str, start: Instant) {
-        if after > before {
-            self.n_growths.fetch_add(1, Ordering::Relaxed);
-            self.push(signed(after - before), cause, start.elapsed());
-        } else if after < before {
-            self.released(before - after, cause, start.elapsed());
-        }
-    }
-
-    /// Notes that memory went back, if any did.
-    pub(super) fn released(&self, bytes: u64, cause: &'static str, duration: Duration) {
-        if bytes > 0 {
-            self.n_releases.fetch_add(1, Ordering::Relaxed);
-            self.push(-signed(bytes), cause, duration);
-        }
-    }
-
-    fn push(&self, bytes: i64, cause: &'static str, duration: Duration) {
-        let mut recent = self.recent.lock();
-        if recent.len() == N_EVENTS {
-            recent.pop_front();
-        }
-        recent.push_back(Event { bytes, cause, duration });
-    }
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }

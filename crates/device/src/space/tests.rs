@@ -1,6 +1,6 @@
 use super::*;
 use crate::buffer::Buffer;
-use crate::ledger::Holder;
+use crate::ledger::{Holder, Row};
 use crate::random::Random;
 use crate::workspace::Workspace;
 use crate::{Host, Simulated};
@@ -184,68 +184,213 @@ fn a_workspace_is_an_activation_of_its_owner() {
     assert_eq!(rows(&space), [""; 0]);
 }
 
-/// Random work for several owners: everything sums up at each step, and nothing is left behind.
-fn churn(space: &Arc<Space>, n_operations: u32, seed: u64) {
-    let mut random = Random(seed);
-    let categories = [Category::Weights, Category::PackedWeights, Category::Requests];
-    let owners: Vec<Arc<Owner>> =
-        (0..4u64).map(|n| model(space, "m", Some((n + 1) << 20))).collect();
-    let mut buffers: Vec<(Buffer, usize)> = Vec::new();
-    for _ in 0..n_operations {
-        let owner = usize::try_from(random.below(4)).unwrap();
-        match random.below(100) {
-            0 => drop(space.trim("test").unwrap()),
-            1..50 if !buffers.is_empty() => {
-                let at = usize::try_from(random.below(buffers.len() as u64)).unwrap();
-                buffers.swap_remove(at);
+/// Random work for several owners of a space.
+struct Churn<'a> {
+    space: &'a Arc<Space>,
+    random: Random,
+    owners: Vec<Arc<Owner>>,
+    buffers: Vec<Buffer>,
+}
+
+impl<'a> Churn<'a> {
+    fn new(space: &'a Arc<Space>, seed: u64) -> Churn<'a> {
+        let owners = (0..4i64).map(|n| {
+            let account = Arc::new(Account::new("model m", (n as u64 + 1) << 20));
+            Owner::new(space, version("m", n), Some(account))
+        });
+        let owners = owners.collect();
+        Churn { space, random: Random(seed), owners, buffers: Vec::new() }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.random.below(n as u64)).unwrap()
+    }
+
+    /// Allocates, shares, frees or trims.
+    fn step(&mut self) {
+        let categories = [Category::Weights, Category::PackedWeights, Category::Requests];
+        let owner = Arc::clone(&self.owners[self.random.below(4) as usize]);
+        match self.random.below(200) {
+            0 | 1 => drop(self.space.trim("test")),
+            2 => self.space.unshare(&owner),
+            3..100 if !self.buffers.is_empty() => {
+                let at = self.below(self.buffers.len());
+                self.buffers.swap_remove(at);
+            }
+            100..110 => {
+                let bytes = 4 * KIB << self.random.below(6);
+                let made = Buffer::allocate_for(&owner, Category::Weights, bytes);
+                self.buffers.extend(made.ok().map(|buffer| self.space.share(buffer, &owner)));
             }
             _ => {
-                let category = categories[usize::try_from(random.below(3)).unwrap()];
-                let bytes = usize::try_from(random.size(20)).unwrap();
-                let made = Buffer::allocate_for(&owners[owner], category, bytes);
-                buffers.extend(made.ok().map(|buffer| (buffer, owner)));
+                let category = categories[self.below(3)];
+                let bytes = usize::try_from(self.random.size(20)).unwrap();
+                self.buffers.extend(Buffer::allocate_for(&owner, category, bytes));
             }
         }
-        for (number, owner) in owners.iter().enumerate() {
-            let account = owner.account().unwrap();
-            assert_eq!(account.held_bytes(), owner.bytes());
-            assert!(account.held_bytes() <= (number as u64 + 1) << 20);
-        }
-        rows(space);
     }
-    drop(buffers);
-    space.trim("test").unwrap();
+
+    /// Asserts that every byte has one owner, that all of them sum to what the device holds, and
+    /// that no limit is exceeded.
+    #[track_caller]
+    fn check(&self) {
+        let snapshot = self.space.snapshot();
+        let sum = |rows: &mut dyn Iterator<Item = &Row>| rows.map(|row| row.bytes).sum::<u64>();
+        assert_eq!(sum(&mut snapshot.rows.iter()), snapshot.held_bytes);
+        assert_eq!(snapshot.held_bytes, self.space.account().held_bytes());
+        assert!(snapshot.held_bytes <= snapshot.limit_bytes);
+        for (owner, limit) in self.owners.iter().zip(1u64..) {
+            let own = sum(&mut snapshot.rows.iter().filter(|row| row.holder == *owner.holder()));
+            assert_eq!(own, owner.bytes(), "what is booked to {}", owner.holder());
+            assert_eq!(own, owner.account().unwrap().held_bytes());
+            assert!(own <= limit << 20);
+        }
+        let mut used = snapshot.rows.iter().filter(|row| row.category < Category::Fragmentation);
+        assert_eq!(sum(&mut used), snapshot.in_use_bytes, "all of it is used by somebody");
+        let server = snapshot.rows.iter().filter(|row| row.holder == Holder::Server);
+        assert!(server.into_iter().all(|row| row.category >= Category::Fragmentation));
+        let idle: u64 = snapshot.idle.iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(
+            idle,
+            snapshot.held_bytes - snapshot.in_use_bytes,
+            "each idle byte has a reason"
+        );
+    }
+
+    /// Gives everything back, and asserts that it went.
+    fn finish(self) {
+        drop(self.buffers);
+        self.owners.iter().for_each(|owner| self.space.unshare(owner));
+        self.owners.iter().for_each(|owner| assert_eq!(owner.bytes(), 0));
+        self.space.trim("test").unwrap();
+        assert_eq!(self.space.account().held_bytes(), 0);
+    }
+}
+
+/// Half a million operations, and the whole ledger after each.
+fn check_ledger(space: &Arc<Space>, seed: u64) {
+    let mut churn = Churn::new(space, seed);
+    for _ in 0..500_000 {
+        churn.step();
+        churn.check();
+    }
+    churn.finish();
 }
 
 #[test]
-fn random_buffers_always_sum_to_what_is_held() {
+fn random_buffers_of_the_host_always_sum_to_what_is_held() {
+    check_ledger(&host(8 * MIB), 11);
+}
+
+#[test]
+fn random_buffers_of_a_gpu_always_sum_to_what_is_held() {
     let gpu = Arc::new(Simulated::gpu("gpu:0", 32 << 20));
-    for space in [host(8 * MIB), space_of(gpu, 24 << 20, GrowthRule::OnDemand).unwrap()] {
-        churn(&space, 20_000, 11);
-        assert_eq!(space.account().held_bytes(), 0);
+    check_ledger(&space_of(gpu, 24 << 20, GrowthRule::OnDemand).unwrap(), 12);
+}
+
+/// A space's whole life, of which the `n`-th driver call fails; whether there were as many.
+fn loses_nothing(n: u64) -> bool {
+    let gpu = Arc::new(Simulated::gpu("gpu:0", 24 << 20));
+    gpu.fail_call(n);
+    let space = space_of(gpu.clone(), 24 << 20, GrowthRule::OnDemand).unwrap();
+    let mut churn = Churn::new(&space, 13);
+    for _ in 0..150 {
+        churn.step();
+        churn.check();
     }
+    let aside = space.set_aside(version("b", 1), Arc::new(Account::new("b", 4 << 20)));
+    let mut workspace = Workspace::of(Arc::clone(&churn.owners[3])).unwrap();
+    drop(workspace.ensure(MIB));
+    churn.check();
+    drop((aside, workspace));
+    churn.check();
+    let was_reached = gpu.n_calls() > n;
+    gpu.fail_call(u64::MAX);
+    churn.finish();
+    assert_eq!(gpu.held_bytes(), 0, "call {n}");
+    drop(space);
+    was_reached
 }
 
 #[test]
 fn a_driver_call_that_fails_costs_only_that_buffer() {
-    for n in 0..60 {
+    let n_failed = (0..).take_while(|n| loses_nothing(*n)).count();
+    assert!(n_failed > 50, "only {n_failed} calls");
+}
+
+#[test]
+fn a_device_that_cannot_be_reserved_leaves_nothing_behind() {
+    for n in 0..3 {
         let gpu = Arc::new(Simulated::gpu("gpu:0", 24 << 20));
-        let space = space_of(gpu.clone(), 24 << 20, GrowthRule::OnDemand).unwrap();
         gpu.fail_call(n);
-        let owner = model(&space, "a", None);
-        let mut buffers = Vec::new();
-        for bytes in [MIB, 3 * MIB, 700, 5 * MIB, 2 * MIB] {
-            buffers.extend(Buffer::allocate_for(&owner, Category::Requests, bytes));
-            buffers.extend(Buffer::allocate_for(&owner, Category::Weights, bytes));
-            drop(space.trim("test"));
-            rows(&space);
-        }
-        assert!(buffers.len() >= 8, "call {n}");
-        gpu.fail_call(u64::MAX);
-        drop(buffers);
-        space.trim("test").unwrap();
+        let made = space_of(gpu.clone(), 24 << 20, GrowthRule::Reserved);
+        assert_eq!(made.is_err(), n < 2, "a reserve and a commit, and nothing else");
+        drop(made);
         assert_eq!(gpu.held_bytes(), 0);
     }
+}
+
+#[test]
+fn every_growth_and_release_has_a_cause() {
+    let space = host(16 * MIB);
+    let a = model(&space, "a", None);
+    drop(Buffer::allocate_for(&a, Category::Requests, 6 * MIB).unwrap());
+    drop(Buffer::allocate_for(&a, Category::Weights, 6 * MIB).unwrap());
+    // Neither arena has room for this, but both keep some.
+    drop(Buffer::allocate_for(&a, Category::Weights, 12 * MIB).unwrap());
+    drop(Buffer::allocate_for(&a, Category::Requests, 12 * MIB).unwrap());
+    drop(space.set_aside(version("b", 1), Arc::new(Account::new("b", 1 << 20))).unwrap());
+    space.trim("asked").unwrap();
+    let snapshot = space.snapshot();
+    let totals = snapshot.events.iter().map(|t| (t.change.name(), t.cause, t.bytes >> 20));
+    assert_eq!(
+        totals.collect::<Vec<_>>(),
+        [
+            ("growth", "requests", 6 + 12),
+            ("growth", "reservation", 1),
+            ("growth", "weights", 6 + 6),
+            ("release", "asked", 12),
+            ("release", "pressure", 6 + 12),
+            ("release", "reservation", 1),
+        ]
+    );
+    let all = snapshot.events.iter().map(EventTotal::n_events).sum::<u64>();
+    assert_eq!(all, snapshot.n_growths + snapshot.n_releases);
+    assert_eq!(space.take_events().len() as u64, all);
+}
+
+#[test]
+fn small_buffers_get_what_the_arenas_keep() {
+    let space = host(2 * MIB);
+    let a = model(&space, "a", None);
+    drop(Buffer::allocate_for(&a, Category::Requests, 2 * MIB).unwrap());
+    assert_eq!(space.account().free_bytes(), 0);
+    let small = Buffer::allocate_for(&a, Category::Requests, 100).unwrap();
+    assert_eq!(rows(&space), ["a:1 requests 100"]);
+    drop(small);
+}
+
+/// The reasons for idle bytes, in KiB.
+fn idle(space: &Space) -> Vec<(Idle, u64)> {
+    space.snapshot().idle.iter().map(|(reason, bytes)| (*reason, bytes >> 10)).collect()
+}
+
+#[test]
+fn each_idle_byte_has_a_reason() {
+    let gpu = || Arc::new(Simulated::gpu("gpu:0", 16 << 20));
+    let space = space_of(gpu(), 16 << 20, GrowthRule::OnDemand).unwrap();
+    let a = model(&space, "a", None);
+    let kept = Buffer::allocate_for(&a, Category::Weights, 3 * MIB - 100).unwrap();
+    drop(Buffer::allocate_for(&a, Category::Requests, 4 * MIB).unwrap());
+    let lost = (Idle::Rounding, 0);
+    assert_eq!(idle(&space), [(Idle::Kept, 4096), (Idle::PartlyUsed, 1024), lost]);
+    space.trim("test").unwrap();
+    assert_eq!(idle(&space), [(Idle::PartlyUsed, 1024), lost]);
+    let aside = space.set_aside(version("b", 1), Arc::new(Account::new("b", 2 << 20))).unwrap();
+    assert_eq!(idle(&space), [(Idle::PartlyUsed, 1024), (Idle::SetAside, 2048), lost]);
+    drop((kept, aside));
+    let reserved = space_of(gpu(), 16 << 20, GrowthRule::Reserved).unwrap();
+    assert_eq!(idle(&reserved), [(Idle::Reserved, 16 << 10)]);
 }
 
 #[test]

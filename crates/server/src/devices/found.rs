@@ -61,20 +61,22 @@ fn host_bytes() -> Result<u64> {
 }
 
 /// The least `memory.max` of the process's cgroup and those around it; for the older hierarchy its
-/// `memory.limit_in_bytes`.
+/// `memory.limit_in_bytes`. Lines that make no sense say nothing.
 fn cgroup_limit(root: &Path, cgroup: &str) -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let mut least: Option<u64> = None;
     for line in cgroup.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?.trim_start_matches('/'));
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let (root, file) = match controllers {
             "" => (root.to_owned(), "memory.max"),
-            "memory" => (root.join("memory"), "memory.limit_in_bytes"),
+            _ if controllers.split(',').any(|one| one == "memory") => {
+                (root.join(controllers), "memory.limit_in_bytes")
+            }
             _ => continue,
         };
         // In a container the path may be the host's, of which only the root is seen here.
-        let group = root.join(path);
+        let group = root.join(path.trim_start_matches('/'));
         for dir in group.ancestors().take_while(|dir| dir.starts_with(&root)) {
             least = [least, read(&dir.join(file))].into_iter().flatten().min();
         }
@@ -86,20 +88,56 @@ fn cgroup_limit(root: &Path, cgroup: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// The limit of a process in `cgroup`, where these files say so.
+    #[track_caller]
+    fn check(files: &[(&str, &str)], cgroup: &str, expected: Option<u64>) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        assert_eq!(cgroup_limit(root.path(), cgroup), expected, "{files:?} {cgroup}");
+    }
+
     #[test]
     fn the_least_limit_of_the_cgroups_around_counts() {
-        let root = tempfile::tempdir().unwrap();
-        let inner = root.path().join("a/b");
-        std::fs::create_dir_all(&inner).unwrap();
-        let check = |expected| assert_eq!(cgroup_limit(root.path(), "0::/a/b\n"), expected);
-        check(None);
-        std::fs::write(inner.join("memory.max"), "max\n").unwrap();
-        check(None);
-        std::fs::write(inner.join("memory.max"), "5000\n").unwrap();
-        check(Some(5000));
-        std::fs::write(root.path().join("a/memory.max"), "4000\n").unwrap();
-        check(Some(4000));
-        assert_eq!(cgroup_limit(root.path(), "nonsense"), None);
-        assert_eq!(cgroup_limit(root.path(), "0::/elsewhere"), None);
+        let own = ("a/b/memory.max", "5000\n");
+        check(&[], "0::/a/b\n", None);
+        check(&[("a/b/memory.max", "max\n")], "0::/a/b\n", None);
+        check(&[own], "0::/a/b\n", Some(5000));
+        check(&[own, ("a/memory.max", "4000\n")], "0::/a/b\n", Some(4000));
+        check(&[own, ("a/memory.max", "6000\n")], "0::/a/b\n", Some(5000));
+        check(&[own, ("a/memory.max", "max\n")], "0::/a/b\n", Some(5000));
+        check(&[("memory.max", "7000\n")], "0::/\n", Some(7000));
+    }
+
+    #[test]
+    fn a_container_sees_its_own_cgroup_as_the_root() {
+        check(&[("memory.max", "7000\n")], "0::/kubepods/pod1/abc\n", Some(7000));
+        check(&[("memory.max", "7000\n")], "0::/../../elsewhere\n", Some(7000));
+    }
+
+    #[test]
+    fn the_older_hierarchy_counts_as_well() {
+        let unlimited = "9223372036854771712\n";
+        let lines = "12:cpu,cpuacct:/a\n4:memory:/a/b\n1:name=systemd:/a/b\n";
+        let own = ("memory/a/b/memory.limit_in_bytes", "3000\n");
+        check(&[own], lines, Some(3000));
+        check(&[own, ("memory/a/memory.limit_in_bytes", "2000\n")], lines, Some(2000));
+        let root = ("memory/memory.limit_in_bytes", unlimited);
+        check(&[own, root], lines, Some(3000));
+        check(&[root], lines, Some(9_223_372_036_854_771_712));
+        check(&[("cpu,memory/a/memory.limit_in_bytes", "10\n")], "3:cpu,memory:/a\n", Some(10));
+        // Both at once, as while a system changes from one to the other.
+        check(&[own, ("a/memory.max", "2500\n")], "4:memory:/a/b\n0::/a\n", Some(2500));
+    }
+
+    #[test]
+    fn lines_that_make_no_sense_say_nothing() {
+        check(&[], "nonsense", None);
+        check(&[("a/memory.max", "5\n")], "nonsense\n0::/a\n1:x\n", Some(5));
+        check(&[("a/memory.max", "five\n")], "0::/a\n", None);
+        check(&[], "0::/elsewhere", None);
     }
 }

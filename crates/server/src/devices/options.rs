@@ -41,7 +41,7 @@ impl DeviceOptions {
         Ok(Self {
             simulated_gpus,
             gpu: gpu_options(flags)?,
-            environment: environment(),
+            environment: Environment::read(|name| std::env::var(name).ok()),
             rules,
             step_bytes: step_bytes.max(1),
         })
@@ -102,15 +102,6 @@ pub(super) fn from_config(config: &ConfigProto) -> GpuOptions {
     options.num_virtual_devices_per_gpu = more.num_virtual_devices_per_gpu;
     options.gpu_system_memory_size_in_mb = more.gpu_system_memory_size_in_mb;
     options
-}
-
-fn environment() -> Environment {
-    let variable = |name: &str| std::env::var(name).ok();
-    Environment {
-        force_gpu_allow_growth: variable("TF_FORCE_GPU_ALLOW_GROWTH"),
-        device_min_sys_memory_in_mb: variable("TF_DEVICE_MIN_SYS_MEMORY_IN_MB"),
-        per_device_memory_limit_mb: variable("TF_PER_DEVICE_MEMORY_LIMIT_MB"),
-    }
 }
 
 /// The rules of a device config file, or of a change.

@@ -18,7 +18,9 @@ fn model(name: &str) -> String {
 
 fn start(args: &[&str], environment: &[(&str, &str)]) -> Server {
     let mut command = tensord();
-    for name in ["TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB"] {
+    for name in
+        ["TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB", "TF_CPU_ALLOCATOR_USE_BFC"]
+    {
         command.env_remove(name);
     }
     command.envs(environment.iter().copied());
@@ -48,6 +50,10 @@ fn device(server: &Server, name: &str) -> Value {
         assert_eq!(sum, number("reserved_bytes"), "{device:#}");
         assert!(number("reserved_bytes") <= number("limit_bytes"), "{device:#}");
         assert!(number("in_use_bytes") <= number("reserved_bytes"), "{device:#}");
+        let idle = device["idle"].as_array().unwrap();
+        let idle: u64 = idle.iter().map(|one| one["bytes"].as_u64().unwrap()).sum();
+        let unused = number("reserved_bytes") - number("in_use_bytes");
+        assert_eq!(idle, unused, "each idle byte has a reason: {device:#}");
     }
     let found = devices.iter().find(|device| device["name"] == name);
     found.unwrap_or_else(|| panic!("{name} is not there: {memory:#}")).clone()
@@ -176,6 +182,24 @@ fn visible_devices_are_in_the_order_that_was_asked_for() {
     let file = format!("--tensorflow_session_config_file={file}");
     let server = start(&["--simulated_gpus=1GiB,2GiB,3GiB,4GiB", &file], &[]);
     limits(&server, &[("gpu:0", "gpu:2", 3072 * MIB), ("gpu:1", "gpu:0", 1024 * MIB)]);
+}
+
+#[test]
+fn every_growth_and_release_is_in_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = "device { name: \"gpu:0\" memory_limit: \"64MiB\" allow_growth: false }";
+    let file = format!("--device_config_file={}", write(dir.path(), "devices", rules));
+    let server = start(&["--simulated_gpus=300MiB", &file], &[]);
+    let (status, page) = server.rest("GET", "/monitoring/prometheus/metrics", "");
+    assert_eq!(status, 200);
+    let labels = "device=\"gpu:0\",change=\"growth\",cause=\"reservation\"";
+    for line in [
+        format!(":tensord:device_memory_changed_bytes{{{labels}}} {}", 64 * MIB),
+        format!(":tensord:device_memory_change_micros_count{{{labels}}} 1"),
+        ":tensord:device_memory_growth_count{device=\"gpu:0\"} 1".to_owned(),
+    ] {
+        assert!(page.lines().any(|other| other == line), "no {line} in {page}");
+    }
 }
 
 #[test]
@@ -342,6 +366,41 @@ fn limits_change_while_serving_and_what_is_in_use_stays() {
     assert_eq!(status == 200, !is_used, "{body}");
     assert_eq!(put("{\"device\": 3}").0, 400);
     assert_eq!(predict(&server, "half_plus_two").0, 200);
+}
+
+#[test]
+fn a_device_in_use_cannot_become_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = model("half_plus_two");
+    let text = format!(
+        "model_config_list {{ config {{ name: \"m\" base_path: \"{base}\" \
+         memory {{ devices: \"gpu:1\" }} }} }}"
+    );
+    let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
+    let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
+    let server = start(&["--simulated_gpus=1GiB,1GiB", &file], &growth);
+    let split = |name: &str| {
+        let shares = r#"[{"memory_limit": "128MiB"}, {"memory_limit": "0.5"}]"#;
+        let rule = format!(r#"{{"name": "{name}", "logical_device": {shares}}}"#);
+        server.rest("PUT", "/v1/devices", &format!(r#"{{"device": [{rule}]}}"#))
+    };
+    let before = get(&server, "/v1/devices")["logical"].clone();
+    let (status, body) = split("gpu:0");
+    assert_eq!(status, 400, "{body}");
+    let text = "Virtual devices cannot be modified after being initialized";
+    assert!(body.contains(text), "{body}");
+    assert_eq!(get(&server, "/v1/devices")["logical"], before, "nothing has changed");
+    // The device in use keeps its name and its place, so that its own can be divided.
+    assert_eq!(split("gpu:1").0, 200);
+    limits(
+        &server,
+        &[
+            ("gpu:0", "gpu:0", 1 << 30),
+            ("gpu:1", "gpu:1", 128 * MIB),
+            ("gpu:2", "gpu:1", 512 * MIB),
+        ],
+    );
+    assert_eq!(predict(&server, "m").0, 200);
 }
 
 #[test]

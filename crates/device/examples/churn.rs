@@ -1,0 +1,173 @@
+//! Loads and unloads models at random on a GPU that is nearly full.
+//!
+//! `churn [--bytes BYTES] [--times N] [--fill PERCENT] [--seed N] [--fit tightest] [--trace FILE]`
+//! loads models of random tensors until a GPU of so many bytes is that full, then unloads and loads so many times,
+//! and at last loads ever smaller ones until the first is refused. Prints one JSON line: how many
+//! loads were refused although their needs were free, and how full the GPU was at the first refusal
+//! of the end. Exits 0 if none was refused before. `--trace` writes what was done as
+//! `+id,bytes` and `-id`, for other allocators to be tried with.
+
+mod report;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use device::{Arena, Chunk, Driver, Fit, Growth, Simulated};
+use report::{Answer, Options};
+
+fn main() -> ExitCode {
+    report::print(run())
+}
+
+fn run() -> Result<(String, Answer), String> {
+    let options = Options::new();
+    options.only(&["--bytes", "--times", "--fill", "--seed", "--fit", "--trace"])?;
+    if !options.first().is_empty() {
+        return Err("usage: churn [--bytes BYTES] [--times N] [--fill PERCENT]".to_owned());
+    }
+    let bytes = options.get("--bytes", 16u64 << 30)?;
+    let gpu = Arc::new(Simulated::gpu("gpu:0", bytes));
+    let growth = Growth::OnDemand { step_bytes: 1 << 20 };
+    let fit = match options.get("--fit", "together".to_owned())?.as_str() {
+        "tightest" => Fit::Tightest,
+        _ => Fit::Together,
+    };
+    let mut churn = Churn {
+        arena: Arena::with_fit(gpu.clone(), growth, fit).map_err(|e| e.to_string())?,
+        unit_bytes: gpu.properties().alignment_bytes,
+        limit_bytes: gpu.properties().capacity_bytes,
+        random: Random(options.get("--seed", 1u64)?),
+        models: Vec::new(),
+        needed_bytes: 0,
+        n_refused: 0,
+        trace: String::new(),
+        n_tensors: 0,
+    };
+    let fill = options.get("--fill", 95u64)?.min(100);
+    for _ in 0..options.get("--times", 1000u32)? {
+        churn.cycle(bytes / 100 * fill);
+    }
+    let n_refused = churn.n_refused;
+    let full = churn.fill_up();
+    churn.arena.check();
+    let trace: String = options.get("--trace", String::new())?;
+    if !trace.is_empty() {
+        std::fs::write(&trace, &churn.trace).map_err(|e| format!("{trace}: {e}"))?;
+    }
+    let line = format!(
+        "{{\"refused\":{n_refused},\"models\":{},\"full_at_first_refusal\":{full:.4}}}",
+        churn.models.len()
+    );
+    Ok((line, if n_refused == 0 { Answer::Yes } else { Answer::No }))
+}
+
+struct Churn {
+    arena: Arena,
+    unit_bytes: u64,
+    limit_bytes: u64,
+    random: Random,
+    models: Vec<Model>,
+    /// What the loaded models need, each tensor in whole units.
+    needed_bytes: u64,
+    n_refused: u32,
+    trace: String,
+    n_tensors: u32,
+}
+
+struct Model {
+    chunks: Vec<(u32, Chunk)>,
+    needed_bytes: u64,
+}
+
+impl Churn {
+    /// Unloads models at random until another fits into so many bytes, and loads it.
+    fn cycle(&mut self, most_bytes: u64) {
+        let sizes = self.sizes(most_bytes);
+        let needed = self.need(&sizes);
+        while self.needed_bytes + needed > most_bytes && !self.models.is_empty() {
+            let n_models = self.models.len() as u64;
+            let at = usize::try_from(self.random.below(n_models)).unwrap_or(0);
+            self.unload(at);
+        }
+        if !self.load(&sizes) {
+            self.n_refused += 1;
+        }
+    }
+
+    /// The tensors of a model: some dozens to some hundreds, of sizes of all magnitudes, together
+    /// no more than a fifth of what there is.
+    fn sizes(&mut self, most_bytes: u64) -> Vec<u64> {
+        let n_tensors = 20 + self.random.below(200);
+        let largest = 12 + self.random.below(15);
+        let mut left = most_bytes / 5;
+        let mut sizes = Vec::new();
+        for _ in 0..n_tensors {
+            let magnitude = 4 + self.random.below(largest);
+            let bytes = (1 << magnitude) + self.random.below(1 << magnitude);
+            if bytes <= left {
+                left -= bytes;
+                sizes.push(bytes);
+            }
+        }
+        sizes
+    }
+
+    fn need(&self, sizes: &[u64]) -> u64 {
+        sizes.iter().map(|bytes| bytes.next_multiple_of(self.unit_bytes)).sum()
+    }
+
+    /// Whether there was room for all tensors; if not, none is left.
+    fn load(&mut self, sizes: &[u64]) -> bool {
+        let mut model = Model { chunks: Vec::new(), needed_bytes: self.need(sizes) };
+        for bytes in sizes {
+            let Ok(chunk) = self.arena.allocate(*bytes) else {
+                self.free(model.chunks);
+                return false;
+            };
+            // Writing to a string does not fail.
+            let _ = writeln!(self.trace, "+{},{bytes}", self.n_tensors);
+            model.chunks.push((self.n_tensors, chunk));
+            self.n_tensors += 1;
+        }
+        self.needed_bytes += model.needed_bytes;
+        self.models.push(model);
+        true
+    }
+
+    fn unload(&mut self, at: usize) {
+        let model = self.models.swap_remove(at);
+        self.needed_bytes -= model.needed_bytes;
+        self.free(model.chunks);
+    }
+
+    fn free(&mut self, chunks: Vec<(u32, Chunk)>) {
+        for (id, chunk) in chunks {
+            let _ = writeln!(self.trace, "-{id}");
+            self.arena.free(chunk);
+        }
+    }
+
+    /// Loads models that fit into what is free until one is refused; how full it was then.
+    fn fill_up(&mut self) -> f64 {
+        loop {
+            let free = self.limit_bytes - self.needed_bytes;
+            let sizes = self.sizes(free.saturating_mul(5));
+            let none = sizes.is_empty() || free < self.unit_bytes * sizes.len() as u64;
+            if none || (self.need(&sizes) <= free && !self.load(&sizes)) {
+                return self.needed_bytes as f64 / self.limit_bytes as f64;
+            }
+        }
+    }
+}
+
+/// A linear congruential generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
