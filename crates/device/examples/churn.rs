@@ -1,10 +1,10 @@
 //! Loads and unloads models at random on a GPU that is nearly full.
 //!
 //! `churn [--bytes BYTES] [--times N] [--fill PERCENT] [--seed N] [--fit tightest] [--trace FILE]`
-//! loads models of random tensors until a GPU of so many bytes is that full, then unloads and loads so many times,
-//! and at last loads ever smaller ones until the first is refused. Prints one JSON line: how many
-//! loads were refused although their needs were free, and how full the GPU was at the first refusal
-//! of the end. Exits 0 if none was refused before. `--trace` writes what was done as
+//! loads models of random tensors until a GPU of so many bytes is that full, then unloads and loads
+//! so many times, and at last loads ever smaller ones until the first tensor is refused. Prints one JSON line: how many
+//! loads were refused although their needs were free, and how full the GPU was when the first tensor was
+//! refused at the end. Exits 0 if none was refused before. `--trace` writes what was done as
 //! `+id,bytes` and `-id`, for other allocators to be tried with.
 
 mod report;
@@ -90,9 +90,7 @@ impl Churn {
             let at = usize::try_from(self.random.below(n_models)).unwrap_or(0);
             self.unload(at);
         }
-        if !self.load(&sizes) {
-            self.n_refused += 1;
-        }
+        self.n_refused += u32::from(self.load(&sizes).is_err());
     }
 
     /// The tensors of a model: some dozens to some hundreds, of sizes of all magnitudes, together
@@ -117,13 +115,14 @@ impl Churn {
         sizes.iter().map(|bytes| bytes.next_multiple_of(self.unit_bytes)).sum()
     }
 
-    /// Whether there was room for all tensors; if not, none is left.
-    fn load(&mut self, sizes: &[u64]) -> bool {
+    /// Loads all tensors, or none: then how many bytes were in use when there was no room for one.
+    fn load(&mut self, sizes: &[u64]) -> Result<(), u64> {
         let mut model = Model { chunks: Vec::new(), needed_bytes: self.need(sizes) };
         for bytes in sizes {
             let Ok(chunk) = self.arena.allocate(*bytes) else {
+                let in_use = self.arena.stats().in_use_bytes;
                 self.free(model.chunks);
-                return false;
+                return Err(in_use);
             };
             // Writing to a string does not fail.
             let _ = writeln!(self.trace, "+{},{bytes}", self.n_tensors);
@@ -132,7 +131,7 @@ impl Churn {
         }
         self.needed_bytes += model.needed_bytes;
         self.models.push(model);
-        true
+        Ok(())
     }
 
     fn unload(&mut self, at: usize) {
@@ -148,15 +147,20 @@ impl Churn {
         }
     }
 
-    /// Loads models that fit into what is free until one is refused; how full it was then.
+    /// Loads models that fit into what is free until a tensor is refused; how full it was then.
     fn fill_up(&mut self) -> f64 {
         loop {
             let free = self.limit_bytes - self.needed_bytes;
             let sizes = self.sizes(free.saturating_mul(5));
-            let none = sizes.is_empty() || free < self.unit_bytes * sizes.len() as u64;
-            if none || (self.need(&sizes) <= free && !self.load(&sizes)) {
-                return self.needed_bytes as f64 / self.limit_bytes as f64;
-            }
+            let full = match self.need(&sizes) {
+                0 => self.needed_bytes,
+                needed if needed > free => continue,
+                _ => match self.load(&sizes) {
+                    Ok(()) => continue,
+                    Err(in_use) => in_use,
+                },
+            };
+            return full as f64 / self.limit_bytes as f64;
         }
     }
 }

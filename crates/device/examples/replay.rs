@@ -43,7 +43,7 @@ fn run() -> Result<(String, Answer), String> {
     let n_threads: usize = options.get("--threads", 1)?;
     let nanos = match n_threads {
         0 | 1 => alone(arena, &rows, &operations)?,
-        _ => together(SharedArena::new(arena), &rows, &operations, n_threads)?,
+        _ => together(&SharedArena::new(arena), &rows, &operations, n_threads)?,
     };
     let line = format!(
         "{{\"peak_live\":{},\"peak_held\":{},\"ns_per_op\":{nanos:.1}}}",
@@ -87,7 +87,7 @@ const KEPT_BYTES_MAX: u64 = 1 << 30;
 
 /// Replays on several threads at once; the nanoseconds of an operation of all together.
 fn together(
-    arena: SharedArena,
+    arena: &SharedArena,
     rows: &[Row],
     operations: &[u32],
     n_threads: usize,

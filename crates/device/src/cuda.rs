@@ -453,6 +453,6 @@ mod tests {
         let _turn = fake::turn();
         let gpu = two_gpus(&[16 * MIB]).remove(0);
         let n_failed = (0..).take_while(|n| loses_nothing(&gpu, *n)).count();
-        assert!(n_failed > 50, "only {n_failed} calls");
+        assert!(n_failed > 30, "only {n_failed} calls");
     }
 }

@@ -9,3 +9,47 @@ pub fn trim_heap() {
         libc::malloc_trim(0);
     }
 }
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    /// What the system says that this process has in memory.
+    fn resident_bytes() -> usize {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let n_pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+        n_pages * 4096
+    }
+
+    /// Many small allocations of different sizes, all written to.
+    fn fill(bytes: usize) -> Vec<Vec<u8>> {
+        let sizes = (0..).map(|n| 40 + n * 7919 % 1900);
+        let mut left = bytes;
+        let fits = |size: &usize| {
+            left = left.saturating_sub(*size);
+            left > 0
+        };
+        sizes.take_while(fits).map(|size| vec![1; size]).collect()
+    }
+
+    #[test]
+    fn pages_of_the_heap_go_back_even_between_others_that_stay() {
+        const BYTES: usize = 48 << 20;
+        let before = resident_bytes();
+        let other = std::thread::spawn(|| fill(BYTES));
+        let (mut mine, mut theirs) = (fill(BYTES), other.join().unwrap());
+        assert!(resident_bytes() > before + 2 * BYTES - (8 << 20), "all of it is in memory");
+        // A few stay, all over the heap, as what other models hold would.
+        for all in [&mut mine, &mut theirs] {
+            let mut n = 0;
+            all.retain(|_| {
+                n += 1;
+                n % 1000 == 0
+            });
+        }
+        trim_heap();
+        let kept = resident_bytes().saturating_sub(before);
+        assert!(kept < BYTES / 5, "{kept} bytes of {} are still there", 2 * BYTES);
+        assert!(mine.len() + theirs.len() > 50);
+    }
+}

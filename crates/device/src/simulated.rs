@@ -156,6 +156,7 @@ impl Simulated {
         let lasts = time(bytes, rate);
         let nanos = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
         self.copy_nanos.fetch_add(nanos, Ordering::Relaxed);
+        #[expect(clippy::disallowed_methods, reason = "the caller asked to wait")]
         if self.pace == Pace::Waited {
             std::thread::sleep(lasts.saturating_sub(start.elapsed()));
         }

@@ -1,8 +1,10 @@
 //! The exact search, in rounds.
 //!
-//! A round is a [`Tree`] with its own preferences and a limit of nodes. Sections that failed often
-//! stay important from round to round, and the rounds have every length, the short ones often: a
-//! bad early choice costs little, and a round without a limit would find what there is.
+//! A round is a [`Tree`] with its own preferences and a limit of nodes. In every other round sections
+//! that failed often are important, and stay so for the next such round; the rounds between begin
+//! anew, since what was learned from bad choices misleads as often as it helps. Of both kinds there
+//! are rounds of every length, the short ones often: a bad early choice costs little, and a round
+//! without a limit would find what there is.
 
 use super::problem::{Item, Problem};
 use super::tree::{End, Tree};
@@ -20,20 +22,28 @@ pub(super) enum Outcome {
 
 /// Searches for a packing until there is one, there is none, or `should_stop` says so.
 pub(super) fn search(problem: &Problem, should_stop: &mut dyn FnMut() -> bool) -> Outcome {
-    let mut weights = vec![1.0; problem.n_sections];
+    let fresh = vec![1.0; problem.n_sections];
+    let mut learned = fresh.clone();
     let mut round = 0;
     loop {
         round += 1;
-        let mut tree = Tree::new(problem, weights, taste(problem, round));
-        let n_nodes_max = ROUND_NODES * problem.items.len() as u64 * luby(round);
+        let learns = round % 2 == 0;
+        let taste = taste(problem, round, if learns { LESSON } else { 0.0 });
+        let weights = if learns { &learned } else { &fresh };
+        let mut tree = Tree::new(problem, weights.clone(), taste);
+        let n_nodes_max = ROUND_NODES * problem.items.len() as u64 * luby(round.div_ceil(2));
         match tree.run(n_nodes_max, should_stop) {
             End::Solved => return Outcome::Packed(tree.into_offsets()),
             End::Failed => return Outcome::Impossible,
             End::Stopped => return Outcome::Stopped,
-            End::Limit => weights = tree.into_weights(),
+            End::Limit if learns => learned = tree.into_weights(),
+            End::Limit => {}
         }
     }
 }
+
+/// How much more important a section becomes by a failure, in the rounds that learn.
+const LESSON: f32 = 0.1;
 
 /// What a round prefers.
 #[derive(Debug)]
@@ -42,6 +52,8 @@ pub(super) struct Taste {
     pub(super) preference: Vec<f32>,
     /// How much chance may add to that.
     pub(super) noise: f32,
+    /// How much more important a section becomes by a failure.
+    pub(super) lesson: f32,
     pub(super) random: Random,
 }
 
@@ -50,7 +62,7 @@ const ROUND_NODES: u64 = 5;
 
 const NOISES: [f32; 4] = [0.1, 0.3, 0.6, 1.0];
 
-fn taste(problem: &Problem, round: u64) -> Taste {
+fn taste(problem: &Problem, round: u64, lesson: f32) -> Taste {
     let mut random = Random(round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let order = ORDERS[random.below_four()];
     let noise = NOISES[random.below_four()];
@@ -61,7 +73,7 @@ fn taste(problem: &Problem, round: u64) -> Taste {
     for (rank, i) in ranks.iter().enumerate() {
         preference[*i] = 1.0 - rank as f32 / ranks.len() as f32;
     }
-    Taste { preference, noise, random }
+    Taste { preference, noise, lesson, random }
 }
 
 type Order = fn(&Item, &[i64]) -> (i64, i64);

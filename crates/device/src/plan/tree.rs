@@ -68,9 +68,6 @@ const STOP_NODES: u64 = 64;
 /// Wasting little by little could lead very deep; this bounds the memory of a tree.
 const DEPTH_MAX: usize = 1 << 16;
 
-/// How much more important a section becomes by a failure.
-const FAILURE_WEIGHT: f32 = 0.1;
-
 /// What lying against a wall adds to the value of an option, and against one as high as itself.
 const WALL_VALUE: f32 = 0.2;
 const STEP_VALUE: f32 = 0.7;
@@ -132,7 +129,7 @@ impl<'a> Tree<'a> {
         let section = match self.pick() {
             Ok(section) => section,
             Err(section) => {
-                self.weights[section] += FAILURE_WEIGHT;
+                self.weights[section] += self.taste.lesson;
                 self.explain_walls(depth, section);
                 return Step::Failed;
             }
@@ -221,7 +218,7 @@ impl<'a> Tree<'a> {
         }
         if let Some(overfull) = self.skyline.overfull(id, floor) {
             self.reasons.add(depth, overfull);
-            self.weights[overfull] += FAILURE_WEIGHT;
+            self.weights[overfull] += self.taste.lesson;
             return false;
         }
         if !self.skyline.is_supported(id, floor) {
@@ -290,7 +287,7 @@ impl<'a> Tree<'a> {
     fn give_up(&mut self) -> Step {
         let node = self.nodes.pop().expect("a node gives up");
         self.options.truncate(node.first);
-        self.weights[node.section] += FAILURE_WEIGHT;
+        self.weights[node.section] += self.taste.lesson;
         self.explain_options(self.nodes.len(), node.section);
         Step::Failed
     }

@@ -194,8 +194,8 @@ struct Churn<'a> {
 
 impl<'a> Churn<'a> {
     fn new(space: &'a Arc<Space>, seed: u64) -> Churn<'a> {
-        let owners = (0..4i64).map(|n| {
-            let account = Arc::new(Account::new("model m", (n as u64 + 1) << 20));
+        let owners = (0..4i64).zip(1u64..).map(|(n, mib)| {
+            let account = Arc::new(Account::new("model m", mib << 20));
             Owner::new(space, version("m", n), Some(account))
         });
         let owners = owners.collect();
@@ -209,7 +209,8 @@ impl<'a> Churn<'a> {
     /// Allocates, shares, frees or trims.
     fn step(&mut self) {
         let categories = [Category::Weights, Category::PackedWeights, Category::Requests];
-        let owner = Arc::clone(&self.owners[self.random.below(4) as usize]);
+        let owner = self.below(4);
+        let owner = Arc::clone(&self.owners[owner]);
         match self.random.below(200) {
             0 | 1 => drop(self.space.trim("test")),
             2 => self.space.unshare(&owner),
@@ -218,7 +219,7 @@ impl<'a> Churn<'a> {
                 self.buffers.swap_remove(at);
             }
             100..110 => {
-                let bytes = 4 * KIB << self.random.below(6);
+                let bytes = (4 * KIB) << self.random.below(6);
                 let made = Buffer::allocate_for(&owner, Category::Weights, bytes);
                 self.buffers.extend(made.ok().map(|buffer| self.space.share(buffer, &owner)));
             }
@@ -294,7 +295,7 @@ fn loses_nothing(n: u64) -> bool {
     gpu.fail_call(n);
     let space = space_of(gpu.clone(), 24 << 20, GrowthRule::OnDemand).unwrap();
     let mut churn = Churn::new(&space, 13);
-    for _ in 0..150 {
+    for _ in 0..600 {
         churn.step();
         churn.check();
     }
@@ -315,7 +316,7 @@ fn loses_nothing(n: u64) -> bool {
 #[test]
 fn a_driver_call_that_fails_costs_only_that_buffer() {
     let n_failed = (0..).take_while(|n| loses_nothing(*n)).count();
-    assert!(n_failed > 50, "only {n_failed} calls");
+    assert!(n_failed > 20, "only {n_failed} calls");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn no_order_charges_more_than_a_limit_that_changes() {
 #[test]
 fn no_order_of_two_caches_loses_a_chunk() {
     explore(|| {
-        let gpu = gpu(4);
+        let gpu = gpu(64);
         let growth = Growth::OnDemand { step_bytes: 1 };
         let shared = SharedArena::new(Arena::new(gpu.clone(), growth).unwrap());
         let work = |sizes: [u64; 2]| {
