@@ -2,10 +2,10 @@
 //!
 //! `churn [--bytes BYTES] [--times N] [--fill PERCENT] [--seed N] [--fit tightest] [--trace FILE]`
 //! loads models of random tensors until a GPU of so many bytes is that full, then unloads and loads
-//! so many times, and at last loads ever smaller ones until the first tensor is refused. Prints one JSON line: how many
-//! loads were refused although their needs were free, and how full the GPU was when the first tensor was
-//! refused at the end. Exits 0 if none was refused before. `--trace` writes what was done as
-//! `+id,bytes` and `-id`, for other allocators to be tried with.
+//! so many times, and at last loads models of at most a tenth of what is free until a tensor is
+//! refused. Prints one JSON line: how many loads were refused although their needs were free, and
+//! how full the GPU was when the first tensor was refused at the end. Exits 0 if none was refused
+//! before. `--trace` writes what was done as `+id,bytes` and `-id`, for other allocators.
 
 mod report;
 
@@ -147,11 +147,12 @@ impl Churn {
         }
     }
 
-    /// Loads models that fit into what is free until a tensor is refused; how full it was then.
+    /// Loads models of at most a tenth of what is free until a tensor is refused; how full it was
+    /// then.
     fn fill_up(&mut self) -> f64 {
         loop {
             let free = self.limit_bytes - self.needed_bytes;
-            let sizes = self.sizes(free.saturating_mul(5));
+            let sizes = self.sizes(free / 2);
             let full = match self.need(&sizes) {
                 0 => self.needed_bytes,
                 needed if needed > free => continue,

@@ -20,8 +20,9 @@
 //! a granule, never more. Small and large chunks live on two *sides*, in regions of their own, so
 //! that a small chunk does not keep a large granule alive.
 //!
-//! Chunks that come and go together, as weights do, can be kept together ([`Fit::Together`]): each is
-//! put beside the one before, and not where it fits most tightly, so that they leave whole granules.
+//! Chunks that come and go together, as weights do, can be kept together ([`Fit::Together`]): each
+//! is put beside the one before, and not where it fits most tightly, so that they leave whole
+//! granules.
 //!
 //! What is free stays until memory is needed elsewhere or [`Arena::trim`] gives it back: the steady
 //! state makes no driver call. Chunks are indices into one table, and sizes count in units, so that

@@ -10,7 +10,7 @@ pub fn trim_heap() {
     }
 }
 
-#[cfg(all(test, target_env = "gnu"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -3,7 +3,8 @@
 //! Every buffer comes from the space of the device that its thread works for, and is booked to an
 //! [`Owner`] and a [`Category`] for as long as it lives; [`booked_to`] says which. Large buffers
 //! are chunks of one of two arenas, so that weights, which stay, and everything else, which comes
-//! and goes, do not share pages; and those of one model lie together. Small buffers of a host come from its heap and are charged alike.
+//! and goes, do not share pages, and the weights of one model lie together. Small buffers of a host
+//! come from its heap and are charged alike.
 //!
 //! What is held is what the arenas hold from the driver plus what is charged for the heap. A
 //! [`Snapshot`] says where all of it is: its rows always sum to what is held.

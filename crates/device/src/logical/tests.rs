@@ -335,7 +335,7 @@ fn priorities_are_checked() {
         &[8],
         |o, _| o.virtual_devices = vec![entry(&[1.0], &[-9])],
         &["InvalidArgument: Priority -9 is outside the range of supported priorities [-5,0] for \
-           virtual device 0 on GPU# 1"],
+           virtual device 0 on GPU# 0"],
     );
 }
 
@@ -448,6 +448,33 @@ fn rules_allow_growth_with_a_limit_and_growth_that_differs() {
              configured",
         ],
     );
+}
+
+#[test]
+fn every_share_has_its_own_limit_growth_and_lanes() {
+    let rules = [DeviceRule {
+        growth: Some(GrowthRule::OnDemand),
+        n_lanes: Some(4),
+        logical: vec![
+            share_of("512MiB"),
+            LogicalRule { n_lanes: Some(2), ..share_of("1073741824") },
+            LogicalRule { growth: Some(GrowthRule::Reserved), ..share_of("0.25") },
+        ],
+        ..rule("gpu:0")
+    }];
+    let made = configure_rules(&rules, &machine(&[4, 8])).unwrap();
+    let of = |device: &LogicalDevice| {
+        (device.name.clone(), device.limit_bytes / MIB, device.growth, device.n_lanes)
+    };
+    let expected = [
+        ("cpu:0", 16 << 10, GrowthRule::OnDemand, None),
+        ("gpu:0", 512, GrowthRule::OnDemand, Some(4)),
+        ("gpu:1", 1024, GrowthRule::OnDemand, Some(2)),
+        ("gpu:2", 1024, GrowthRule::Reserved, Some(4)),
+        ("gpu:3", 8 << 10, GrowthRule::OnDemand, None),
+    ];
+    let expected = expected.map(|(name, mib, growth, lanes)| (name.to_owned(), mib, growth, lanes));
+    assert_eq!(made.devices.iter().map(of).collect::<Vec<_>>(), expected);
 }
 
 #[test]

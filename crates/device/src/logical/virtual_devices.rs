@@ -3,6 +3,7 @@
 
 use super::tensorflow::{GpuOptions, VirtualDevices};
 use super::{Physical, invalid};
+use crate::driver::Kind;
 use crate::error::{ConfigCode, Error};
 
 /// The entries for the visible GPUs; empty if there are none. Where there are fewer GPUs than
@@ -46,7 +47,8 @@ pub(super) fn check_virtual_devices<'a>(
     check_ordinals(entries)?;
     check_priorities(entries)?;
     for (at, (entry, gpu)) in entries.iter().zip(gpus).enumerate() {
-        check_range(at, entry, *gpu, &physical[*gpu])?;
+        let number = physical[..*gpu].iter().filter(|other| other.kind == Kind::Gpu).count();
+        check_range(at, entry, number, &physical[*gpu])?;
     }
     Ok(&entries[..n_gpus])
 }

@@ -1,10 +1,10 @@
 //! The exact search, in rounds.
 //!
-//! A round is a [`Tree`] with its own preferences and a limit of nodes. In every other round sections
-//! that failed often are important, and stay so for the next such round; the rounds between begin
-//! anew, since what was learned from bad choices misleads as often as it helps. Of both kinds there
-//! are rounds of every length, the short ones often: a bad early choice costs little, and a round
-//! without a limit would find what there is.
+//! A round is a [`Tree`] with its own preferences and a limit of nodes. In every other round
+//! sections that failed often are important, and stay so for the next such round; the rounds
+//! between begin anew, since what was learned from bad choices misleads as often as it helps. Of
+//! both kinds there are rounds of every length, the short ones often: a bad early choice costs
+//! little, and a round without a limit would find what there is.
 
 use super::problem::{Item, Problem};
 use super::tree::{End, Tree};

@@ -208,7 +208,7 @@ fn our_own_config_allows_what_tensorflow_forbids() {
     let text = r#"{"device": [
         {"name": "gpu:0", "allow_growth": true, "logical_device": [
             {"memory_limit": "512MiB"}, {"memory_limit": "0.25", "allow_growth": false}]},
-        {"name": "gpu:1", "allow_growth": false, "memory_limit": "256MiB"}]}"#;
+        {"name": "gpu:1", "allow_growth": false, "memory_limit": "256MiB", "lanes": 3}]}"#;
     let file = write(dir.path(), "devices.json", text);
     let file = format!("--device_config_file={file}");
     let server = start(&["--simulated_gpus=1GiB,1GiB", &file], &[]);
@@ -226,6 +226,7 @@ fn our_own_config_allows_what_tensorflow_forbids() {
         ["on_demand", "reserved", "reserved"]
     );
     assert_eq!(device(&server, "gpu:2")["reserved_bytes"], 256 * MIB);
+    assert_eq!(get(&server, "/v1/devices")["logical"][3]["lanes"], 3);
 }
 
 #[test]
