@@ -3,9 +3,10 @@
 //! `churn [--bytes BYTES] [--times N] [--fill PERCENT] [--seed N] [--fit tightest] [--trace FILE]`
 //! loads models of random tensors until a GPU of so many bytes is that full, then unloads and loads
 //! so many times, and at last loads models of at most a tenth of what is free until a tensor is
-//! refused. Prints one JSON line: how many loads were refused although their needs were free, and
-//! how full the GPU was when the first tensor was refused at the end. Exits 0 if none was refused
-//! before. `--trace` writes what was done as `+id,bytes` and `-id`, for other allocators.
+//! refused. Prints one JSON line: how many loads were refused although their needs were free, which
+//! part of what is held then is stuck between chunks and cannot go back, and how full the GPU was
+//! when the first tensor was refused at the end. Exits 0 if none was refused before. `--trace`
+//! writes what was done as `+id,bytes` and `-id`, for other allocators.
 
 mod report;
 
@@ -49,6 +50,9 @@ fn run() -> Result<(String, Answer), String> {
         churn.cycle(bytes / 100 * fill);
     }
     let n_refused = churn.n_refused;
+    churn.arena.trim(0).map_err(|e| e.to_string())?;
+    let stats = churn.arena.stats();
+    let stuck = stats.free_bytes() as f64 / stats.held_bytes.max(1) as f64;
     let full = churn.fill_up();
     churn.arena.check();
     let trace: String = options.get("--trace", String::new())?;
@@ -56,7 +60,8 @@ fn run() -> Result<(String, Answer), String> {
         std::fs::write(&trace, &churn.trace).map_err(|e| format!("{trace}: {e}"))?;
     }
     let line = format!(
-        "{{\"refused\":{n_refused},\"models\":{},\"full_at_first_refusal\":{full:.4}}}",
+        "{{\"refused\":{n_refused},\"models\":{},\"stuck\":{stuck:.4},\
+         \"full_at_first_refusal\":{full:.4}}}",
         churn.models.len()
     );
     Ok((line, if n_refused == 0 { Answer::Yes } else { Answer::No }))
