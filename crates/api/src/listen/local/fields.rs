@@ -219,12 +219,12 @@ mod tests {
     #[test]
     fn touches_no_other_field() {
         let fields: &[&[u8]] = &[
-            b"\x3f\xe1\x1f",                  // The table's size.
-            b"\x82\xff\x01",                  // Two references.
-            b"\x44\x03/%2",                   // `:path`.
-            b"\x40\x0a:authoritz\x02%%",      // Another name of the same length.
-            b"\x40\x09:authorit\x02%%",       // A shorter one.
-            b"\x7f\x01\x02%%",                // A name in the connection's table.
+            b"\x3f\xe1\x1f",                   // The table's size.
+            b"\x82\xff\x01",                   // Two references.
+            b"\x44\x03/%2",                    // `:path`.
+            b"\x40\x0a:authoritz\x02%%",       // Another name of the same length.
+            b"\x40\x09:authorit\x02%%",        // A shorter one.
+            b"\x7f\x01\x02%%",                 // A name in the connection's table.
             b"\x41\x02ok\x44\x83\x54\x58\x93", // The right one, and then another.
         ];
         check(fields, fields);

@@ -28,12 +28,29 @@ pub(super) struct Frames {
 
 #[derive(Debug, Clone, Copy)]
 enum At {
-    Preface { n_seen: usize },
-    Head { bytes: [u8; HEAD_BYTES], n_seen: usize },
-    PadLength { n_left: usize, n_priority: usize },
-    Priority { n_left: usize, n_priority: usize, n_pad: usize },
-    Block { n_left: usize, n_pad: usize },
-    Rest { n_left: usize },
+    Preface {
+        n_seen: usize,
+    },
+    Head {
+        bytes: [u8; HEAD_BYTES],
+        n_seen: usize,
+    },
+    PadLength {
+        n_left: usize,
+        n_priority: usize,
+    },
+    Priority {
+        n_left: usize,
+        n_priority: usize,
+        n_pad: usize,
+    },
+    Block {
+        n_left: usize,
+        n_pad: usize,
+    },
+    Rest {
+        n_left: usize,
+    },
     /// What is spoken is not HTTP/2.
     Foreign,
 }
