@@ -107,10 +107,10 @@ async fn a_head_that_unfolds_to_megabytes_is_refused() {
 #[tokio::test]
 async fn calls_that_the_server_is_made_to_reset_end_their_connection() {
     let server = Server::start().await;
-    // A window that grows by nothing is a mistake for which the server must reset the call.
+    // A window that grows beyond all bounds is a mistake for which the server must reset the call.
     let calls = streams().take(20_000).flat_map(|stream| {
         let call = frame(HEADERS, END_HEADERS, stream, &head());
-        [call, frame(WINDOW_UPDATE, 0, stream, &[0; 4])]
+        [call, frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff])]
     });
     let kinds = pour(&server, calls).await;
     assert!(kinds.contains(&GOAWAY), "nothing but {} frames", kinds.len());
