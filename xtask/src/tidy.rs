@@ -32,6 +32,7 @@ const RULES: &[Rule] = &[
     rooms::unsafety,
     ops::cases,
     docs::flags,
+    docs::faults,
     docs::architecture,
 ];
 

@@ -10,6 +10,7 @@ use proto::tensorflow::{DataType, Example};
 use session::{Servable, Signature};
 use tensor::{DType, Shape, Strings, Tensor};
 
+use crate::signature_text;
 use crate::status::Status;
 
 /// The examples of an input as a vector of strings. A context is merged into each: its bytes come
@@ -46,7 +47,7 @@ pub(crate) fn signature<'a>(
 
 /// A signature as it stands in the SavedModel, for messages.
 pub(crate) fn described(servable: &Servable, signature: &Signature) -> String {
-    servable.signature_defs.get(&signature.name).map(proto::text::print).unwrap_or_default()
+    servable.signature_defs.get(&signature.name).map(signature_text::text).unwrap_or_default()
 }
 
 /// The name of a dtype in `types.proto`.

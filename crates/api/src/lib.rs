@@ -19,6 +19,7 @@ mod regress;
 mod replay;
 mod rest;
 mod run;
+mod signature_text;
 mod stats;
 mod status;
 mod tls;
@@ -29,13 +30,13 @@ pub use call::MethodNames;
 pub use context::Context;
 pub use control::{Changing, Control};
 pub use grpc::{Grpc, GrpcOptions, Metered, Profiler, TransportOptions};
-pub use listen::{Connection, ListenOptions, Listener, connections};
+pub use listen::{Connection, ListenOptions, Listener, Local, connections};
 pub use record::{Exchange, Record, Recorder};
 pub use replay::{Replayed, replay};
 pub use rest::{
     Memory, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json, serve as serve_rest,
 };
-pub use stats::{Kind, Metric, Point, Stats, Value};
+pub use stats::{Kind, Metric, Point, Stats, Value, latency_limits};
 pub use status::Status;
 pub use tls::{Pem, Protocol, Tls};
 

@@ -1,5 +1,6 @@
 //! Connections: taken within a limit, plain or over TLS, of a port or a UNIX socket.
 
+mod local;
 mod patient;
 
 use std::io::{self, IoSlice};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use crate::tls::{Protocol, Tls};
+pub use local::Local;
 use patient::Patient;
 
 /// How connections are taken.
@@ -104,8 +106,11 @@ async fn take(listener: &Listener, options: &ListenOptions, send: &Sender) {
             }
         };
         let patience = options.write_timeout;
-        let connection =
-            move |stream| Connection { stream: Patient::new(stream, patience), _slot: slot };
+        let is_local = matches!(listener, Listener::Unix(_));
+        let connection = move |stream: Box<dyn Transport>| {
+            let stream = if is_local { Box::new(Local::new(stream)) } else { stream };
+            Connection { stream: Patient::new(stream, patience), _slot: slot }
+        };
         let Some(tls) = &options.tls else {
             if send.send(Ok(connection(stream))).await.is_err() {
                 return; // Nobody wants them any more.

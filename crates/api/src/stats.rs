@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 use lifecycle::Code;
 
 use cells::Cells;
+pub use histogram::latency_limits;
 use histogram::{Histogram, LATENCY_LIMITS, SIZE_LIMITS};
 pub use snapshot::{Kind, Metric, Point, Value};
 

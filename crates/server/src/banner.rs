@@ -1,14 +1,17 @@
 //! What a person sees when the server is up: addresses, models, and a request to paste.
 
 use api::Models;
-use lifecycle::Handle;
+use lifecycle::{Handle, ModelSnapshot, VersionStatus};
 use session::{DEFAULT_SIGNATURE, Servable};
 use tensor::DType;
 
 use crate::config::Config;
 use crate::sample;
 
-/// Prints the addresses, the models and a curl line that works.
+/// How much of an error is shown.
+const LINE_CHARS_MAX: usize = 100;
+
+/// Prints the addresses, all models with their states, and a curl line that works.
 pub(crate) fn print(config: &Config, models: &Models) {
     say!();
     if let Some(port) = config.rest_port {
@@ -18,10 +21,11 @@ pub(crate) fn print(config: &Config, models: &Models) {
         say!("  gRPC  localhost:{port}");
     }
     let available = models.available();
-    say!("\n  {:<24} {:>8}  signatures", "model", "version");
-    for handle in &available {
-        let names: Vec<&str> = handle.signatures.keys().map(String::as_str).collect();
-        say!("  {:<24} {:>8}  {}", handle.id().model, handle.version(), names.join(", "));
+    say!("\n  {:<24} {:>8}  {:<10} signatures", "model", "version", "state");
+    for model in models.snapshot().iter().filter(|model| model.is_configured) {
+        for row in rows(model, &available) {
+            say!("  {:<24} {:>8}  {:<10} {}", model.name, row.version, row.state, row.rest);
+        }
     }
     if let Some(port) = config.rest_port
         && let Some(line) = curl(port, &available)
@@ -29,6 +33,50 @@ pub(crate) fn print(config: &Config, models: &Models) {
         say!("\n  try\n    {line}");
     }
     say!();
+}
+
+/// A version of a model, or a model without versions yet.
+struct Row {
+    version: String,
+    state: String,
+    /// Its signatures, or why there are none.
+    rest: String,
+}
+
+fn rows(model: &ModelSnapshot, available: &[Handle<Servable>]) -> Vec<Row> {
+    let row = |status: &VersionStatus| {
+        let mut handles = available.iter();
+        let handle = handles
+            .find(|handle| *handle.id().model == *model.name && handle.version() == status.version);
+        let rest = match (handle, &status.error) {
+            (Some(handle), _) => {
+                let names: Vec<&str> = handle.signatures.keys().map(String::as_str).collect();
+                names.join(", ")
+            }
+            (None, Some(error)) => first_line(&error.to_string()),
+            (None, None) => String::new(),
+        };
+        let state = status.state.name().to_lowercase();
+        let state = if status.error.is_some() { "failed".to_owned() } else { state };
+        Row { version: status.version.to_string(), state, rest }
+    };
+    if !model.versions.is_empty() {
+        return model.versions.iter().map(row).collect();
+    }
+    let (state, rest) = match &model.problem {
+        Some(problem) => ("missing", first_line(&problem.to_string())),
+        None => ("waiting", String::new()),
+    };
+    vec![Row { version: "-".to_owned(), state: state.to_owned(), rest }]
+}
+
+/// The beginning of a text that may be long.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(LINE_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.to_owned(),
+    }
 }
 
 /// A request to one of the models: numbers rather than strings, which may have to be of a kind that

@@ -44,5 +44,6 @@ mod signals;
 mod source;
 mod ssl_config;
 mod warmup;
+mod warmups;
 
 pub use cli::{Persona, main};

@@ -15,6 +15,7 @@ use crate::config::{Session, Warmup};
 use crate::devices::{Devices, Lease};
 use crate::engines::{Choices, Engine};
 use crate::replicas::Replicas;
+use crate::warmups::Warmups;
 use crate::{source, warmup};
 
 /// Loads versions on our own engine, in the memory of the devices, or on TensorFlow.
@@ -32,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) active: Arc<Active>,
     pub(crate) versions: Arc<Versions>,
     pub(crate) warmup: Option<Warmup>,
+    pub(crate) warmups: Arc<Warmups>,
 }
 
 /// A version to be loaded.
@@ -74,8 +76,8 @@ impl Loader for Engines {
             .map_err(|error| LoadError::new(Code::InvalidArgument, format!("{error:#}")))?;
         if let Some(options) = self.settings.warmup {
             let dir = &wanted.dir;
-            let fresh = warmup::Version { model, version, servable: &servable, dir };
-            fresh.warm_up(options, cancel)?;
+            let fresh = warmup::Version { model, version, servable: &servable, dir, path };
+            fresh.warm_up(options, &self.settings.warmups, cancel)?;
         }
         Ok(servable)
     }

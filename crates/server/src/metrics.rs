@@ -11,7 +11,9 @@ use lifecycle::State;
 
 use crate::loads::Loads;
 use crate::memory;
+use crate::request_log::RequestLog;
 use crate::scheduler::{self, Scheduler};
+use crate::warmups::Warmups;
 
 /// Who counts.
 #[derive(Clone)]
@@ -20,6 +22,10 @@ pub(crate) struct Counters {
     pub(crate) requests: Context,
     /// Loads of versions.
     pub(crate) loads: Arc<Loads>,
+    /// Warm-ups of versions.
+    pub(crate) warmups: Arc<Warmups>,
+    /// Requests that were logged.
+    pub(crate) log: Arc<RequestLog>,
     /// Queues, lanes and the memory of devices.
     pub(crate) scheduler: Scheduler,
 }
@@ -29,6 +35,8 @@ impl Counters {
     fn metrics(&self) -> Vec<Metric> {
         let mut metrics = self.requests.stats.snapshot();
         metrics.extend(self.loads.snapshot());
+        metrics.extend(self.warmups.snapshot());
+        metrics.push(self.log.snapshot());
         metrics.extend(scheduler::metrics(&self.scheduler));
         metrics.push(bytes_in_flight(&self.requests));
         metrics.push(states(&self.requests));

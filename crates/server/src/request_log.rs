@@ -5,13 +5,15 @@
 
 mod files;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, bail, ensure};
-use api::{Record, Recorder};
+use api::{Kind, Metric, Point, Record, Recorder, Value};
+use lifecycle::Code;
 use prost::Message as _;
 use proto::serving::{LoggingConfig, ModelConfig, SamplingConfig};
 use tracing::{error, warn};
@@ -29,6 +31,7 @@ pub(crate) struct RequestLog {
     queue: Mutex<Option<SyncSender<Job>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     n_dropped: AtomicU64,
+    counts: Arc<Counts>,
     n_seen: AtomicU64,
 }
 
@@ -72,12 +75,15 @@ pub(crate) fn check(model: &ModelConfig) -> Result<()> {
 impl RequestLog {
     /// Starts the thread that writes. `tags` are those of the meta graph that is served.
     pub(crate) fn start(active: Arc<Active>, tags: Vec<String>) -> std::io::Result<Self> {
-        let (send, receive) = mpsc::sync_channel(QUEUE_MAX);
-        let written_tags = tags.clone();
+        let (send, receive) = mpsc::sync_channel::<Job>(QUEUE_MAX);
+        let counts = Arc::new(Counts::default());
+        let (written_tags, written) = (tags.clone(), Arc::clone(&counts));
         let write = move || {
             let mut files = Files::default();
             for job in receive {
-                write(&mut files, job, &written_tags);
+                let model = job.record.model.clone();
+                let outcome = write(&mut files, job, &written_tags);
+                written.count(&model, outcome.err());
             }
         };
         let writer = thread::Builder::new().name("request log".to_owned()).spawn(write)?;
@@ -87,8 +93,20 @@ impl RequestLog {
             queue: Mutex::new(Some(send)),
             writer: Mutex::new(Some(writer)),
             n_dropped: AtomicU64::new(0),
+            counts,
             n_seen: AtomicU64::new(0),
         })
+    }
+
+    /// How many requests were logged, or could not be, as TensorFlow Serving's metric.
+    pub(crate) fn snapshot(&self) -> Metric {
+        let counts = self.counts.by_kind.lock();
+        let points = counts.iter().map(|((model, code), n)| Point {
+            labels: vec![("model_name", model.clone()), ("status_code", (*code).to_owned())],
+            value: Value::Counter(*n),
+        });
+        let name = "/tensorflow/serving/request_log_count";
+        Metric { name, kind: Kind::Counter, points: points.collect() }
     }
 
     /// Writes what is waiting, and takes nothing more.
@@ -121,10 +139,12 @@ impl Recorder for RequestLog {
         let Some(log) = &config.logging_config else { return };
         let prefix = log.log_collector_config.clone().unwrap_or_default().filename_prefix;
         let sampling = log.sampling_config.clone().unwrap_or_default();
+        let model = record.model.clone();
         let job = Job { prefix, sampling, record };
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(queue) = &*queue else { return };
         if let Err(TrySendError::Full(_)) = queue.try_send(job) {
+            self.counts.count(&model, Some(Code::ResourceExhausted));
             let n_dropped = self.n_dropped.fetch_add(1, Ordering::Relaxed) + 1;
             if n_dropped.is_power_of_two() {
                 warn!(n_dropped, "the request log falls behind: records are dropped");
@@ -144,19 +164,36 @@ fn is_chosen(number: u64, rate: f64) -> bool {
     rate >= 1.0 || share < rate
 }
 
-fn write(files: &mut Files, Job { prefix, sampling, record }: Job, tags: &[String]) {
+/// How many requests were logged, or why not, by model and the name of a code. There are no more
+/// models than are configured, for no others are sampled.
+#[derive(Debug, Default)]
+struct Counts {
+    by_kind: parking_lot::Mutex<BTreeMap<(String, &'static str), u64>>,
+}
+
+impl Counts {
+    fn count(&self, model: &str, failed: Option<Code>) {
+        let code = failed.map_or("OK", Code::name);
+        *self.by_kind.lock().entry((model.to_owned(), code)).or_default() += 1;
+    }
+}
+
+fn write(
+    files: &mut Files,
+    Job { prefix, sampling, record }: Job,
+    tags: &[String],
+) -> Result<(), Code> {
     let model = record.model.clone();
-    let mut log = match record.into_log() {
-        Ok(log) => log,
-        Err(status) => {
-            warn!(model, "a request is not logged: {}", status.message);
-            return;
-        }
-    };
+    let mut log = record.into_log().map_err(|status| {
+        warn!(model, "a request is not logged: {}", status.message);
+        status.code
+    })?;
     let metadata = log.log_metadata.get_or_insert_default();
     metadata.sampling_config = Some(sampling);
     metadata.saved_model_tags = tags.to_vec();
-    files.append(&prefix, &savedmodel::tfrecord(&log.encode_to_vec()));
+    let record = savedmodel::tfrecord(&log.encode_to_vec());
+    // What went wrong is said there.
+    files.append(&prefix, &record).map_err(|_| Code::Unavailable)
 }
 
 #[cfg(test)]

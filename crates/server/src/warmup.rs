@@ -1,5 +1,6 @@
 //! Runs the warm-up requests that come with a version before it is served.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use api::Replayed;
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::config::Warmup;
+use crate::warmups::Warmups;
 
 /// How many requests are run between two words on how far it is.
 const PROGRESS_EVERY: usize = 100;
@@ -22,6 +24,8 @@ pub(crate) struct Version<'a> {
     pub(crate) servable: &'a Servable,
     /// Where its files are.
     pub(crate) dir: &'a Storage,
+    /// The same place, as it is called in metrics.
+    pub(crate) path: &'a str,
 }
 
 impl Version<'_> {
@@ -32,11 +36,28 @@ impl Version<'_> {
     pub(crate) fn warm_up(
         &self,
         options: Warmup,
+        warmups: &Warmups,
         cancel: &CancellationToken,
     ) -> Result<(), LoadError> {
-        let Some(records) = savedmodel::Warmup::open(self.dir).map_err(|e| read_error(&e))? else {
-            return Ok(());
+        let (start, n_records) = (Instant::now(), AtomicU64::new(0));
+        let outcome = match savedmodel::Warmup::open(self.dir) {
+            Ok(None) => return Ok(()),
+            Ok(Some(records)) => {
+                self.replay(options, Counted { records, n_records: &n_records }, cancel)
+            }
+            Err(error) => Err(read_error(&error)),
         };
+        let status = outcome.as_ref().map_or_else(|error| error.code.name(), |()| "OK");
+        warmups.count(self.path, status, n_records.into_inner(), start.elapsed());
+        outcome
+    }
+
+    fn replay(
+        &self,
+        options: Warmup,
+        records: Counted<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<(), LoadError> {
         let runs = async {
             tokio::select! {
                 biased;
@@ -54,7 +75,7 @@ impl Version<'_> {
         tokio::runtime::Handle::current().block_on(runs)
     }
 
-    async fn run(&self, options: Warmup, records: savedmodel::Warmup) -> Result<(), LoadError> {
+    async fn run(&self, options: Warmup, records: Counted<'_>) -> Result<(), LoadError> {
         let start = Instant::now();
         let replayed = stream::iter(records)
             .map(|record| async {
@@ -79,6 +100,22 @@ impl Version<'_> {
         let (Self { model, version, .. }, ms) = (self, start.elapsed().as_millis());
         info!(model, version, n_requests, ms, "warmed up");
         Ok(())
+    }
+}
+
+/// Records that are counted as they are read.
+struct Counted<'a> {
+    records: savedmodel::Warmup,
+    n_records: &'a AtomicU64,
+}
+
+impl Iterator for Counted<'_> {
+    type Item = <savedmodel::Warmup as Iterator>::Item;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let record = self.records.next()?;
+        self.n_records.fetch_add(u64::from(record.is_ok()), Ordering::Relaxed);
+        Some(record)
     }
 }
 
@@ -171,11 +208,15 @@ mod tests {
         let dir = storage::open(&folder.path().to_string_lossy()).unwrap();
         let options = Warmup { n_iterations: 1, n_threads: 1, timeout };
         let servable = servable();
-        let fresh = Version { model: "m", version: 1, servable: &servable, dir: &dir };
+        let fresh =
+            Version { model: "m", version: 1, servable: &servable, dir: &dir, path: "/m/1" };
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
         let _entered = runtime.enter();
-        assert_eq!(fresh.warm_up(options, cancel).unwrap_err().code, expected);
+        let warmups = Warmups::default();
+        assert_eq!(fresh.warm_up(options, &warmups, cancel).unwrap_err().code, expected);
+        let [_, records] = warmups.snapshot();
+        assert_eq!(records.points[0].labels[1].1, expected.name());
     }
 
     #[test]

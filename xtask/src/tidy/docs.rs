@@ -4,6 +4,7 @@ use super::Finding;
 use super::tree::Tree;
 
 const FLAGS: &str = "crates/server/src/flags.rs";
+const FAULTS: &str = "docs/faults.md";
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const ARCHITECTURE_LINES_MAX: usize = 300;
 
@@ -20,6 +21,26 @@ pub(super) fn flags(tree: &Tree) -> Vec<Finding> {
         .filter(|(_, flag)| !book.iter().any(|page| mentions(page, flag)))
         .map(|(line, flag)| Finding::new(FLAGS, line, format!("docs/ does not mention --{flag}")))
         .collect()
+}
+
+/// Every test that the page of faults names is there.
+pub(super) fn faults(tree: &Tree) -> Vec<Finding> {
+    let Some(page) = tree.text(FAULTS) else { return Vec::new() };
+    let sources: Vec<&str> =
+        tree.texts().filter(|(path, _)| path.ends_with(".rs")).map(|(_, text)| text).collect();
+    let mut findings = Vec::new();
+    for (index, line) in page.lines().enumerate() {
+        let mut cells = line.trim_end_matches('|').rsplit('|');
+        let (Some(tests), true) = (cells.next(), line.starts_with("| ")) else { continue };
+        for test in tests.split('`').skip(1).step_by(2) {
+            let wanted = format!("fn {test}(");
+            if !sources.iter().any(|source| source.contains(&wanted)) {
+                let message = format!("there is no test called {test}");
+                findings.push(Finding::new(FAULTS, index + 1, message));
+            }
+        }
+    }
+    findings
 }
 
 /// The page that explains the whole stays short enough to be read.
@@ -80,6 +101,19 @@ mod tests {
         ]);
         let found: Vec<usize> = flags(&tree).iter().map(|finding| finding.line).collect();
         assert_eq!(found, lines, "{source}");
+    }
+
+    #[test]
+    fn the_tests_of_a_fault_are_there() {
+        let page = "| fault | outcome | tests |\n|---|---|---|\n\
+                    | 1 | `not a test` | `one`, `two` |\n| 2 | none | `gone` |\n";
+        let source = "#[test]\nfn one() {}\nasync fn two() {}\nfn gone_too() {}\n";
+        let tree = Tree::of(vec![
+            (FAULTS.to_owned(), page.to_owned()),
+            ("crates/x/src/lib.rs".to_owned(), source.to_owned()),
+        ]);
+        let found: Vec<usize> = faults(&tree).iter().map(|finding| finding.line).collect();
+        assert_eq!(found, [4]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::Models;
 use crate::call::{Call, answered};
 use crate::metadata;
 use crate::model_status;
+use crate::signature_text;
 use crate::status::Status;
 
 /// The list of models, under TensorFlow Serving's name too.
@@ -72,7 +73,7 @@ pub(crate) fn metadata(models: &Models, target: Target) -> Result<Vec<u8>, Statu
     let (version, signatures) = metadata::signatures(models, &call)?;
     let spec = answered(&call.target.model, version, "");
     let spec = proto::json::print(&spec).map_err(|error| unprintable(&error))?;
-    let signatures = proto::json::print(&signatures).map_err(|error| unprintable(&error))?;
+    let signatures = signature_text::json(&signatures).map_err(|error| unprintable(&error))?;
     let text = format!(
         "{{\n\"model_spec\":{spec},\n\"metadata\": {{\"signature_def\": {signatures}}}\n}}\n"
     );

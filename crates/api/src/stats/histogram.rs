@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Ten microseconds, and 1.8 times as much each time: up to about twenty minutes.
 pub(crate) static LATENCY_LIMITS: LazyLock<Vec<f64>> = LazyLock::new(|| exponential(10.0, 1.8, 33));
 
+/// The upper limits by which times in microseconds are counted, as TensorFlow Serving has them.
+pub fn latency_limits() -> &'static [f64] {
+    &LATENCY_LIMITS
+}
+
 /// Powers of two.
 pub(crate) static SIZE_LIMITS: LazyLock<Vec<f64>> = LazyLock::new(|| exponential(1.0, 2.0, 15));
 

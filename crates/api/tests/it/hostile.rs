@@ -243,3 +243,66 @@ async fn unknown_fields_and_groups_do_no_harm() {
     assert_eq!(predict(&server, empty).await.unwrap_err().code(), Code::InvalidArgument);
     check_well(&server).await;
 }
+
+/// A request of strings, with their contents or in the field for values.
+fn strings(tensor: TensorProto, n_strings: i64) -> PredictRequest {
+    let dim = vec![Dim { size: n_strings, name: String::new() }];
+    let tensor_shape = Some(TensorShapeProto { dim, unknown_rank: false });
+    let mut strings = request("bytes", 1.0);
+    strings.inputs = [("s".to_owned(), TensorProto { dtype: 7, tensor_shape, ..tensor })].into();
+    strings.output_filter = vec!["s".to_owned()];
+    strings
+}
+
+#[tokio::test]
+async fn strings_come_back_byte_for_byte_whatever_they_hold() {
+    let server = Server::start().await;
+    let large = Bytes::from(vec![0xF0; 8 << 20]);
+    let values: [Bytes; 5] =
+        ["".into(), "a\0b".into(), Bytes::from_static(b"\xff\xfe\x80"), "\u{7}\n".into(), large];
+    let mut content = Vec::new();
+    for value in &values {
+        prost::encoding::encode_varint(value.len() as u64, &mut content);
+    }
+    values.iter().for_each(|value| content.extend_from_slice(value));
+    let as_values = TensorProto { string_val: values.to_vec(), ..TensorProto::default() };
+    let as_content = TensorProto { tensor_content: content.into(), ..TensorProto::default() };
+    for tensor in [as_values, as_content] {
+        let answer = predict(&server, strings(tensor, 5).encode_to_vec()).await.unwrap();
+        assert!(answer.outputs["s"].string_val == values);
+    }
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn lengths_of_strings_beyond_the_content_are_refused() {
+    let server = Server::start().await;
+    for content in [&b"\x05abc"[..], b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x80", b"\x01ab"] {
+        let content = Bytes::from_static(content);
+        let tensor = TensorProto { tensor_content: content, ..TensorProto::default() };
+        let status = predict(&server, strings(tensor, 1).encode_to_vec()).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().starts_with("tensor parsing error: s"), "{status}");
+    }
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn examples_of_a_hundred_thousand_features_are_answered() {
+    let server = Server::start().await;
+    let feature = |number: u32| (number.to_string(), proto::tensorflow::Feature::default());
+    let features = proto::tensorflow::Features { feature: (0..100_000).map(feature).collect() };
+    let example = proto::tensorflow::Example { features: Some(features) };
+    let list = proto::serving::ExampleList { examples: vec![example] };
+    let request = proto::serving::ClassificationRequest {
+        model_spec: request("classify", 1.0).model_spec,
+        input: Some(proto::serving::Input {
+            kind: Some(proto::serving::input::Kind::ExampleList(list)),
+        }),
+    };
+    // Whether the model makes sense of it is its own affair.
+    if let Err(status) = server.predictions().await.classify(request).await {
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    }
+    check_well(&server).await;
+}

@@ -66,7 +66,7 @@ async fn ask(server: &Server, body: Bytes) -> String {
 }
 
 /// Others are answered, and nothing is held for those who were refused.
-async fn check_well(server: &Server) {
+pub(crate) async fn check_well(server: &Server) {
     let whole = framed(&request("serving_default", 2.0).encode_to_vec());
     let answered = tokio::time::timeout(PATIENCE, ask(server, whole)).await;
     assert_eq!(answered.expect("others are answered"), "0");

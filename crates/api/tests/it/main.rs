@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod frames;
 mod golden;
 mod grpc;
 mod hostile;

@@ -4,6 +4,8 @@ mod doors;
 mod grpc;
 mod management;
 mod rest;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use crate::metrics::Counters;
 use crate::request_log::RequestLog;
 use crate::scheduler::Scheduler;
 use crate::source::Models;
+use crate::warmups::Warmups;
 use crate::{banner, memory, signals};
 
 use doors::{Doors, Files};
@@ -69,7 +72,8 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let versions = Arc::new(Versions::new(config.batching.clone()));
     let devices = start_devices(config, &active)?;
     let scheduler = Scheduler { versions: Arc::clone(&versions), devices: Arc::clone(&devices) };
-    let engines = start_engines(config, flags, &scheduler, &active)?;
+    let warmups = Arc::new(Warmups::default());
+    let engines = start_engines((config, flags), &scheduler, &active, &warmups)?;
     let loader = Counted { loader: engines, loads: Arc::clone(&loads) };
     let lifecycle =
         Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, unload.clone()));
@@ -79,7 +83,8 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let requests = context(flags, &lifecycle, &log);
     tasks.spawn(batching::watch(versions, token.clone()));
     tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
-    let counters = Counters { requests, loads, scheduler };
+    let log_counts = Arc::clone(&log);
+    let counters = Counters { requests, loads, warmups, log: log_counts, scheduler };
     let doors = Doors {
         config,
         flags,
@@ -188,10 +193,10 @@ fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> 
 }
 
 fn start_engines(
-    config: &Config,
-    flags: &Flags,
+    (config, flags): (&Config, &Flags),
     scheduler: &Scheduler,
     active: &Arc<Active>,
+    warmups: &Arc<Warmups>,
 ) -> Result<Engines> {
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
     let choices = Choices::parse(&flags.engine)?;
@@ -201,6 +206,7 @@ fn start_engines(
         active: Arc::clone(active),
         versions: Arc::clone(&scheduler.versions),
         warmup: config.warmup,
+        warmups: Arc::clone(warmups),
     };
     let devices = Arc::clone(&scheduler.devices);
     Ok(Engines { devices, options, choices, workers, settings })

@@ -30,18 +30,18 @@ struct Series {
 
 impl Files {
     /// Writes a record behind the others of its prefix. What goes wrong is logged once.
-    pub(super) fn append(&mut self, prefix: &str, record: &[u8]) {
+    pub(super) fn append(&mut self, prefix: &str, record: &[u8]) -> io::Result<()> {
         let series = self.by_prefix.entry(prefix.to_owned()).or_default();
-        match series.append(prefix, record) {
-            Ok(()) => series.has_failed = false,
-            Err(problem) => {
-                if !std::mem::replace(&mut series.has_failed, true) {
-                    error!("requests are not logged to {prefix}: {problem}");
-                }
-                // Half a record would spoil all behind it.
-                series.file = None;
+        let outcome = series.append(prefix, record);
+        if let Err(problem) = &outcome {
+            if !series.has_failed {
+                error!("requests are not logged to {prefix}: {problem}");
             }
+            // Half a record would spoil all behind it.
+            series.file = None;
         }
+        series.has_failed = outcome.is_err();
+        outcome
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         let prefix = folder.path().join("log").to_string_lossy().into_owned();
         let mut files = Files::default();
         for _ in 0..=RECORDS_MAX {
-            files.append(&prefix, b"r");
+            files.append(&prefix, b"r").unwrap();
         }
         let mut sizes: Vec<u64> = std::fs::read_dir(folder.path())
             .unwrap()
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_stops_nothing() {
         let mut files = Files::default();
-        files.append("/no/such/folder/log", b"r");
+        files.append("/no/such/folder/log", b"r").unwrap_err();
         assert!(files.by_prefix["/no/such/folder/log"].has_failed);
     }
 }

@@ -151,6 +151,26 @@ fn the_request_that_is_printed_works_when_pasted() {
 }
 
 #[test]
+fn all_models_are_shown_with_their_states_though_only_one_can_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(Path::new(&models("half_plus_two")), &folder.path().join("good"));
+    let broken = folder.path().join("broken/1");
+    fs::create_dir_all(&broken).unwrap();
+    fs::write(broken.join("saved_model.pb"), "not a model").unwrap();
+    let folder = folder.path().to_string_lossy();
+    let args = ["--max_num_load_retries=0", "--start_when=any", &folder];
+    let server = Server::start(tensord(), &args);
+    server.says("state");
+    let shown = server.says("broken");
+    let states = ["start", "loading", "failed", "waiting"];
+    assert!(states.iter().any(|state| shown.contains(state)), "{shown}");
+    let shown = server.says("good");
+    assert!(shown.contains("123  available  ") && shown.contains("serving_default"), "{shown}");
+    let line = server.says("curl -d '");
+    assert!(line.contains("/v1/models/good:predict"), "{line}");
+}
+
+#[test]
 fn a_counter_keeps_its_state_between_requests() {
     let folder = root().join("testdata/models/counter").to_string_lossy().into_owned();
     let server = Server::start(tensord(), &[&folder]);

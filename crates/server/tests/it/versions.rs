@@ -76,6 +76,14 @@ fn a_version_is_warmed_up_before_it_is_served() {
     assert!(line.contains("n_requests=2") && line.contains("version=2"), "{line}");
     server.rest_until("/v1/models/m/versions/2", "AVAILABLE");
     check_half_plus_two(&server, "m");
+    let labels = format!("{{model_path=\"{}/2\",status=\"OK\"}}", model.base().display());
+    let page = server.rest("GET", "/metrics", "").1;
+    for line in [
+        format!(":tensorflow:serving:model_warmup_records_read{labels} 3"),
+        format!(":tensorflow:serving:model_warmup_latency_count{labels} 1"),
+    ] {
+        assert!(page.contains(&line), "{line} is not in {page}");
+    }
 }
 
 /// A version with a bad warm-up file never becomes available, and the old one serves on.
@@ -89,6 +97,11 @@ fn check_bad_warmup(warmup: &[u8], code: &str, expected: &str) {
     check_half_plus_two(&server, "m");
     let (_, body) = server.rest("GET", "/v1/models/m/versions/1", "");
     assert!(body.contains("AVAILABLE"), "{body}");
+    let page = server.rest("GET", "/metrics", "").1;
+    let ended = format!("/2\",status=\"{code}\"}} 1");
+    let has_line =
+        |line: &str| line.contains("model_warmup_latency_count") && line.ends_with(&ended);
+    assert!(page.lines().any(has_line), "{page}");
 }
 
 #[test]
@@ -146,6 +159,7 @@ fn logged_requests_serve_as_a_warm_up_file() {
     let examples = r#"{"signature_name": "regress_x_to_y", "examples": [{"x": 1.0}]}"#;
     let (status, body) = server.rest("POST", "/v1/models/m:regress", examples);
     assert_eq!(status, 200, "{body}");
+    server.rest_until("/metrics", "request_log_count{model_name=\"m\",status_code=\"OK\"} 5");
     // A request that fails is no good warm-up.
     assert_eq!(server.rest("POST", "/v1/models/m:predict", "{}").0, 400);
     server.signal("TERM");

@@ -4,7 +4,7 @@ use tensor::{DType, Element, Shape, Strings, Tensor};
 
 use super::base64::decode;
 use super::cursor::{Cursor, Kind};
-use super::number::Number;
+use super::number::{self, Number};
 use super::scan;
 use super::syntax::Syntax;
 use crate::status::Status;
@@ -52,6 +52,11 @@ pub(crate) trait Sink {
     /// Reads the value at a cursor, which is no list. After a refusal the cursor may be anywhere in
     /// the value.
     fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Refusal>;
+
+    /// Reads what stands here if it is a value of the most common kind. Nothing happens otherwise.
+    fn read_common(&mut self, _cursor: &mut Cursor<'_>) -> bool {
+        false
+    }
 
     /// The number of elements read.
     fn len(&self) -> usize;
@@ -151,6 +156,12 @@ fn tensor<T: Element>(shape: Shape, values: &[T]) -> tensor::Result<Tensor> {
 trait Numeric: Sized {
     /// The element that a number gives, if it gives one.
     fn of(number: Number) -> Option<Self>;
+
+    /// The element that a decimal gives, if there is one here.
+    #[inline]
+    fn decimal(_cursor: &mut Cursor<'_>) -> Option<Self> {
+        None
+    }
 }
 
 impl<T: Numeric> Sink for Vec<T> {
@@ -164,6 +175,13 @@ impl<T: Numeric> Sink for Vec<T> {
         Ok(())
     }
 
+    #[inline]
+    fn read_common(&mut self, cursor: &mut Cursor<'_>) -> bool {
+        let Some(value) = T::decimal(cursor) else { return false };
+        self.push(value);
+        true
+    }
+
     fn len(&self) -> usize {
         self.len()
     }
@@ -175,12 +193,23 @@ impl Numeric for f32 {
     fn of(number: Number) -> Option<Self> {
         Some(number.to_f64() as f32)
     }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "through a double, as upstream")]
+    fn decimal(cursor: &mut Cursor<'_>) -> Option<Self> {
+        number::decimal(cursor).map(|value| value as f32)
+    }
 }
 
 impl Numeric for f64 {
     #[inline]
     fn of(number: Number) -> Option<Self> {
         Some(number.to_f64())
+    }
+
+    #[inline]
+    fn decimal(cursor: &mut Cursor<'_>) -> Option<Self> {
+        number::decimal(cursor)
     }
 }
 

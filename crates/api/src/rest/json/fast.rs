@@ -79,7 +79,7 @@ impl<'s> Inputs<'s> {
     fn new(signature: &'s Signature, n_bytes: usize) -> Option<Self> {
         let n_expected_max = n_bytes / 2 / signature.inputs.len().max(1);
         let expected = |endpoint: &session::Endpoint| {
-            let dims = endpoint.spec.dims().unwrap_or_default();
+            let Some(dims) = endpoint.spec.dims() else { return n_expected_max / 4 };
             let known = dims.iter().filter_map(tensor::Dim::size);
             known.fold(1usize, usize::saturating_mul).min(n_expected_max)
         };
@@ -221,9 +221,10 @@ fn fill<S: Sink>(sink: &mut S, nest: &mut Nest, cursor: &mut Cursor<'_>) -> Opti
             nest.settle_rank(counts.len())?;
         } else {
             nest.settle_rank(counts.len())?;
-            sink.read(cursor).ok()?;
-            let Some(count) = counts.last_mut() else { return Some(()) };
-            *count += 1 + elements(sink, cursor)?;
+            if counts.is_empty() {
+                return sink.read(cursor).ok();
+            }
+            lists(sink, nest, &mut counts, cursor)?;
         }
         loop {
             cursor.at += 1; // A list ends here.
@@ -243,17 +244,64 @@ fn fill<S: Sink>(sink: &mut S, nest: &mut Nest, cursor: &mut Cursor<'_>) -> Opti
     }
 }
 
-/// Reads the elements behind the first one of a list, up to its bracket. Gives their number.
+/// Reads the elements of an innermost list, and the further lists beside it as long as they follow
+/// each other, up to the bracket that ends the last of them. `counts` then has its size, and the
+/// list around it counts all before it.
+#[inline]
+fn lists<S: Sink>(
+    sink: &mut S,
+    nest: &mut Nest,
+    counts: &mut [usize],
+    cursor: &mut Cursor<'_>,
+) -> Option<()> {
+    let level = counts.len() - 1;
+    loop {
+        let size = elements(sink, cursor)?;
+        let next = beside(*cursor).filter(|_| level > 0);
+        let Some(next) = next else {
+            counts[level] = size;
+            return Some(());
+        };
+        nest.settle_size(level, size)?;
+        counts[level - 1] += 1;
+        *cursor = next;
+    }
+}
+
+/// Where the elements of the next list begin, if another one follows the end of this one, and it
+/// has elements that are no lists.
+#[inline]
+fn beside(mut cursor: Cursor<'_>) -> Option<Cursor<'_>> {
+    if cursor.text[cursor.at..].starts_with(b"], [") {
+        cursor.at += 4;
+    } else {
+        for expected in [b']', b',', b'['] {
+            if cursor.skip_blanks() != expected {
+                return None;
+            }
+            cursor.at += 1;
+        }
+    }
+    (!matches!(cursor.skip_blanks(), b'[' | b']')).then_some(cursor)
+}
+
+/// Reads the elements of a list, of which there is at least one, up to its bracket. Gives their
+/// number.
 #[inline]
 fn elements<S: Sink>(sink: &mut S, cursor: &mut Cursor<'_>) -> Option<usize> {
     let before = sink.len();
     loop {
+        if !sink.read_common(cursor) {
+            cursor.skip_blanks();
+            sink.read(cursor).ok()?;
+        }
+        // This is how most programs separate numbers.
+        if cursor.text[cursor.at..].starts_with(b", ") {
+            cursor.at += 2;
+            continue;
+        }
         match cursor.skip_blanks() {
-            b',' => {
-                cursor.at += 1;
-                cursor.skip_blanks();
-                sink.read(cursor).ok()?;
-            }
+            b',' => cursor.at += 1,
             b']' => return Some(sink.len() - before),
             _ => return None,
         }

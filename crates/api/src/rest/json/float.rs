@@ -1,11 +1,7 @@
 //! How floats are written: with six digits if those lead back to the same float, else with as many
 //! as any float needs; never without a point or an exponent (`WriteDecimal` in `json_tensor.cc`).
 
-/// Powers of ten that a double holds exactly.
-const POWERS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
-];
+mod quick;
 
 /// Digits that are tried first, and that any `f32` and any `f64` needs.
 const FEW: usize = 6;
@@ -17,13 +13,11 @@ pub(crate) fn write_f32(value: f32, out: &mut Vec<u8>) {
     if write_special(f64::from(value), out) {
         return;
     }
-    if let Some(decimal) = quick(value) {
-        return decimal.write(value.is_sign_negative(), out);
-    }
-    let wide = f64::from(value.abs());
-    let few = Decimal::exact(wide, FEW);
-    let is_enough = few.to_text().parse() == Ok(value.abs());
-    let decimal = if is_enough { few } else { Decimal::exact(wide, ALL_F32) };
+    let decimal = match quick::digits(value.abs()) {
+        Some(digits) if digits.write(value.is_sign_negative(), out) => return,
+        Some(digits) => Decimal::from(digits),
+        None => Decimal::of(value.abs()),
+    };
     decimal.write(value.is_sign_negative(), out);
 }
 
@@ -39,7 +33,11 @@ pub(crate) fn write_f64(value: f64, out: &mut Vec<u8>) {
 }
 
 /// Appends zeros and what has no digits. Whether it was one of those.
+#[inline]
 fn write_special(value: f64, out: &mut Vec<u8>) -> bool {
+    if value.is_normal() {
+        return false;
+    }
     let text: &[u8] = if value == 0.0 {
         if value.is_sign_negative() { b"-0.0" } else { b"0.0" }
     } else if value.is_nan() {
@@ -60,7 +58,22 @@ struct Decimal {
     point: i32,
 }
 
+impl From<quick::Digits> for Decimal {
+    fn from(quick::Digits { digits, n_max, point }: quick::Digits) -> Self {
+        let surplus = 10u64.pow(u32::try_from(ALL_F32 - n_max).unwrap_or(0));
+        Self { digits: u64::from(digits) / surplus, n_digits: n_max, point }
+    }
+}
+
 impl Decimal {
+    /// The decimal of a positive float, with as many digits as it is written with.
+    #[cold]
+    fn of(value: f32) -> Self {
+        let few = Self::exact(value.into(), FEW);
+        let is_enough = few.to_text().parse() == Ok(value);
+        if is_enough { few } else { Self::exact(value.into(), ALL_F32) }
+    }
+
     /// The decimal of so many digits that is nearest to a positive double.
     fn exact(value: f64, n_digits: usize) -> Self {
         let text = format!("{value:.*e}", n_digits - 1);
@@ -124,73 +137,6 @@ fn write_scientific(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("e{sign}{:02}", exponent.unsigned_abs()).as_bytes());
 }
 
-/// The decimal of a float by arithmetic on doubles; `None` where rounding could decide otherwise.
-fn quick(value: f32) -> Option<Decimal> {
-    /// How far from a tie a scaled double must be: its error is far smaller.
-    const DOUBT: f64 = 1e-3;
-    let wide = f64::from(value.abs());
-    if !(1e-8..1e15).contains(&wide) || value.to_bits().trailing_zeros() >= 23 {
-        return None; // A power of two has a nearer neighbour below than above.
-    }
-    let point = point_of(wide);
-    let few = scaled(wide, point, FEW, DOUBT)?;
-    let back = unscaled(few, point, FEW);
-    // The distance to the next float is 2^-23 of the power of two at or below it.
-    let half_step = f64::from_bits((wide.to_bits() >> 52) << 52) / 16_777_216.0;
-    let distance = (back - wide).abs();
-    if (distance - half_step).abs() < half_step * DOUBT {
-        return None;
-    }
-    if distance < half_step {
-        return normal(few, point, FEW);
-    }
-    normal(scaled(wide, point, ALL_F32, DOUBT)?, point, ALL_F32)
-}
-
-/// How many digits of a double stand before the point; 0 or less for those below one.
-fn point_of(value: f64) -> i32 {
-    let mut point = 0;
-    if value >= 1.0 {
-        while value >= power(point) {
-            point += 1;
-        }
-    } else {
-        while value < 1.0 / power(1 - point) {
-            point -= 1;
-        }
-    }
-    point
-}
-
-fn power(exponent: i32) -> f64 {
-    POWERS[usize::try_from(exponent).map_or(0, |place| place.min(22))]
-}
-
-/// So many digits of a double as an integer; `None` close to a tie.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 10^9")]
-fn scaled(value: f64, point: i32, n_digits: usize, doubt: f64) -> Option<u64> {
-    let shift = i32::try_from(n_digits).unwrap_or(0) - point;
-    let scaled = if shift >= 0 { value * power(shift) } else { value / power(-shift) };
-    let floor = scaled.floor();
-    let is_clear = ((scaled - floor) - 0.5).abs() > doubt;
-    is_clear.then(|| scaled.round() as u64)
-}
-
-fn unscaled(digits: u64, point: i32, n_digits: usize) -> f64 {
-    let shift = i32::try_from(n_digits).unwrap_or(0) - point;
-    let value = digits as f64;
-    if shift >= 0 { value / power(shift) } else { value * power(-shift) }
-}
-
-/// Rounding up may have made one digit more.
-fn normal(digits: u64, point: i32, n_digits: usize) -> Option<Decimal> {
-    let limit = 10u64.pow(u32::try_from(n_digits).unwrap_or(0));
-    if digits >= limit {
-        return Some(Decimal { digits: digits / 10, n_digits, point: point + 1 });
-    }
-    (digits >= limit / 10).then_some(Decimal { digits, n_digits, point })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,21 +193,44 @@ mod tests {
         check(0.0, "0.0");
     }
 
+    /// The text of the slow and sure way.
+    fn exactly(value: f32) -> String {
+        let mut out = Vec::new();
+        Decimal::of(value.abs()).write(value.is_sign_negative(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn arithmetic_and_exact_digits_agree() {
         let mut bits: u32 = 12345;
-        for _ in 0..200_000 {
+        let mut n_quick = 0;
+        for round in 0..200_000 {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let value = f32::from_bits(bits & 0x7FFF_FFFF);
-            let Some(decimal) = (value.is_finite() && value > 0.0).then(|| quick(value)).flatten()
-            else {
-                continue;
+            // All floats, those around one, and those with few digits.
+            let value = match round % 4 {
+                0 => f32::from_bits(bits),
+                1 => f32::from_bits(bits & 0x81FF_FFFF | 0x3E00_0000),
+                2 => (bits >> 12) as f32 / 1000.0,
+                _ => (bits >> 8) as f32 / 16_777_216.0,
             };
-            let few = Decimal::exact(f64::from(value), FEW);
-            let is_enough = few.to_text().parse() == Ok(value);
-            let exact = if is_enough { few } else { Decimal::exact(f64::from(value), ALL_F32) };
-            let expected = (exact.digits, exact.n_digits, exact.point);
-            assert_eq!((decimal.digits, decimal.n_digits, decimal.point), expected, "{value:e}");
+            if value.is_finite() && value != 0.0 {
+                n_quick += usize::from(quick::digits(value.abs()).is_some());
+                check(value, &exactly(value));
+            }
+        }
+        assert!(n_quick > 150_000, "only {n_quick} of them were quick");
+    }
+
+    #[test]
+    fn powers_of_two_and_ten_and_their_neighbours_are_exact() {
+        let powers_of_two = (0..=254).map(|exponent| f32::from_bits(exponent << 23));
+        let powers_of_ten = (-38..=38).map(|exponent| format!("1e{exponent}").parse().unwrap());
+        for power in powers_of_two.chain(powers_of_ten).filter(|power| *power > 0.0) {
+            for value in [power, power.next_up(), power.next_down(), -power, power * 1.5] {
+                if value != 0.0 {
+                    check(value, &exactly(value));
+                }
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Numbers, as RapidJSON's `ParseNumber` types them: without point and exponent they are integers
 //! as far as 64 bits go, everything else is a double. `NaN`, `Inf` and `Infinity` are numbers.
 
+mod decimal;
+
 use super::cursor::Cursor;
 use super::syntax::{self, Syntax};
 
@@ -52,7 +54,7 @@ struct Parts {
 }
 
 /// Powers of ten that a double holds exactly.
-const POWERS: [f64; 23] = [
+pub(super) const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
@@ -66,6 +68,23 @@ const EXPONENT_MAX: i32 = 308;
 /// Reads the number at a cursor.
 #[inline]
 pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Number, Syntax> {
+    if let Some(value) = decimal(cursor) {
+        return Ok(Number::Real(value));
+    }
+    read_any(cursor)
+}
+
+/// Reads the number at a cursor if it is one of the most common kind, and so is what stands behind
+/// it.
+#[inline(always)]
+pub(crate) fn decimal(cursor: &mut Cursor<'_>) -> Option<f64> {
+    let block = cursor.text.get(cursor.at..)?.first_chunk()?;
+    let (value, length) = decimal::read(block)?;
+    cursor.at += length;
+    Some(value)
+}
+
+fn read_any(cursor: &mut Cursor<'_>) -> Result<Number, Syntax> {
     let start = cursor.at;
     let is_negative = cursor.take(b'-');
     let mut parts = Parts {
@@ -187,11 +206,7 @@ fn eight(text: u64) -> Option<u64> {
     if (text.wrapping_add(0x4646_4646_4646_4646) | digits) & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
-    // Neighbours are joined: digits to pairs, pairs to fours, fours to the whole.
-    let pairs = (digits * 10) + (digits >> 8);
-    let low = (pairs & 0x0000_00FF_0000_00FF).wrapping_mul(100 + (1_000_000 << 32));
-    let high = ((pairs >> 16) & 0x0000_00FF_0000_00FF).wrapping_mul(1 + (10_000 << 32));
-    Some(low.wrapping_add(high) >> 32)
+    Some(decimal::eight(digits))
 }
 
 /// Reads the sign and the digits of an exponent.

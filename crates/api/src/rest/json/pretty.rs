@@ -102,6 +102,24 @@ impl Pretty {
         write(&mut self.out);
     }
 
+    /// Values of a list, one after another, each of which `write` appends.
+    #[inline]
+    pub(crate) fn values<T: Copy>(&mut self, values: &[T], write: impl Fn(T, &mut Vec<u8>)) {
+        let is_one_line = self.lists == Lists::OneLine;
+        let Some((first, rest)) = values.split_first() else { return };
+        self.value(|out| write(*first, out));
+        match self.levels.last_mut() {
+            Some(level) if level.is_list && is_one_line => {
+                level.n_values += rest.len();
+                for value in rest {
+                    self.out.extend_from_slice(b", ");
+                    write(*value, &mut self.out);
+                }
+            }
+            _ => rest.iter().for_each(|value| self.value(|out| write(*value, out))),
+        }
+    }
+
     fn escape(&mut self, byte: u8) {
         let short = match byte {
             0x08 => b'b',

@@ -172,8 +172,8 @@ impl<'t> Values<'t> {
         let run = *at..*at + n_elements;
         *at = run.end;
         match self {
-            Self::F32(all) => all[run].iter().for_each(|x| out.value(|out| write_f32(*x, out))),
-            Self::F64(all) => all[run].iter().for_each(|x| out.value(|out| write_f64(*x, out))),
+            Self::F32(all) => out.values(&all[run], write_f32),
+            Self::F64(all) => out.values(&all[run], write_f64),
             Self::I32(all) => write_integers(out, &all[run]),
             Self::I16(all) => write_integers(out, &all[run]),
             Self::I8(all) => write_integers(out, &all[run]),

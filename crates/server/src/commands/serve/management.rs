@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Control, Rest};
+use api::{Control, Local, Rest};
 use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -92,7 +92,7 @@ impl Listener {
     async fn accept(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Self::Tcp(listener) => Box::new(listener.accept().await?.0),
-            Self::Unix(listener) => Box::new(listener.accept().await?.0),
+            Self::Unix(listener) => Box::new(Local::new(listener.accept().await?.0)),
         })
     }
 }

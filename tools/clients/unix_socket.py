@@ -1,0 +1,60 @@
+"""Asks a running server over its UNIX socket with the unmodified client of TensorFlow Serving.
+
+    tools/clients/unix_socket.py unix:/tmp/grpc.sock models
+
+The server serves half_plus_two. The client is given nothing but the address: by default it sends
+the percent-encoded path of the socket as `:authority`.
+"""
+
+import argparse
+
+from checks import TIMEOUT, Checks, expect, same
+
+import grpc
+import tensorflow as tf
+from tensorflow_serving.apis import (get_model_status_pb2, model_service_pb2_grpc, predict_pb2,
+                                     prediction_service_pb2_grpc)
+
+
+def predict(channel, options=()):
+    """Predicts twice, for the second call only refers to what the first one sent."""
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    for value in (2.0, 5.0):
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "half_plus_two"
+        request.inputs["x"].CopyFrom(tf.make_tensor_proto([value], dtype=tf.float32))
+        answer = stub.Predict(request, TIMEOUT, **dict(options))
+        same(tf.make_ndarray(answer.outputs["y"]), [value / 2 + 2])
+
+
+def status(channel):
+    """Asks for the state of the versions."""
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "half_plus_two"
+    answer = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(request, TIMEOUT)
+    expect(answer.model_version_status, "no versions")
+
+
+def main():
+    """Runs the checks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address")
+    parser.add_argument("models_dir")
+    address = parser.parse_args().address
+    path = address.removeprefix("unix:")
+    checks = Checks()
+    for name in (address, f"unix://{path}"):
+        with grpc.insecure_channel(name) as channel:
+            checks.run(f"predicts over {name}", predict, channel)
+            checks.run(f"status over {name}", status, channel)
+    compressed = {"compression": grpc.Compression.Gzip}
+    with grpc.insecure_channel(address) as channel:
+        checks.run("predicts with packed requests", predict, channel, compressed)
+    # Names that a client may choose itself, with and without what a host cannot have.
+    for host in ("localhost", "a%2Fb", "%25", "x%20y:80"):
+        with grpc.insecure_channel(address, [("grpc.default_authority", host)]) as channel:
+            checks.run(f"predicts as {host}", predict, channel)
+    checks.finish()
+
+
+main()
