@@ -1,7 +1,7 @@
 //! Matrix products and convolutions of common models, through the ops as a plan calls them.
 //!
-//! `cargo bench -p ops --bench kernels -- [FILTER] [--threads N]` prints GFLOP/s: the median of
-//! samples that are taken for a while. With one thread, what counts is the time that the thread had
+//! `cargo bench -p ops --bench kernels -- [FILTER] [--threads N] [--set avx512|avx2|scalar]` prints
+//! GFLOP/s: the median of samples that are taken for a while. With one thread, what counts is the time that the thread had
 //! a core, so that a busy machine disturbs little.
 
 #![allow(clippy::print_stdout, reason = "the report goes there")]
@@ -82,8 +82,16 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let after = |flag: &str| args.iter().position(|arg| arg == flag).map(|at| args[at + 1].clone());
     let threads = after("--threads").map_or(1, |n| n.parse().expect("a number of threads"));
-    let filter = args.iter().find(|arg| !arg.starts_with('-') && arg.parse::<f64>().is_err());
+    let is_set = |arg: &str| ops::instruction_sets().contains(&arg);
+    let is_filter = |arg: &&String| {
+        !arg.starts_with('-') && arg.parse::<f64>().is_err() && !is_set(arg.as_str())
+    };
+    let filter = args.iter().find(is_filter);
     let wanted = |name: &str| filter.is_none_or(|filter| name.contains(filter.as_str()));
+    if let Some(set) = after("--set") {
+        assert!(ops::use_instruction_set(&set), "one of {:?}", ops::instruction_sets());
+    }
+    println!("{}", ops::instruction_set());
     let pool = Pool::new(threads);
     for (rows, columns, inner) in PRODUCTS {
         let name = format!("matmul {rows}x{columns}x{inner}");

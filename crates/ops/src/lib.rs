@@ -56,5 +56,5 @@ pub use lookup::table::Table;
 pub use op::{Kind, Op, OpDef, Packed};
 pub use registry::{all, find};
 pub use resources::Resources;
-pub use simd::instruction_set;
+pub use simd::{instruction_set, instruction_sets, use_instruction_set};
 pub use state::{REF_OPS, Variable};

@@ -27,7 +27,7 @@ impl DepthwiseConv {
         (bias, activation): (Option<&[f32]>, Activation),
         out: &mut [f32],
     ) {
-        if self.multiplier != 1 || self.channels < simd::lanes() {
+        if self.multiplier != 1 || self.channels < simd::LEAST_CHANNELS {
             self.run(image, filter, out);
             if let Some(bias) = bias {
                 let pixels = out.chunks_exact_mut(bias.len().max(1));

@@ -5,14 +5,20 @@ use std::arch::x86_64::{
     _mm256_set1_ps, _mm256_storeu_ps,
 };
 
+use super::normalise::Normalise;
 use super::vector::Vector;
-use super::{
-    Activation, Block, Fused, Kernels, Row, activation, depthwise as rows, softmax as softmaxes,
-    tile,
-};
+use super::{Activation, Block, Fused, Kernels, Row};
 
-pub(super) static KERNELS: Kernels =
-    Kernels { name: "avx2", lanes: <__m256 as Vector>::LANES, block, depthwise, activate, softmax };
+pub(super) static KERNELS: Kernels = Kernels {
+    name: "avx2",
+    rows: <super::tile::In16<__m256> as super::tile::Tiles>::ROWS,
+    fused: true,
+    block,
+    depthwise,
+    activate,
+    softmax,
+    normalise,
+};
 
 /// Whether this machine can run them.
 pub(super) fn available() -> bool {
@@ -22,23 +28,28 @@ pub(super) fn available() -> bool {
 #[target_feature(enable = "avx2,fma")]
 unsafe fn block(block: &Block) {
     // SAFETY: the features are enabled here; the caller vouches for the pointers.
-    unsafe { tile::block::<__m256>(block) }
+    unsafe { super::tile::block::<super::tile::In16<__m256>>(block) }
 }
 
 #[target_feature(enable = "avx2,fma")]
 unsafe fn depthwise(row: &Row) {
     // SAFETY: the features are enabled here; the caller vouches for the pointers.
-    unsafe { rows::row::<__m256>(row) }
+    unsafe { super::depthwise::row::<__m256>(row) }
 }
 
 #[target_feature(enable = "avx2,fma")]
 unsafe fn activate(activation: Activation, data: &mut [f32]) {
-    activation::activate::<Fused>(activation, data);
+    super::activation::activate::<Fused>(activation, data);
 }
 
 #[target_feature(enable = "avx2,fma")]
 unsafe fn softmax(row: &mut [f32]) {
-    softmaxes::softmax::<Fused>(row);
+    super::softmax::softmax::<Fused>(row);
+}
+
+#[target_feature(enable = "avx2,fma")]
+unsafe fn normalise(work: Normalise<'_>) {
+    super::normalise::normalise::<Fused>(work);
 }
 
 // SAFETY (all blocks below): the trait's callers vouch for the instruction set and the pointers.

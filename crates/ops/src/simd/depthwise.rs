@@ -4,22 +4,21 @@
 //! each tap that lies in the image, in order: it does not depend on what is computed beside it.
 
 use super::vector::Vector;
-use super::{Activation, kernels};
+use super::{Activation, Kernels, kernels};
 
 /// One row of the output.
 ///
 /// # Safety
 /// `image` is good for `rows` rows of `width` pixels of `channels` floats, `row_step` floats apart.
 /// `filter` is good for `rows * taps` times `channels` floats, `bias`, unless null, for `channels`,
-/// and `out` for `out_width * channels`. There are at least `LANES` channels, and `inside` holds
-/// only pixels whose taps all lie in a row of the image.
+/// and `out` for `out_width * channels`. There are at least `LANES` channels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     image: *const f32,
     row_step: usize,
     rows: usize,
     width: usize,
-    channels: usize,
+    pub(super) channels: usize,
     filter: *const f32,
     taps: usize,
     stride: usize,
@@ -28,8 +27,6 @@ pub(super) struct Row {
     bias: *const f32,
     out: *mut f32,
     out_width: usize,
-    /// The first output whose taps all lie in the image, and how many there are.
-    inside: (usize, usize),
     clamp: Option<(f32, f32)>,
 }
 
@@ -57,19 +54,32 @@ pub(crate) struct Lines<'a> {
     pub(crate) count: usize,
 }
 
+/// The fewest channels of a row: the floats of the narrowest vector.
+pub(crate) const LEAST_CHANNELS: usize = 8;
+
 /// Writes one row of a depthwise convolution.
 ///
 /// # Panics
-/// If a slice is too short for the sizes, or there are fewer channels than lanes.
+/// If a slice is too short for the sizes, or there are fewer than `LEAST_CHANNELS`.
 pub(crate) fn depthwise_row(
     along: Along,
     lines: Lines<'_>,
     filter: &[f32],
-    (bias, activation): (Option<&[f32]>, Activation),
+    epilogue: (Option<&[f32]>, Activation),
+    out: (usize, &mut [f32]),
+) {
+    row_with(kernels(), along, lines, (filter, epilogue), out);
+}
+
+/// The same with kernels that this machine can run.
+fn row_with(
+    kernels: &Kernels,
+    along: Along,
+    lines: Lines<'_>,
+    (filter, (bias, activation)): (&[f32], (Option<&[f32]>, Activation)),
     (channels, out): (usize, &mut [f32]),
 ) {
-    let kernels = kernels();
-    assert!(channels >= kernels.lanes);
+    assert!(channels >= LEAST_CHANNELS);
     let Along { width, taps, stride, dilation, before } = along;
     let out_width = out.len() / channels;
     assert_eq!(out.len(), out_width * channels);
@@ -78,11 +88,6 @@ pub(crate) fn depthwise_row(
     if lines.count > 0 {
         assert!(lines.image.len() >= (lines.count - 1) * lines.step + width * channels);
     }
-    // Output `x` starts at `x * stride - before` and reaches `(taps - 1) * dilation` further.
-    let first = before.div_ceil(stride);
-    let reach = (taps - 1) * dilation;
-    let end = (width + before).checked_sub(reach).map_or(0, |room| room.div_ceil(stride));
-    let end = end.min(out_width);
     let row = Row {
         image: lines.image.as_ptr(),
         row_step: lines.step,
@@ -97,66 +102,111 @@ pub(crate) fn depthwise_row(
         bias: bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
         out: out.as_mut_ptr(),
         out_width,
-        inside: (first.min(end), end.saturating_sub(first)),
         clamp: activation.clamp(),
     };
     // SAFETY: the assertions above are what `Row` asks for, and this machine has the kernels.
     unsafe { (kernels.depthwise)(&row) };
     if row.clamp.is_none() {
-        activation.apply(out);
+        // SAFETY: this machine has the kernels.
+        unsafe { (kernels.activate)(activation, out) };
     }
 }
 
-/// Pixels that are computed at once.
-const PIXELS: usize = 4;
+/// Pixels that are computed at once: the images of most networks are 7 pixels wide, or that times
+/// a power of two.
+const PIXELS: usize = 7;
+
+/// The most pixels of the image that these look at.
+const MOST_REACH: usize = (PIXELS - 1) * 2 + 5;
 
 /// Computes a row.
 #[inline(always)]
 pub(super) unsafe fn row<V: Vector>(row: &Row) {
-    // SAFETY: the caller vouches for the row; all pixels are below `out_width`, and `inside` is as
-    // the caller says.
+    // SAFETY: the caller vouches for the row.
     unsafe {
-        let (first, count) = row.inside;
-        for x in 0..first {
-            edge::<V>(row, x);
-        }
-        let mut x = first;
-        while x + PIXELS <= first + count {
-            pixels::<V, PIXELS>(row, x);
-            x += PIXELS;
-        }
-        while x < first + count {
-            pixels::<V, 1>(row, x);
-            x += 1;
-        }
-        for x in first + count..row.out_width {
-            edge::<V>(row, x);
+        match (row.taps, row.stride, row.dilation) {
+            (3, 1, 1) => pixels::<V, 3, 1>(row),
+            (3, 2, 1) => pixels::<V, 3, 2>(row),
+            (5, 1, 1) => pixels::<V, 5, 1>(row),
+            (5, 2, 1) => pixels::<V, 5, 2>(row),
+            _ => (0..row.out_width).for_each(|x| edge::<V>(row, x)),
         }
     }
 }
 
-/// Neighbouring pixels whose taps all lie in the image.
+/// A row for a window of `T` taps that slides by `S`: neighbouring pixels share what they load.
 #[inline(always)]
-unsafe fn pixels<V: Vector, const X: usize>(row: &Row, x: usize) {
-    // SAFETY: the caller vouches for the pixels; channels stay below `channels`, because the last
-    // vector is moved back to end there.
-    unsafe {
-        let start = row.image.add((x * row.stride - row.before) * row.channels);
-        let taps = (0, row.taps);
+unsafe fn pixels<V: Vector, const T: usize, const S: usize>(row: &Row) {
+    let reach = (PIXELS - 1) * S + T;
+    let mut x = 0;
+    while x < row.out_width {
+        let n = PIXELS.min(row.out_width - x);
+        // The taps of these pixels in the image, counted from the first tap of the first.
+        let first = row.before.saturating_sub(x * S).min(reach);
+        let end = (row.width + row.before).saturating_sub(x * S).min(reach);
         let mut c = 0;
-        while c + 2 * V::LANES <= row.channels {
-            tile::<V, X, 2>(row, start, (x, c), taps);
-            c += 2 * V::LANES;
-        }
         while c < row.channels {
             let at = c.min(row.channels - V::LANES);
-            tile::<V, X, 1>(row, start, (x, at), taps);
+            // SAFETY: the pixels are below `out_width`, the taps from `first` to `end` lie in the
+            // image, and the last vector of channels is moved back to end with them.
+            unsafe {
+                if first == 0 && end == reach && n == PIXELS {
+                    several::<V, T, S, true>(row, (x, n), at, (first, end));
+                } else {
+                    several::<V, T, S, false>(row, (x, n), at, (first, end));
+                }
+            }
             c += V::LANES;
+        }
+        x += n;
+    }
+}
+
+/// `n` pixels times a vector of channels. Unless `ALL` taps lie in the image, only those from
+/// `first` to `end` do.
+#[inline(always)]
+unsafe fn several<V: Vector, const T: usize, const S: usize, const ALL: bool>(
+    row: &Row,
+    (x, n): (usize, usize),
+    c: usize,
+    (first, end): (usize, usize),
+) {
+    // SAFETY: the caller has checked pixels, channels and taps; only taps that lie in the image are
+    // read, so that the pointer before them is but a number.
+    unsafe {
+        let mut sums = [V::splat(0.); PIXELS];
+        if !row.bias.is_null() {
+            sums = [V::load(row.bias.add(c)); PIXELS];
+        }
+        let pixel = (x * S).wrapping_sub(row.before).wrapping_mul(row.channels);
+        let start = row.image.wrapping_add(pixel).wrapping_add(c);
+        for y in 0..row.rows {
+            let from = start.wrapping_add(y * row.row_step);
+            let filter = row.filter.add(y * T * row.channels + c);
+            // What lies outside of the image is zero.
+            let mut pixels = [V::splat(0.); MOST_REACH];
+            for tap in 0..(PIXELS - 1) * S + T {
+                if ALL || (first <= tap && tap < end) {
+                    pixels[tap] = V::load(from.wrapping_add(tap * row.channels));
+                }
+            }
+            for t in 0..T {
+                let weight = V::load(filter.add(t * row.channels));
+                for x in 0..PIXELS {
+                    sums[x] = pixels[x * S + t].times_plus(weight, sums[x]);
+                }
+            }
+        }
+        let out = row.out.add(x * row.channels + c);
+        for x in 0..PIXELS {
+            if ALL || x < n {
+                finish(row, sums[x], out.wrapping_add(x * row.channels));
+            }
         }
     }
 }
 
-/// A pixel of whose taps some lie outside of the image.
+/// One pixel, of whose taps some may lie outside of the image.
 #[inline(always)]
 unsafe fn edge<V: Vector>(row: &Row, x: usize) {
     let at = |tap: usize| (x * row.stride + tap * row.dilation).checked_sub(row.before);
@@ -164,62 +214,72 @@ unsafe fn edge<V: Vector>(row: &Row, x: usize) {
     let first = (0..row.taps).find(inside).unwrap_or(row.taps);
     let end = (first..row.taps).find(|tap| !inside(tap)).unwrap_or(row.taps);
     let from = at(first).filter(|_| first < end).unwrap_or(0);
-    // SAFETY: taps from `first` to `end` lie in the image; channels as in `pixels`.
+    // SAFETY: taps from `first` to `end` lie in the image; the last vector of channels is moved
+    // back to end with them.
     unsafe {
         let start = row.image.add(from * row.channels);
         let mut c = 0;
+        while c + 4 * V::LANES <= row.channels {
+            one::<V, 4>(row, start, (x, c), (first, end));
+            c += 4 * V::LANES;
+        }
         while c < row.channels {
             let at = c.min(row.channels - V::LANES);
-            tile::<V, 1, 1>(row, start, (x, at), (first, end));
+            one::<V, 1>(row, start, (x, at), (first, end));
             c += V::LANES;
         }
     }
 }
 
-/// `X` pixels times `N` vectors of channels, over the taps of a range, the first of which looks at
+/// One pixel times `N` vectors of channels, over the taps of a range, the first of which looks at
 /// `start`.
 #[inline(always)]
-unsafe fn tile<V: Vector, const X: usize, const N: usize>(
+unsafe fn one<V: Vector, const N: usize>(
     row: &Row,
     start: *const f32,
     (x, c): (usize, usize),
     (first, end): (usize, usize),
 ) {
-    // SAFETY: the caller has checked pixels, channels and taps.
+    // SAFETY: the caller has checked pixel, channels and taps.
     unsafe {
-        let mut sums = [[V::splat(0.); N]; X];
+        let mut sums = [V::splat(0.); N];
         if !row.bias.is_null() {
-            for sums in &mut sums {
-                for (n, sum) in sums.iter_mut().enumerate() {
-                    *sum = V::load(row.bias.add(c + n * V::LANES));
-                }
+            for n in 0..N {
+                sums[n] = V::load(row.bias.add(c + n * V::LANES));
             }
         }
-        let (pixel_step, tap_step) = (row.stride * row.channels, row.dilation * row.channels);
+        let step = row.dilation * row.channels;
         for y in 0..row.rows {
             let mut from = start.add(y * row.row_step + c);
             let mut filter = row.filter.add((y * row.taps + first) * row.channels + c);
             for _ in first..end {
                 for n in 0..N {
                     let weight = V::load(filter.add(n * V::LANES));
-                    for x in 0..X {
-                        let pixel = V::load(from.add(x * pixel_step + n * V::LANES));
-                        sums[x][n] = pixel.times_plus(weight, sums[x][n]);
-                    }
+                    sums[n] = V::load(from.add(n * V::LANES)).times_plus(weight, sums[n]);
                 }
-                from = from.wrapping_add(tap_step);
+                from = from.wrapping_add(step);
                 filter = filter.wrapping_add(row.channels);
             }
         }
         let out = row.out.add(x * row.channels + c);
-        for x in 0..X {
-            for n in 0..N {
-                let mut sum = sums[x][n];
-                if let Some((low, high)) = row.clamp {
-                    sum = sum.at_least(V::splat(low)).at_most(V::splat(high));
-                }
-                sum.store(out.add(x * row.channels + n * V::LANES));
-            }
+        for n in 0..N {
+            finish(row, sums[n], out.add(n * V::LANES));
         }
     }
 }
+
+/// Writes a vector of the result.
+#[inline(always)]
+unsafe fn finish<V: Vector>(row: &Row, sum: V, out: *mut f32) {
+    // SAFETY: the caller has checked that the vector lies in the result.
+    unsafe {
+        let sum = match row.clamp {
+            Some((low, high)) => sum.at_least(V::splat(low)).at_most(V::splat(high)),
+            None => sum,
+        };
+        sum.store(out);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use pool::Pool;
 
-use super::panels::{PanelsView, width};
+use super::panels::{PanelsView, WIDTH};
 use super::tile::Block;
 use super::{Activation, Kernels, kernels};
 
@@ -19,8 +19,8 @@ const BLOCK_ROWS: usize = 96;
 /// again for each piece of the inner dimension, and should still be in the second cache then.
 const BLOCK_PANELS: usize = 32;
 
-/// As many rows as one tile has: they pass through the panels once, whatever their depth.
-const TILE_ROWS: usize = 6;
+/// The fewest rows that are worth being gathered as a block of their own.
+const LEAST_GATHERED: usize = 24;
 
 /// The steps of the inner dimension that are taken at once.
 const BLOCK_DEPTH: usize = 256;
@@ -108,7 +108,7 @@ pub(super) unsafe fn multiply_at(kernels: &Kernels, pool: &Pool, product: &Produ
     }
     let flops = rows.saturating_mul(right.rows).saturating_mul(2 * right.columns);
     let threads = if flops < PARALLEL_FLOPS { 1 } else { pool.n_threads() };
-    let work = Work { kernels, product, out, cut: Cut::new(threads, product) };
+    let work = Work { kernels, product, out, cut: Cut::new(threads, kernels, product) };
     match threads {
         1 => (0..work.cut.n_tasks()).for_each(|task| work.run(task)),
         _ => pool.run(work.cut.n_tasks(), &|task| work.run(task)),
@@ -124,16 +124,27 @@ struct Cut {
 }
 
 impl Cut {
-    fn new(threads: usize, product: &Product<'_>) -> Self {
-        let Product { rows, right, .. } = product;
-        let panels = right.columns.div_ceil(width());
-        let row_blocks = rows.div_ceil(BLOCK_ROWS);
+    fn new(threads: usize, kernels: &Kernels, product: &Product<'_>) -> Self {
+        let Product { rows, right, left, .. } = product;
+        let panels = right.columns.div_ceil(WIDTH);
+        let mut row_blocks = rows.div_ceil(BLOCK_ROWS);
         // Enough tasks that no thread waits long for the last one.
-        let wanted = if threads == 1 { 1 } else { (4 * threads).div_ceil(row_blocks) };
-        let most = if *rows <= TILE_ROWS { panels } else { BLOCK_PANELS };
+        let wanted = match (threads, left) {
+            (1, _) => 1,
+            (_, Left::Matrix(..)) => 4 * threads,
+            // Each group of panels gathers the rows anew: better cut the rows.
+            (_, Left::Gathered(_)) => {
+                row_blocks = row_blocks.max((2 * threads).min(rows / LEAST_GATHERED)).max(1);
+                2 * threads
+            }
+        };
+        let wanted = wanted.div_ceil(row_blocks);
+        // Rows of one tile pass through the panels once, whatever their depth.
+        let most = if *rows <= kernels.rows { panels } else { BLOCK_PANELS };
         let group_panels = panels.div_ceil(wanted.min(panels)).min(most);
-        // One row takes four panels at once.
-        let group_panels = if *rows == 1 { group_panels.next_multiple_of(4) } else { group_panels };
+        // Tiles take several panels at once.
+        let at_once = if *rows <= 3 { 8 } else { 4 };
+        let group_panels = group_panels.next_multiple_of(at_once);
         let block_rows = rows.div_ceil(row_blocks);
         Self { block_rows, row_blocks, group_panels, panel_groups: panels.div_ceil(group_panels) }
     }
@@ -180,7 +191,7 @@ impl Work<'_> {
         let (row_block, group) = (task / self.cut.panel_groups, task % self.cut.panel_groups);
         let first = row_block * self.cut.block_rows;
         let rows = first..rows.min(first + self.cut.block_rows);
-        let n_panels = right.columns.div_ceil(width());
+        let n_panels = right.columns.div_ceil(WIDTH);
         let panel = group * self.cut.group_panels;
         let panels = panel..n_panels.min(panel + self.cut.group_panels);
         if rows.is_empty() || panels.is_empty() {
@@ -188,22 +199,27 @@ impl Work<'_> {
         }
         match left {
             Left::Matrix(data, stride) => {
-                let most = if rows.len() <= TILE_ROWS { usize::MAX } else { BLOCK_DEPTH };
+                let most = if rows.len() <= self.kernels.rows { usize::MAX } else { BLOCK_DEPTH };
                 for piece in pieces(right.rows, most) {
                     let at = rows.start * stride + piece.start;
                     self.piece((&data[at..], stride), &rows, &panels, &piece);
                 }
             }
-            Left::Gathered(source) => GATHERED.with_borrow_mut(|buffer| {
-                buffer.resize(BLOCK_ROWS * BLOCK_DEPTH, 0.);
-                for piece in pieces(right.rows, BLOCK_DEPTH) {
-                    let data = &mut buffer[..rows.len() * piece.len()];
-                    source.gather(rows.clone(), piece.clone(), data);
-                    self.piece((data, piece.len()), &rows, &panels, &piece);
-                }
-            }),
+            Left::Gathered(source) => self.gather(source, &rows, &panels),
         }
         self.activate(&rows, &panels);
+    }
+
+    /// Computes some rows, which are put together piece by piece.
+    fn gather(&self, source: &dyn Rows, rows: &Range<usize>, panels: &Range<usize>) {
+        GATHERED.with_borrow_mut(|buffer| {
+            buffer.resize(BLOCK_ROWS * BLOCK_DEPTH, 0.);
+            for piece in pieces(self.product.right.rows, BLOCK_DEPTH) {
+                let data = &mut buffer[..rows.len() * piece.len()];
+                source.gather(rows.clone(), piece.clone(), data);
+                self.piece((data, piece.len()), rows, panels, &piece);
+            }
+        });
     }
 
     /// Computes one piece of the inner dimension, `left` being the rows' part of it.
@@ -215,9 +231,9 @@ impl Work<'_> {
         piece: &Range<usize>,
     ) {
         let Product { right, epilogue, stride: out_stride, .. } = *self.product;
-        let column = panels.start * width();
-        let columns = right.columns.min(panels.end * width()) - column;
-        let panel_stride = right.rows * width();
+        let column = panels.start * WIDTH;
+        let columns = right.columns.min(panels.end * WIDTH) - column;
+        let panel_stride = right.rows * WIDTH;
         assert!(left.len() >= (rows.len() - 1) * stride + piece.len());
         let at = rows.start * out_stride + column;
         // SAFETY: `multiply_with` has checked that rows and columns lie in the bias, the residual,
@@ -228,7 +244,7 @@ impl Work<'_> {
                 left: left.as_ptr(),
                 stride,
                 rows: rows.len(),
-                right: right.data.as_ptr().add(panels.start * panel_stride + piece.start * width()),
+                right: right.data.as_ptr().add(panels.start * panel_stride + piece.start * WIDTH),
                 panel_stride,
                 panels: panels.len(),
                 columns,
@@ -251,8 +267,8 @@ impl Work<'_> {
         if epilogue.activation == Activation::None || epilogue.activation.clamp().is_some() {
             return;
         }
-        let column = panels.start * width();
-        let columns = right.columns.min(panels.end * width()) - column;
+        let column = panels.start * WIDTH;
+        let columns = right.columns.min(panels.end * WIDTH) - column;
         for row in rows.clone() {
             // SAFETY: the same block of the result as in `piece`, which is this task's alone.
             let part = unsafe {

@@ -1,8 +1,9 @@
 //! Kernels that use the vector instructions of the machine they run on.
 //!
-//! Each kernel is written once, generic over a `Vector`; a file per instruction set (`avx2.rs`,
-//! `scalar.rs`) implements it and lists the compiled kernels in a `Kernels` table. `kernels()` is
-//! the table for this machine. A new instruction set is a new file and a line in `kernels()`.
+//! Each kernel is written once, generic over a `Vector`; a file per instruction set (`avx512.rs`,
+//! `avx2.rs`, `scalar.rs`) implements it and lists the compiled kernels in a `Kernels` table.
+//! `kernels()` is the table for this machine. A new instruction set is a new file and a line in
+//! `all()`.
 //!
 //! This is the only place of the crate with `unsafe` in it: callers see slices, and every check
 //! that makes the pointers sound is an `assert!` in the function that makes them.
@@ -19,6 +20,8 @@ mod activation;
 pub(crate) mod approx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod depthwise;
 mod gemm;
 mod normalise;
@@ -33,7 +36,7 @@ mod widest;
 use std::sync::OnceLock;
 
 pub(crate) use activation::Activation;
-pub(crate) use depthwise::{Along, Lines, depthwise_row};
+pub(crate) use depthwise::{Along, LEAST_CHANNELS, Lines, depthwise_row};
 pub(crate) use gemm::{Epilogue, Left, Product, Rows, multiply};
 pub(crate) use normalise::normalise_row;
 pub(crate) use panels::{Panels, PanelsView};
@@ -42,41 +45,40 @@ pub(crate) use stack::{Stacked, multiply_stack};
 pub(crate) use widest::{Fused, Loop, Madd, Rounded, widest};
 
 use depthwise::Row;
+use normalise::Normalise;
 use tile::Block;
 
 /// The kernels of one instruction set.
+///
+/// # Safety
+/// Each may be called only on a machine that has the instruction set, and pointers must be as the
+/// type that holds them says.
 #[derive(Debug)]
 pub(crate) struct Kernels {
     /// Its name.
     pub(crate) name: &'static str,
-    /// The floats in a vector.
-    pub(crate) lanes: usize,
+    /// The most rows of a tile of a product.
+    rows: usize,
+    /// Whether a multiply-add rounds once.
+    fused: bool,
     /// Computes a block of a matrix product.
-    ///
-    /// # Safety
-    /// The machine has the instruction set, and the block's pointers are as `Block` says.
     block: unsafe fn(&Block),
     /// Computes a row of a depthwise convolution.
-    ///
-    /// # Safety
-    /// The machine has the instruction set, and the row's pointers are as `Row` says.
     depthwise: unsafe fn(&Row),
     /// Applies an activation to each element.
-    ///
-    /// # Safety
-    /// The machine has the instruction set.
     activate: unsafe fn(Activation, &mut [f32]),
     /// Replaces a row by its softmax.
-    ///
-    /// # Safety
-    /// The machine has the instruction set.
     softmax: unsafe fn(&mut [f32]),
+    /// Normalises a row.
+    normalise: unsafe fn(Normalise<'_>),
 }
+
+/// The kernels in use: the best of this machine, unless others were asked for.
+static IN_USE: OnceLock<&'static Kernels> = OnceLock::new();
 
 /// The kernels for this machine.
 pub(crate) fn kernels() -> &'static Kernels {
-    static BEST: OnceLock<&'static Kernels> = OnceLock::new();
-    BEST.get_or_init(|| all().next().unwrap_or(&scalar::KERNELS))
+    IN_USE.get_or_init(|| all().next().unwrap_or(&scalar::KERNELS))
 }
 
 /// The name of the instruction set that kernels use on this machine.
@@ -84,18 +86,28 @@ pub fn instruction_set() -> &'static str {
     kernels().name
 }
 
-/// The floats in a vector of this machine.
-pub(crate) fn lanes() -> usize {
-    kernels().lanes
+/// The instruction sets that this machine has kernels for, best first.
+pub fn instruction_sets() -> Vec<&'static str> {
+    all().map(|kernels| kernels.name).collect()
+}
+
+/// Makes this process use another instruction set than the best one, to test or to compare. Only
+/// before the first kernel runs: returns whether the set is in use now.
+pub fn use_instruction_set(name: &str) -> bool {
+    let Some(wanted) = all().find(|kernels| kernels.name == name) else { return false };
+    IN_USE.get_or_init(|| wanted).name == name
 }
 
 /// The kernels that this machine can run, best first.
 pub(crate) fn all() -> impl Iterator<Item = &'static Kernels> {
     #[cfg(target_arch = "x86_64")]
-    let best = avx2::available().then_some(&avx2::KERNELS);
+    let vectors = [
+        avx512::available().then_some(&avx512::KERNELS),
+        avx2::available().then_some(&avx2::KERNELS),
+    ];
     #[cfg(not(target_arch = "x86_64"))]
-    let best = None;
-    best.into_iter().chain([&scalar::KERNELS])
+    let vectors = [None];
+    vectors.into_iter().flatten().chain([&scalar::KERNELS])
 }
 
 /// `n` floats of scratch memory: from `bytes` if it has them, else from `own`.

@@ -1,6 +1,6 @@
 //! Normalisation of one row, several elements at once.
 
-use super::{Loop, Madd, widest};
+use super::{Madd, kernels};
 
 /// Takes mean and deviation out of a row, then scales and shifts each element.
 ///
@@ -8,26 +8,28 @@ use super::{Loop, Madd, widest};
 /// If the slices are not of one length.
 pub(crate) fn normalise_row(row: &mut [f32], epsilon: f32, scale: &[f32], shift: &[f32]) {
     assert!(row.len() == scale.len() && row.len() == shift.len());
-    widest(Normalise { row, epsilon, scale, shift });
+    let work = Normalise { row, epsilon, scale, shift };
+    // SAFETY: this machine has the kernels.
+    unsafe { (kernels().normalise)(work) };
 }
 
-struct Normalise<'a> {
+/// A row, and what normalises it; all slices are of one length.
+pub(super) struct Normalise<'a> {
     row: &'a mut [f32],
     epsilon: f32,
     scale: &'a [f32],
     shift: &'a [f32],
 }
 
-impl Loop for Normalise<'_> {
-    #[inline(always)]
-    fn run<M: Madd>(self) {
-        let n = self.row.len() as f32;
-        let mean = sum::<M>(self.row, |x| x) / n;
-        let variance = sum::<M>(self.row, |x| (x - mean) * (x - mean)) / n;
-        let factor = 1. / (variance + self.epsilon).sqrt();
-        for ((x, scale), shift) in self.row.iter_mut().zip(self.scale).zip(self.shift) {
-            *x = M::madd((*x - mean) * factor, *scale, *shift);
-        }
+/// Normalises a row.
+#[inline(always)]
+pub(super) fn normalise<M: Madd>(work: Normalise<'_>) {
+    let n = work.row.len() as f32;
+    let mean = sum::<M>(work.row, |x| x) / n;
+    let variance = sum::<M>(work.row, |x| (x - mean) * (x - mean)) / n;
+    let factor = 1. / (variance + work.epsilon).sqrt();
+    for ((x, scale), shift) in work.row.iter_mut().zip(work.scale).zip(work.shift) {
+        *x = M::madd((*x - mean) * factor, *scale, *shift);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `Panels`: the right matrix of a product, in the order in which the kernels read it.
 //!
-//! A panel is two vectors wide and holds its columns row by row; panels follow each other. The last
+//! A panel is `WIDTH` wide and holds its columns row by row; panels follow each other. The last
 //! one is filled up with zeros.
 
 use std::ops::Range;
@@ -28,10 +28,9 @@ pub(crate) struct PanelsView<'a> {
     pub(crate) columns: usize,
 }
 
-/// The columns in a panel.
-pub(crate) fn width() -> usize {
-    2 * super::kernels().lanes
-}
+/// The columns in a panel: a line of the cache, one or two vectors. It is the same for all
+/// instruction sets, so that each can work on what another packed.
+pub(crate) const WIDTH: usize = 16;
 
 impl Panels {
     /// Packs a matrix. Fails without memory.
@@ -60,26 +59,25 @@ impl Panels {
 impl<'a> PanelsView<'a> {
     /// The floats that a matrix of this size takes.
     pub(crate) fn len(rows: usize, columns: usize) -> usize {
-        columns.next_multiple_of(width()) * rows
+        columns.next_multiple_of(WIDTH) * rows
     }
 
     /// Some of its columns, if they start and end with a panel.
     pub(crate) fn columns(&self, columns: Range<usize>) -> Option<Self> {
-        let aligned = |at: usize| at.is_multiple_of(width()) || at == self.columns;
+        let aligned = |at: usize| at.is_multiple_of(WIDTH) || at == self.columns;
         if !aligned(columns.start) || !aligned(columns.end) {
             return None;
         }
-        let panels = columns.start / width()..columns.end.div_ceil(width());
-        let step = self.rows * width();
+        let panels = columns.start / WIDTH..columns.end.div_ceil(WIDTH);
+        let step = self.rows * WIDTH;
         let data = &self.data[panels.start * step..panels.end * step];
         Some(Self { data, rows: self.rows, columns: columns.len() })
     }
 
     /// Some of its columns as they were before, row by row.
     pub(crate) fn unpacked(&self, columns: Range<usize>) -> Vec<f32> {
-        let at = |row: usize, column: usize| {
-            (column / width() * self.rows + row) * width() + column % width()
-        };
+        let at =
+            |row: usize, column: usize| (column / WIDTH * self.rows + row) * WIDTH + column % WIDTH;
         let row = |row| columns.clone().map(move |column| self.data[at(row, column)]);
         (0..self.rows).flat_map(row).collect()
     }
@@ -106,27 +104,27 @@ impl<'a> PanelsView<'a> {
 }
 
 fn pack(matrix: Matrix<'_, f32>, out: &mut [f32]) {
-    let ((rows, columns), width) = (matrix.size, width());
+    let (rows, columns) = matrix.size;
     assert_eq!(out.len(), PanelsView::len(rows, columns));
     if rows == 0 {
         return;
     }
-    for (i, panel) in out.chunks_exact_mut(rows * width).enumerate() {
-        let first = i * width;
-        let n = width.min(columns - first);
-        if n < width {
+    for (i, panel) in out.chunks_exact_mut(rows * WIDTH).enumerate() {
+        let first = i * WIDTH;
+        let n = WIDTH.min(columns - first);
+        if n < WIDTH {
             panel.fill(0.);
         }
         match matrix.strides {
             (step, 1) => {
-                for (row, out) in panel.chunks_exact_mut(width).enumerate() {
+                for (row, out) in panel.chunks_exact_mut(WIDTH).enumerate() {
                     out[..n].copy_from_slice(&matrix.data[row * step + first..][..n]);
                 }
             }
             (row_step, step) => {
                 for column in 0..n {
                     let from = matrix.data[(first + column) * step..].iter().step_by(row_step);
-                    let to = panel[column..].iter_mut().step_by(width);
+                    let to = panel[column..].iter_mut().step_by(WIDTH);
                     to.zip(from).for_each(|(to, from)| *to = *from);
                 }
             }
@@ -141,7 +139,7 @@ mod tests {
 
     #[test]
     fn columns_lie_side_by_side_and_the_rest_is_zero() {
-        let (rows, columns) = (3, width() + 2);
+        let (rows, columns) = (3, WIDTH + 2);
         let plain: Vec<f32> = (0..rows * columns).map(|i| i as f32 + 1.).collect();
         let mut turned = vec![0.; plain.len()];
         for (i, x) in plain.iter().enumerate() {
@@ -150,17 +148,17 @@ mod tests {
         let one = Panels::new(Matrix::new(&plain, (rows, columns), Form::Plain)).unwrap();
         let two = Panels::new(Matrix::new(&turned, (columns, rows), Form::Transposed)).unwrap();
         assert_eq!(one.view().data, two.view().data);
-        assert_eq!(one.view().data[width()], plain[columns]);
-        let second = &one.view().data[rows * width()..];
-        assert_eq!(second[..3], [plain[width()], plain[width() + 1], 0.]);
+        assert_eq!(one.view().data[WIDTH], plain[columns]);
+        let second = &one.view().data[rows * WIDTH..];
+        assert_eq!(second[..3], [plain[WIDTH], plain[WIDTH + 1], 0.]);
     }
 
     #[test]
     fn some_columns_are_taken_out() {
-        let (rows, columns) = (2, 2 * width() + 3);
+        let (rows, columns) = (2, 2 * WIDTH + 3);
         let plain: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
         let panels = Panels::new(Matrix::new(&plain, (rows, columns), Form::Plain)).unwrap();
-        let (view, first) = (panels.view(), width());
+        let (view, first) = (panels.view(), WIDTH);
         assert_eq!(view.columns(first..columns).unwrap().unpacked(0..1), [16., 51.]);
         assert_eq!(view.unpacked(first + 1..first + 3), [17., 18., 52., 53.]);
         assert!(view.columns(1..columns).is_none());

@@ -1,36 +1,40 @@
 //! Any machine: eight floats in an array, which the compiler may or may not put into vectors.
 
+use super::normalise::Normalise;
 use super::vector::Vector;
-use super::{
-    Activation, Block, Kernels, Rounded, Row, activation, depthwise as rows, softmax as softmaxes,
-    tile,
-};
+use super::{Activation, Block, Kernels, Rounded, Row};
 
 pub(super) static KERNELS: Kernels = Kernels {
     name: "scalar",
-    lanes: <Eight as Vector>::LANES,
+    rows: <super::tile::In16<Eight> as super::tile::Tiles>::ROWS,
+    fused: false,
     block,
     depthwise,
     activate,
     softmax,
+    normalise,
 };
 
 unsafe fn block(block: &Block) {
     // SAFETY: any machine can run it; the caller vouches for the pointers.
-    unsafe { tile::block::<Eight>(block) }
+    unsafe { super::tile::block::<super::tile::In16<Eight>>(block) }
 }
 
 unsafe fn depthwise(row: &Row) {
     // SAFETY: any machine can run it; the caller vouches for the pointers.
-    unsafe { rows::row::<Eight>(row) }
+    unsafe { super::depthwise::row::<Eight>(row) }
 }
 
 unsafe fn activate(activation: Activation, data: &mut [f32]) {
-    activation::activate::<Rounded>(activation, data);
+    super::activation::activate::<Rounded>(activation, data);
 }
 
 unsafe fn softmax(row: &mut [f32]) {
-    softmaxes::softmax::<Rounded>(row);
+    super::softmax::softmax::<Rounded>(row);
+}
+
+unsafe fn normalise(work: Normalise<'_>) {
+    super::normalise::normalise::<Rounded>(work);
 }
 
 type Eight = [f32; 8];

@@ -5,6 +5,9 @@
 //! pieces stores the accumulator and takes it up again, which changes nothing. So an element does
 //! not depend on how many rows there are, on how they are cut, or on who computes it.
 
+use std::marker::PhantomData;
+
+use super::panels::WIDTH;
 use super::vector::Vector;
 
 /// A block of a product: some rows times some panels, over a piece of the inner dimension.
@@ -38,78 +41,170 @@ pub(super) struct Block {
     pub(super) last: bool,
 }
 
-/// The most rows that a tile has.
-const ROWS: usize = 6;
+/// The most rows that a tile of any instruction set has.
+const MOST_ROWS: usize = 8;
 
-/// The widest panel, in floats, that any instruction set has.
-const MAX_WIDTH: usize = 64;
+/// How an instruction set cuts a block into tiles that fit its registers.
+pub(super) trait Tiles {
+    /// The most rows of a tile.
+    const ROWS: usize;
+
+    /// Into how many tiles `rows` rows are cut.
+    fn groups(rows: usize) -> usize;
+
+    /// How many whole panels a tile of `rows` rows takes at once, if `left` are left.
+    fn at_once(rows: usize, left: usize) -> usize;
+
+    /// Computes the tile of some rows (the first, and how many) and panels (likewise).
+    ///
+    /// # Safety
+    /// The machine has the instruction set, and the tile lies in the block.
+    unsafe fn tile(block: &Block, rows: (usize, usize), panels: (usize, usize));
+}
+
+/// For 16 registers, with panels of two vectors.
+pub(super) struct In16<V>(PhantomData<V>);
+
+/// For 32 registers, with panels of one vector. `N` is half as wide, for a last panel that is at
+/// most half full.
+pub(super) struct In32<V, N>(PhantomData<(V, N)>);
+
+impl<V: Vector> Tiles for In16<V> {
+    const ROWS: usize = 6;
+
+    #[inline(always)]
+    fn groups(rows: usize) -> usize {
+        rows.div_ceil(Self::ROWS)
+    }
+
+    #[inline(always)]
+    fn at_once(rows: usize, left: usize) -> usize {
+        let most = match rows {
+            1 => 4,
+            2 | 3 => 2,
+            _ => 1,
+        };
+        if left < most { 1 } else { most }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(block: &Block, (row, rows): (usize, usize), (panel, panels): (usize, usize)) {
+        // SAFETY: the caller vouches for the tile.
+        unsafe {
+            match (rows, panels) {
+                (1, 4) => tile::<V, V, 1, 4, 2>(block, row, panel),
+                (1, _) => tile::<V, V, 1, 1, 2>(block, row, panel),
+                (2, 2) => tile::<V, V, 2, 2, 2>(block, row, panel),
+                (2, _) => tile::<V, V, 2, 1, 2>(block, row, panel),
+                (3, 2) => tile::<V, V, 3, 2, 2>(block, row, panel),
+                (3, _) => tile::<V, V, 3, 1, 2>(block, row, panel),
+                (4, _) => tile::<V, V, 4, 1, 2>(block, row, panel),
+                (5, _) => tile::<V, V, 5, 1, 2>(block, row, panel),
+                _ => tile::<V, V, 6, 1, 2>(block, row, panel),
+            }
+        }
+    }
+}
+
+impl<V: Vector, N: Vector> Tiles for In32<V, N> {
+    const ROWS: usize = 8;
+
+    /// Six rows and four panels reuse what they load best; up to eight rows go through the panels
+    /// only once.
+    #[inline(always)]
+    fn groups(rows: usize) -> usize {
+        if rows <= Self::ROWS { rows.min(1) } else { rows.div_ceil(6) }
+    }
+
+    #[inline(always)]
+    fn at_once(rows: usize, left: usize) -> usize {
+        let most = match rows {
+            1..=3 => 8,
+            4..=6 => 4,
+            _ => 3,
+        };
+        match left {
+            // Two and two, rather than three and one.
+            4 if most == 3 => 2,
+            left if left >= most => most,
+            4.. => 4,
+            2.. => 2,
+            _ => 1,
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(block: &Block, (row, rows): (usize, usize), (panel, panels): (usize, usize)) {
+        macro_rules! tiles {
+            ($($rows:literal: $($panels:literal)+;)+) => {
+                match (rows, panels) {
+                    $($(($rows, $panels) => tile::<V, N, $rows, $panels, 1>(block, row, panel),)+)+
+                    _ => unreachable!("no tile of {rows} rows and {panels} panels"),
+                }
+            };
+        }
+        // SAFETY: the caller vouches for the tile.
+        unsafe {
+            tiles! {
+                1: 8 4 2 1; 2: 8 4 2 1; 3: 8 4 2 1; 4: 4 3 2 1; 5: 4 3 2 1; 6: 4 3 2 1;
+                7: 3 2 1; 8: 3 2 1;
+            }
+        }
+    }
+}
 
 /// Computes a block.
+///
+/// # Safety
+/// The machine has the instruction set, and the block is as it says.
 #[inline(always)]
-pub(super) unsafe fn block<V: Vector>(block: &Block) {
-    let n_groups = block.rows.div_ceil(ROWS);
+pub(super) unsafe fn block<T: Tiles>(block: &Block) {
+    let n_groups = T::groups(block.rows);
     if n_groups == 0 {
         return;
     }
     // Groups of like size: eight rows are two tiles of four, not one of six and one of two.
     let (least, longer) = (block.rows / n_groups, block.rows % n_groups);
-    let at_once = match (n_groups, block.rows) {
-        (1, 1) => 4,
-        (1, 2 | 3) => 2,
-        _ => 1,
-    };
+    let most = least + usize::from(longer > 0);
+    let whole = block.columns / WIDTH;
     let mut panel = 0;
     while panel < block.panels {
-        let n = if panel + at_once < block.panels { at_once } else { 1 };
+        let n = T::at_once(most, whole.saturating_sub(panel));
         let mut row = 0;
         for group in 0..n_groups {
             let rows = least + usize::from(group < longer);
             // SAFETY: the caller vouches for the block, and the tile lies in it.
-            unsafe { group_of_rows::<V>(block, (row, rows), (panel, n)) };
+            unsafe { T::tile(block, (row, rows), (panel, n)) };
             row += rows;
         }
         panel += n;
     }
 }
 
-/// Computes the tiles of one group of rows and a few panels.
+/// Computes one tile: `R` rows from `row` times `P` panels of `H` vectors from `panel`, all in
+/// registers. `N` is a vector of half a panel.
 #[inline(always)]
-unsafe fn group_of_rows<V: Vector>(block: &Block, rows: (usize, usize), panels: (usize, usize)) {
-    // SAFETY: the caller vouches for the tile.
-    unsafe {
-        match (rows.1, panels.1) {
-            (1, 4) => tile::<V, 1, 4>(block, rows.0, panels.0),
-            (2, 2) => tile::<V, 2, 2>(block, rows.0, panels.0),
-            (3, 2) => tile::<V, 3, 2>(block, rows.0, panels.0),
-            (1, _) => tile::<V, 1, 1>(block, rows.0, panels.0),
-            (2, _) => tile::<V, 2, 1>(block, rows.0, panels.0),
-            (3, _) => tile::<V, 3, 1>(block, rows.0, panels.0),
-            (4, _) => tile::<V, 4, 1>(block, rows.0, panels.0),
-            (5, _) => tile::<V, 5, 1>(block, rows.0, panels.0),
-            _ => tile::<V, ROWS, 1>(block, rows.0, panels.0),
-        }
-    }
-}
-
-/// Computes one tile: `R` rows from `row` times `P` panels from `panel`, all in registers.
-#[inline(always)]
-unsafe fn tile<V: Vector, const R: usize, const P: usize>(block: &Block, row: usize, panel: usize) {
-    let width = 2 * V::LANES;
-    let column = panel * width;
+unsafe fn tile<V: Vector, N: Vector, const R: usize, const P: usize, const H: usize>(
+    block: &Block,
+    row: usize,
+    panel: usize,
+) {
+    const { assert!(V::LANES * H == WIDTH && N::LANES * 2 == WIDTH && R <= MOST_ROWS) };
+    let column = panel * WIDTH;
     // SAFETY: the tile lies in the block, which the caller vouches for; a panel that reaches beyond
     // the columns goes through `partial`.
     unsafe {
         let left = block.left.add(row * block.stride);
         let right = block.right.add(panel * block.panel_stride);
-        if column + P * width <= block.columns {
+        if column + P * WIDTH <= block.columns {
             let at = row * block.out_stride + column;
-            let mut sums = start::<V, R, P, 2>(block, block.out.add(at), column);
+            let mut sums = start::<V, R, P, H>(block, block.out.add(at), column);
             accumulate(&mut sums, (left, block.stride), right, block);
             finish(block, &mut sums, at);
-        } else if block.columns - column <= V::LANES {
-            partial::<V, R, 1>(block, (left, right), row, column);
+        } else if block.columns - column <= WIDTH / 2 {
+            partial::<N, R, 1>(block, (left, right), row, column);
         } else {
-            partial::<V, R, 2>(block, (left, right), row, column);
+            partial::<V, R, H>(block, (left, right), row, column);
         }
     }
 }
@@ -136,7 +231,7 @@ unsafe fn start<V: Vector, const R: usize, const P: usize, const H: usize>(
                 };
                 for p in 0..P {
                     for h in 0..H {
-                        sums[r][p][h] = V::load(from.add((2 * p + h) * V::LANES));
+                        sums[r][p][h] = V::load(from.add(p * WIDTH + h * V::LANES));
                     }
                 }
             }
@@ -158,7 +253,7 @@ unsafe fn accumulate<V: Vector, const R: usize, const P: usize, const H: usize>(
         let mut acc = *sums;
         for k in 0..block.depth {
             for p in 0..P {
-                let at = right.add(p * block.panel_stride + 2 * k * V::LANES);
+                let at = right.add(p * block.panel_stride + k * WIDTH);
                 let mut columns = [V::splat(0.); H];
                 for h in 0..H {
                     columns[h] = V::load(at.add(h * V::LANES));
@@ -187,7 +282,7 @@ unsafe fn finish<V: Vector, const R: usize, const P: usize, const H: usize>(
         for r in 0..R {
             for p in 0..P {
                 for h in 0..H {
-                    let at = at + r * block.out_stride + (2 * p + h) * V::LANES;
+                    let at = at + r * block.out_stride + p * WIDTH + h * V::LANES;
                     let mut sum = sums[r][p][h];
                     if block.last {
                         if !block.residual.is_null() {
@@ -212,21 +307,20 @@ unsafe fn partial<V: Vector, const R: usize, const H: usize>(
     row: usize,
     column: usize,
 ) {
-    let width = 2 * V::LANES;
-    assert!(width <= MAX_WIDTH && R <= ROWS && column < block.columns);
+    assert!(column < block.columns);
     let n = block.columns - column;
-    let mut out = [0f32; ROWS * MAX_WIDTH];
-    let mut residual = [0f32; ROWS * MAX_WIDTH];
-    let mut bias = [0f32; MAX_WIDTH];
+    let mut out = [0f32; MOST_ROWS * WIDTH];
+    let mut residual = [0f32; MOST_ROWS * WIDTH];
+    let mut bias = [0f32; WIDTH];
     let at = row * block.out_stride + column;
     // SAFETY: `n` columns from `column` lie in the block, for each of its rows; the buffers have
-    // `R` rows of `width`.
+    // `R` rows of a panel's width.
     unsafe {
         if !block.bias.is_null() {
             block.bias.add(column).copy_to_nonoverlapping(bias.as_mut_ptr(), n);
         }
         for r in 0..R {
-            let (at, to) = (at + r * block.out_stride, r * width);
+            let (at, to) = (at + r * block.out_stride, r * WIDTH);
             if !block.first {
                 block.out.add(at).copy_to_nonoverlapping(out.as_mut_ptr().add(to), n);
             }
@@ -237,7 +331,7 @@ unsafe fn partial<V: Vector, const R: usize, const H: usize>(
         }
         let inner = Block {
             out: out.as_mut_ptr(),
-            out_stride: width,
+            out_stride: WIDTH,
             bias: bias.as_ptr(),
             residual: residual.as_ptr(),
             ..*block
@@ -247,7 +341,7 @@ unsafe fn partial<V: Vector, const R: usize, const H: usize>(
         finish(&inner, &mut sums, 0);
         for r in 0..R {
             let to = block.out.add(at + r * block.out_stride);
-            out.as_ptr().add(r * width).copy_to_nonoverlapping(to, n);
+            out.as_ptr().add(r * WIDTH).copy_to_nonoverlapping(to, n);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `widest`: plain loops, compiled once for every machine and once more for those with AVX2 and
-//! FMA.
+//! FMA. There is no third form for AVX-512: most of these loops wait for memory, and there are too
+//! many of them.
 
 /// A loop that the compiler turns into vector instructions.
 ///
@@ -41,8 +42,8 @@ impl Madd for Fused {
 #[inline]
 pub(crate) fn widest(code: impl Loop) {
     #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-        // SAFETY: both are there.
+    if super::kernels().fused {
+        // SAFETY: both kinds of fused kernels, AVX2 and AVX-512, need AVX2 and FMA.
         return unsafe { with_avx2(code) };
     }
     if cfg!(target_arch = "aarch64") {

@@ -64,6 +64,9 @@ fn products_are_right_and_a_row_does_not_depend_on_its_company() {
         (48, 80, 20),
         (49, 65, 300),
         (101, 40, 64),
+        (5, 200, 33),
+        (8, 130, 20),
+        (20, 72, 48),
     ];
     for kernels in all() {
         for (rows, columns, inner) in sizes {
