@@ -109,7 +109,7 @@ def from_fetch(array, dtype):
     """A fetched array as a tensor of the suite."""
     array = np.asarray(array, dtype=object if dtype == "str" else None)
     if dtype.startswith("q"):
-        array = np.ascontiguousarray(array).view(optext.DTYPES[dtype])
+        array = np.ascontiguousarray(array).view(optext.DTYPES[dtype]).reshape(array.shape)
     if dtype == "str":
         flat = np.empty(array.size, dtype=object)
         flat[:] = [v if isinstance(v, bytes) else str(v).encode() for v in array.reshape(-1)]

@@ -61,7 +61,7 @@ fn variable(node: &Node, is_written: bool) -> Result<VariableUse> {
     let read = || {
         Ok(VariableUse {
             container: attrs.str_or("container", "")?.to_owned(),
-            name: attrs.str("shared_name")?.to_owned(),
+            name: attrs.str_or("shared_name", "")?.to_owned(),
             dtype: attrs.dtype("dtype")?,
             dims: attrs.shape_or_unknown("shape")?,
             is_written,

@@ -173,6 +173,49 @@ fn bias_residual_and_activation_go_into_a_convolution() {
 }
 
 #[test]
+fn what_always_runs_is_fused_beside_what_runs_on_conditions() {
+    let text = "in0 = Placeholder
+        w = [5,6]
+        b = [6]
+        product = MatMul in0 w
+        biased = BiasAdd product b
+        hidden = Relu biased
+        axes = i[0,1]
+        total = Sum in0 axes
+        zero = 0
+        positive = Greater total zero
+        sides = Switch hidden positive
+        v = [6,6]
+        no = MatMul sides v
+        below = Relu no
+        yes = Square sides:1
+        y = Merge below yes {N=2}";
+    let graph = graph(text);
+    let fetched = |fetch: &str, input: &Tensor| {
+        let program = program(&graph, std::slice::from_ref(input), vec![fetch.to_owned()]);
+        let steps: Vec<&str> = program.graph().nodes.iter().map(graph::Node::op_name).collect();
+        (run(&program, std::slice::from_ref(input), 1), steps.join(" "))
+    };
+    for sign in [-1., 1.] {
+        let values: Vec<f32> =
+            random(3, &[4, 5]).as_slice::<f32>().iter().map(|x| x.abs() * sign).collect();
+        let input = Tensor::from_slice(Shape::of(&[4, 5]), &values).unwrap();
+        let (got, steps) = fetched("y:0", &input);
+        assert!(steps.contains("_FusedMatMul") && !steps.contains("BiasAdd"), "{steps}");
+        assert!(steps.contains(" MatMul"), "a branch is left as it is: {steps}");
+        let (hidden, _) = fetched("hidden:0", &input);
+        let (side, want) = if sign > 0. { ("yes:0", "Square") } else { ("below:0", "Relu") };
+        let (want_side, steps) = fetched(side, &input);
+        assert!(steps.contains(want), "{steps}");
+        assert_eq!(got.as_slice::<f32>(), want_side.as_slice::<f32>());
+        if sign > 0. {
+            let squares: Vec<f32> = hidden.as_slice::<f32>().iter().map(|x| x * x).collect();
+            assert_eq!(got.as_slice::<f32>(), squares);
+        }
+    }
+}
+
+#[test]
 fn zeros_around_an_image_go_into_the_padding() {
     let text = "in0 = Placeholder
         zeros = i[0,0,1,2,3,0,0,0]

@@ -1,9 +1,9 @@
-//! Every case of `testdata/ops` on the CPU kernels: with planned outputs, with open ones, with
-//! outputs in the memory of an input where the op allows it, and with packed inputs and scratch
-//! memory.
+//! Every case of `testdata/ops` and `testdata/grid` on the CPU kernels: with planned outputs, with
+//! open ones, with outputs in the memory of an input where the op allows it, and with packed inputs
+//! and scratch memory.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ops::{Attrs, Cancel, Ctx, Env, Error, Files, NoFunctions, Op, Output, Resources};
 use pool::Pool;
@@ -35,14 +35,14 @@ fn every_case_gives_what_tensorflow_gives() {
         assert!(ops::use_instruction_set(&set.to_string_lossy()), "{set:?} is not to be had");
     }
     // Another folder of cases, to try something out.
-    let folder = std::env::var_os("OPS_FOLDER").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/ops"),
-        std::path::PathBuf::from,
+    let folders = std::env::var_os("OPS_FOLDER").map_or_else(
+        || ["ops", "grid"].map(testdata).to_vec(),
+        |folder| vec![PathBuf::from(folder)],
     );
     let only = std::env::var_os("OPS").map(|ops| ops.to_string_lossy().into_owned());
     let mut failures = Vec::new();
     let mut count = 0;
-    for case in opcases::read_all(&folder) {
+    for case in folders.iter().flat_map(|folder| opcases::read_all(folder)) {
         let op = case.name.split(':').next().unwrap_or_default();
         if only.as_ref().is_some_and(|only| !only.split(',').any(|name| name == op)) {
             continue;
@@ -56,6 +56,10 @@ fn every_case_gives_what_tensorflow_gives() {
     }
     assert!(count > 0, "no cases");
     assert!(failures.is_empty(), "{} of {count} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn testdata(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(folder)
 }
 
 /// Where outputs of known shape go.
@@ -104,6 +108,13 @@ fn check(case: &Case, memory: Memory) -> Result<(), String> {
     }
     if let Some((code, _)) = &case.error {
         return Err(format!("expected {code} but it ran"));
+    }
+    let made = case.nodes.last().map_or(0, |node| {
+        (0..).take_while(|i| values.contains_key(&format!("{}:{i}", node.name))).count()
+    });
+    // A case without fetches is one of a single op, all of whose outputs are compared.
+    if case.outputs.len() != case.fetches.len() || (case.fetches.is_empty() && made > 0) {
+        return Err(format!("{} values for {} outputs", case.outputs.len(), case.fetches.len()));
     }
     for (fetch, expected) in case.fetches.iter().zip(&case.outputs) {
         let got = values.get(&reference(fetch)).ok_or(format!("no output {fetch}"))?;

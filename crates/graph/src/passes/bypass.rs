@@ -22,6 +22,8 @@ pub(super) fn bypass(mut graph: Graph, _: &Bindings<'_>, _: &Env<'_>) -> Result<
 fn origin(graph: &Graph, port: Port) -> Port {
     let node = graph.node(port.node);
     let passed = match node.op_name() {
+        // Its readers may be alive where it is not.
+        _ if node.is_conditional() => None,
         "Identity" | "StopGradient" | "PreventGradient" | "Snapshot" => node.inputs.first(),
         "IdentityN" => node.inputs.get(port.output as usize),
         "Transpose" if keeps_order(graph, node) => node.inputs.first(),

@@ -17,8 +17,9 @@ use crate::graph::{Body, Graph, Node, Port};
 pub(super) type NodeAttrs = BTreeMap<String, AttrValue>;
 
 /// What a pass changes in a graph.
-#[derive(Default)]
 pub(super) struct Edits {
+    /// Nodes that may not run; they stay as they are.
+    conditional: FxHashSet<u32>,
     /// The op that takes the place of a node.
     new: FxHashMap<u32, New>,
     /// Nodes that are no longer needed.
@@ -58,8 +59,20 @@ impl New {
 }
 
 impl Edits {
-    /// Puts `new` in place of node `root`, and removes `others`, which only it and they read.
+    /// No changes yet to this graph.
+    pub(super) fn of(graph: &Graph) -> Self {
+        let numbered = (0u32..).zip(&graph.nodes);
+        let conditional = numbered.filter(|(_, node)| node.is_conditional());
+        let conditional = conditional.map(|(number, _)| number).collect();
+        Self { conditional, new: FxHashMap::default(), gone: FxHashSet::default() }
+    }
+
+    /// Puts `new` in place of node `root`, and removes `others`, which only it and they read. Does
+    /// nothing if any of them runs only under conditions, which `new` does not have.
     pub(super) fn replace(&mut self, root: u32, others: &[u32], new: New) {
+        if others.iter().chain([&root]).any(|node| self.conditional.contains(node)) {
+            return;
+        }
         self.gone.extend(others);
         self.gone.remove(&root);
         let before = self.new.insert(root, new);

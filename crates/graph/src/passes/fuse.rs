@@ -22,7 +22,7 @@ use chain::{Chain, Look};
 /// Replaces each product and what follows it by a fused op.
 pub(super) fn fuse(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
     let look = Look { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
-    let mut edits = Edits::default();
+    let mut edits = Edits::of(&graph);
     for number in 0..u32::try_from(graph.nodes.len()).expect("a graph is bounded") {
         let Some(product) = Product::of(&graph, number) else { continue };
         let Some(chain) = Chain::follow(&look, &edits, &product) else { continue };

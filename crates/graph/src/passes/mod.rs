@@ -14,7 +14,7 @@ mod uses;
 use ops::Env;
 
 use crate::error::Result;
-use crate::graph::{Graph, Node};
+use crate::graph::Graph;
 use crate::program::Bindings;
 
 /// A pass.
@@ -23,7 +23,7 @@ type Pass = fn(Graph, &Bindings<'_>, &Env<'_>) -> Result<Graph>;
 /// The passes that come first, in the order in which they run.
 const TIDY: &[Pass] = &[unused::remove, constants::fold, unused::remove];
 
-/// The passes that find patterns of nodes, in the order in which they run.
+/// The passes that find patterns of nodes that always run, in the order in which they run.
 const PATTERNS: &[Pass] = &[
     bypass::bypass,
     unused::remove,
@@ -37,10 +37,5 @@ const PATTERNS: &[Pass] = &[
 /// Runs all passes.
 pub(crate) fn run(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
     let apply = |graph, pass: &Pass| pass(graph, bindings, env);
-    let graph = TIDY.iter().try_fold(graph, apply)?;
-    // Patterns are made of nodes that always run.
-    if graph.nodes.iter().any(Node::is_conditional) {
-        return Ok(graph);
-    }
-    PATTERNS.iter().try_fold(graph, apply)
+    TIDY.iter().chain(PATTERNS).try_fold(graph, apply)
 }

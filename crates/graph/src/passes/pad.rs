@@ -12,7 +12,7 @@ use crate::program::Bindings;
 /// Replaces each convolution without padding of a padded image.
 pub(super) fn pad(graph: Graph, _: &Bindings<'_>, _: &Env<'_>) -> Result<Graph> {
     let uses = Uses::of(&graph);
-    let mut edits = Edits::default();
+    let mut edits = Edits::of(&graph);
     for (number, node) in (0u32..).zip(&graph.nodes) {
         let Some(paddings) = paddings(&graph, node) else { continue };
         let pad = node.inputs[0].node;

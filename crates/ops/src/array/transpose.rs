@@ -40,7 +40,7 @@ impl Op for Transpose {
         let axes = order.iter().map(|from| (input.shape()[*from], strides[*from] as isize));
         let how = Gather { walk: Walk::new(0, axes), pool: ctx.env().pool };
         rearrange(ctx, 0, &[input], &shape, &how)?;
-        if self.conjugate {
+        if self.conjugate && matches!(input.dtype(), DType::Complex64 | DType::Complex128) {
             conjugate(&mut ctx.output_again(0)?);
         }
         Ok(())

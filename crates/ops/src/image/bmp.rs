@@ -5,7 +5,7 @@
 use super::pixels::{MAX_ELEMENTS, Pixels};
 use crate::prelude::*;
 
-/// Decodes a picture.
+/// Decodes a picture in 3 or 4 channels; 0 for its own.
 pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
     let at = |i: usize| bytes.get(i..)?.first_chunk().map(|b| i32::from_le_bytes(*b));
     let bits = bytes.get(28..).and_then(<[u8]>::first_chunk).map(|b| u16::from_le_bytes(*b));
@@ -14,9 +14,11 @@ pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
         return invalid!("Incomplete bmp content, requires at least 32 bytes");
     };
     let own = usize::from(bits) / 8;
-    if channels != 0 && channels != own {
-        return invalid!("channels {channels} does not match {bits} bits per pixel");
-    }
+    let channels = match channels {
+        0 => own,
+        3 | 4 => channels,
+        _ => return invalid!("channels must be 0, 3 or 4 for BMP, got {channels}"),
+    };
     if !matches!(own, 1 | 3 | 4) || !bits.is_multiple_of(8) {
         return invalid!("Number of channels must be 1, 3 or 4, was {own}");
     }
@@ -25,7 +27,7 @@ pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
         return invalid!("a bmp with a negative width or offset");
     };
     let height = height.unsigned_abs() as usize;
-    let elements = width.checked_mul(height).and_then(|n| n.checked_mul(own));
+    let elements = width.checked_mul(height).and_then(|n| n.checked_mul(own.max(channels)));
     if width == 0 || height == 0 || elements.is_none_or(|n| n > MAX_ELEMENTS) {
         return invalid!("a bmp of {width} by {height}");
     }
@@ -35,16 +37,17 @@ pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
     else {
         return invalid!("Incomplete bmp content");
     };
-    let mut pixels = Vec::with_capacity(width * height * own);
+    let mut pixels = Vec::with_capacity(width * height * channels);
     for y in 0..height {
         let y = if top_down { y } else { height - 1 - y };
         for pixel in data[y * row..][..width * own].chunks_exact(own) {
-            match *pixel {
-                [b, g, r] => pixels.extend([r, g, b]),
-                [b, g, r, a] => pixels.extend([r, g, b, a]),
-                _ => pixels.extend(pixel),
-            }
+            let color = match *pixel {
+                [b, g, r] => [r, g, b, 255],
+                [b, g, r, a] => [r, g, b, a],
+                _ => [pixel[0], pixel[0], pixel[0], 255],
+            };
+            pixels.extend(&color[..channels]);
         }
     }
-    Ok(Pixels { height, width, channels: own, data: pixels })
+    Ok(Pixels { height, width, channels, data: pixels })
 }

@@ -32,6 +32,7 @@ struct Decode {
     dtype: DType,
     dct: Dct,
     fancy: bool,
+    ratio: usize,
     /// Whether a GIF gives all of its frames.
     animations: bool,
 }
@@ -51,9 +52,10 @@ fn build(attrs: &Attrs<'_>, name: Name) -> Result<Box<dyn Op>> {
     if !matches!(dtype, DType::U8 | DType::U16 | DType::F32) {
         return invalid!("an image cannot be {dtype}");
     }
-    if attrs.int_or("ratio", 1)? != 1 {
-        return Err(Error::Unimplemented("decoding JPEG in a smaller size".to_owned()));
-    }
+    let ratio = match attrs.int_or("ratio", 1)? {
+        ratio @ (1 | 2 | 4 | 8) => ratio as usize,
+        ratio => return invalid!("ratio must be 1, 2, 4, or 8, got {ratio}"),
+    };
     let dct = match attrs.str_or("dct_method", "")? {
         "INTEGER_ACCURATE" => Dct::Accurate,
         "" | "INTEGER_FAST" => Dct::Fast,
@@ -65,6 +67,7 @@ fn build(attrs: &Attrs<'_>, name: Name) -> Result<Box<dyn Op>> {
         dtype,
         dct,
         fancy: attrs.bool_or("fancy_upscaling", true)?,
+        ratio,
         animations: match name {
             Name::Gif => true,
             Name::Image => attrs.bool_or("expand_animations", true)?,
@@ -124,11 +127,16 @@ impl Decode {
     }
 
     fn jpeg(&self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> Result<()> {
-        self.refuse(&[Name::Gif, Name::Bmp], "JPEG")?;
+        self.refuse(&[Name::Bmp], "JPEG")?;
         if self.channels == 4 {
             return invalid!("channels must be 0, 1 or 3 for JPEG, got 4");
         }
-        let options = jpeg::Options { channels: self.channels, dct: self.dct, fancy: self.fancy };
+        let options = jpeg::Options {
+            channels: self.still_channels(),
+            dct: self.dct,
+            fancy: self.fancy,
+            ratio: self.ratio,
+        };
         let pixels = jpeg::decode(bytes, options)?;
         match self.name {
             Name::CropJpeg => {
@@ -140,10 +148,10 @@ impl Decode {
     }
 
     fn png(&self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> Result<()> {
-        self.refuse(&[Name::Gif, Name::Bmp, Name::CropJpeg], "PNG")?;
-        let pixels = png::decode(bytes, self.channels, self.dtype != DType::U8)?;
-        let shape = [pixels.height, pixels.width, pixels.channels];
-        let shape = Shape::checked(shape.map(|dim| dim as i64))?;
+        self.refuse(&[Name::Bmp, Name::CropJpeg], "PNG")?;
+        let pixels = png::decode(bytes, self.still_channels(), self.dtype != DType::U8)?;
+        let dims = self.still(&[pixels.height, pixels.width, pixels.channels]);
+        let shape = Shape::checked(dims.iter().map(|dim| *dim as i64))?;
         let mut out = ctx.output(0, self.dtype, &shape)?;
         match self.dtype {
             DType::U8 => {
@@ -180,7 +188,19 @@ impl Decode {
     }
 
     fn write(&self, ctx: &mut Ctx<'_>, pixels: &Pixels) -> Result<()> {
-        self.fill(ctx, &[pixels.height, pixels.width, pixels.channels], &pixels.data)
+        let dims = self.still(&[pixels.height, pixels.width, pixels.channels]);
+        self.fill(ctx, &dims, &pixels.data)
+    }
+
+    /// The dimensions of a picture without frames: for `DecodeGif` it is one frame.
+    fn still(&self, dims: &[usize]) -> Vec<usize> {
+        let frame = (self.name == Name::Gif).then_some(1);
+        frame.into_iter().chain(dims.iter().copied()).collect()
+    }
+
+    /// The channels of a picture without frames: for `DecodeGif` three.
+    fn still_channels(&self) -> usize {
+        if self.name == Name::Gif { 3 } else { self.channels }
     }
 
     /// Writes bytes in the dtype that was asked for.

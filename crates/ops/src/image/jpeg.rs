@@ -11,6 +11,7 @@ mod encode;
 mod header;
 mod huffman;
 mod idct;
+mod reduced;
 mod scan;
 mod standard;
 mod upsample;
@@ -30,6 +31,8 @@ pub(super) struct Options {
     pub(super) dct: Dct,
     /// Whether chroma is interpolated rather than repeated.
     pub(super) fancy: bool,
+    /// One part in 1, 2, 4 or 8 of the size.
+    pub(super) ratio: usize,
 }
 
 /// Decodes an image. Fails for what is no JPEG, is damaged or is too large.
@@ -56,7 +59,8 @@ pub(super) fn decode(bytes: &[u8], options: Options) -> Result<Pixels> {
         .map(|i| plane(&header, frame, planes.coefficients(i), i, options))
         .collect::<Result<_>>()?;
     let data = color::convert(&header, frame, &samples, channels)?;
-    Ok(Pixels { height: frame.height, width: frame.width, channels, data })
+    let size = upsample::Size::new(frame, options.ratio);
+    Ok(Pixels { height: size.height, width: size.width, channels, data })
 }
 
 /// One component in the size of the image.
@@ -71,15 +75,17 @@ fn plane(
     let Some(table) = &header.quantization[component.table] else {
         return invalid!("quantization table {} is missing", component.table);
     };
-    let samples = idct::plane(component, coefficients, table, options.dct);
-    Ok(upsample::to_size(frame, component, &samples, options.fancy))
+    let size = upsample::Size::new(frame, options.ratio);
+    let block = size.block_of(frame, component);
+    let samples = idct::plane(component, coefficients, table, options.dct, block);
+    Ok(upsample::to_size((frame, size), component, &samples, options.fancy))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const OPTIONS: Options = Options { channels: 0, dct: Dct::Fast, fancy: true };
+    const OPTIONS: Options = Options { channels: 0, dct: Dct::Fast, fancy: true, ratio: 1 };
 
     #[test]
     fn damaged_bytes_are_refused_and_never_panic() {
@@ -97,7 +103,8 @@ mod tests {
                 let at = (seed >> 33) as usize % bad.len();
                 bad[at] = (seed >> 20) as u8;
             }
-            if let Ok(pixels) = decode(&bad, OPTIONS) {
+            let ratio = 1 << (seed >> 60 & 3);
+            if let Ok(pixels) = decode(&bad, Options { ratio, ..OPTIONS }) {
                 assert_eq!(pixels.data.len(), pixels.height * pixels.width * pixels.channels);
             }
         }

@@ -19,7 +19,7 @@ pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels
     }
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(wrong)?;
-    let stored = reader.info().color_type;
+    let (stored, bits) = (reader.info().color_type, reader.info().bit_depth);
     let (color, depth) = reader.output_color_type();
     let channels = match (channels, stored) {
         (0, ColorType::Indexed) => color.samples(),
@@ -35,8 +35,9 @@ pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels
         }
         _ => buffer.iter().map(|x| u16::from(*x)).collect(),
     };
-    let full = if depth == BitDepth::Sixteen { u16::MAX } else { 255 };
-    let mut data = arrange(&samples, color.samples(), channels, full);
+    // TensorFlow counts the file's bits, also where they become eight.
+    let opaque = u16::MAX >> (16 - bits as u16);
+    let mut data = arrange(&samples, color.samples(), channels, opaque);
     match (depth, wide) {
         (BitDepth::Sixteen, false) => data.iter_mut().for_each(|x| *x >>= 8),
         (BitDepth::Sixteen, true) | (_, false) => {}
@@ -46,15 +47,15 @@ pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels
 }
 
 /// Pixels of `from` samples as pixels of `to`, where even numbers have an opacity at the end.
-fn arrange(samples: &[u16], from: usize, to: usize, full: u16) -> Vec<u16> {
+fn arrange(samples: &[u16], from: usize, to: usize, opaque: u16) -> Vec<u16> {
     let mut out = Vec::with_capacity(samples.len() / from * to);
     for pixel in samples.chunks_exact(from) {
-        let opacity = if from.is_multiple_of(2) { pixel[from - 1] } else { full };
+        let opacity = if from.is_multiple_of(2) { pixel[from - 1] } else { opaque };
         match (from > 2, to > 2) {
             (false, false) => out.push(pixel[0]),
             (false, true) => out.extend([pixel[0]; 3]),
             (true, true) => out.extend(&pixel[..3]),
-            (true, false) => out.push(gray([pixel[0], pixel[1], pixel[2]], full)),
+            (true, false) => out.push(gray([pixel[0], pixel[1], pixel[2]], opaque)),
         }
         if to.is_multiple_of(2) {
             out.push(opacity);
@@ -63,12 +64,12 @@ fn arrange(samples: &[u16], from: usize, to: usize, full: u16) -> Vec<u16> {
     out
 }
 
-/// Libpng's grey of a colour, with TensorFlow's weights: it gives green that of blue.
-fn gray([red, green, blue]: [u16; 3], full: u16) -> u16 {
+/// Libpng's grey of a colour.
+fn gray([red, green, blue]: [u16; 3], opaque: u16) -> u16 {
     if red == green && red == blue {
         return red;
     }
-    let sum = 9797 * u32::from(red) + 3735 * u32::from(green) + 19236 * u32::from(blue);
-    let half = if full == u16::MAX { 16384 } else { 0 };
+    let sum = 9797 * u32::from(red) + 19234 * u32::from(green) + 3737 * u32::from(blue);
+    let half = if opaque == u16::MAX { 16384 } else { 0 };
     ((sum + half) >> 15) as u16
 }

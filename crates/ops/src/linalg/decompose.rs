@@ -100,10 +100,9 @@ pub(super) fn cholesky<F: Field>(matrix: &[F], n: usize) -> Option<Vec<F>> {
                 lower[row * n + column] = sum / lower[column * n + column];
                 continue;
             }
-            // The diagonal is real; what is not above zero, not a number included, is refused.
-            let square = (sum + sum.conjugate()).size() / 2.;
-            let positive = (sum - F::real(square)).size() <= square * 1e-9 && square > 0.;
-            if !positive {
+            // Of the diagonal only what is real counts; NaN is not above zero either.
+            let square = sum.real_part();
+            if square.is_nan() || square <= 0. {
                 return None;
             }
             lower[row * n + row] = F::real(square.sqrt());
@@ -119,13 +118,13 @@ pub(super) struct Triangle {
     pub(super) adjoint: bool,
 }
 
-/// Solves for `columns` right sides with a triangle of the matrix; `None` if it is singular.
+/// Solves for `columns` right sides with a triangle of the matrix.
 pub(super) fn solve_triangle<F: Field>(
     triangle: Triangle,
     matrix: &[F],
     n: usize,
     (right, columns): (&[F], usize),
-) -> Option<Vec<F>> {
+) -> Vec<F> {
     let at = |row: usize, column: usize| match triangle.adjoint {
         true => matrix[column * n + row].conjugate(),
         false => matrix[row * n + column],
@@ -138,11 +137,9 @@ pub(super) fn solve_triangle<F: Field>(
             let k = if forward { j } else { n - 1 - j };
             subtract(&mut x, (row, k), at(row, k), columns);
         }
+        // As in TensorFlow, a singular triangle gives infinities.
         let pivot = at(row, row);
-        if pivot.size() == 0. {
-            return None;
-        }
         x[row * columns..][..columns].iter_mut().for_each(|x| *x = *x / pivot);
     }
-    Some(x)
+    x
 }

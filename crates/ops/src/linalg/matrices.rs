@@ -82,10 +82,7 @@ impl Unary {
                     };
                     lu.solve(&identity(n), n)
                 }
-                Task::Cholesky => match cholesky(&matrix, n) {
-                    Some(lower) => lower,
-                    None => return invalid!("Cholesky decomposition was not successful"),
-                },
+                Task::Cholesky => cholesky(&matrix, n).unwrap_or_else(|| undefined_triangle(n)),
             };
             out.iter_mut().zip(result).for_each(|(out, x)| *out = T::narrow(x));
         }
@@ -95,6 +92,11 @@ impl Unary {
 
 fn identity<F: Field>(n: usize) -> Vec<F> {
     (0..n * n).map(|i| if i / n == i % n { F::one() } else { F::zero() }).collect()
+}
+
+/// The lower triangle of a matrix that has none.
+fn undefined_triangle<F: Field>(n: usize) -> Vec<F> {
+    (0..n * n).map(|i| if i % n <= i / n { F::undefined() } else { F::zero() }).collect()
 }
 
 /// The adjoint of a square matrix.
@@ -167,7 +169,7 @@ impl Solve {
             let matrix = widen(&matrices[a * n * n..][..n * n]);
             let right = widen(&right[b * size..][..size]);
             let solved = match self.triangle {
-                Some(triangle) => solve_triangle(triangle, &matrix, n, (&right, columns)),
+                Some(triangle) => Some(solve_triangle(triangle, &matrix, n, (&right, columns))),
                 None => {
                     let matrix = if self.adjoint { turned(&matrix, n) } else { matrix };
                     Lu::new(&matrix, n).map(|lu| lu.solve(&right, columns))

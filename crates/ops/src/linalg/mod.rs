@@ -3,12 +3,14 @@
 mod batch;
 mod decompose;
 mod einsum;
+mod factors;
 pub(crate) mod fft;
 mod fused_matmul;
 mod linear;
 mod matmul;
 mod matmul_kernel;
 mod matrices;
+mod orthogonal;
 mod product;
 mod scalar;
 mod square;
@@ -21,6 +23,8 @@ use crate::op::OpDef;
 /// The ops of this family.
 pub(crate) const OPS: &[OpDef] = &[
     einsum::DEF,
+    factors::QR,
+    factors::SVD,
     fft::OPS[0],
     fft::OPS[1],
     fft::OPS[2],

@@ -1,5 +1,6 @@
 //! What the decompositions share: stacks of square matrices, computed in double precision.
 
+use half::f16;
 use num_complex::Complex;
 use num_traits::{One, Zero};
 
@@ -24,6 +25,11 @@ pub(super) trait Field:
     fn size(self) -> f64;
     /// A real number.
     fn real(x: f64) -> Self;
+    /// The part of it that is real.
+    fn real_part(self) -> f64;
+    /// What TensorFlow writes where there is no answer: `std::numeric_limits` has no NaN of complex
+    /// numbers, so that is zero.
+    fn undefined() -> Self;
 }
 
 impl Field for f64 {
@@ -36,6 +42,12 @@ impl Field for f64 {
     fn real(x: f64) -> Self {
         x
     }
+    fn real_part(self) -> f64 {
+        self
+    }
+    fn undefined() -> Self {
+        f64::NAN
+    }
 }
 
 impl Field for Complex<f64> {
@@ -47,6 +59,12 @@ impl Field for Complex<f64> {
     }
     fn real(x: f64) -> Self {
         Self::new(x, 0.)
+    }
+    fn real_part(self) -> f64 {
+        self.re
+    }
+    fn undefined() -> Self {
+        Self::zero()
     }
 }
 
@@ -64,6 +82,16 @@ impl Number for f32 {
     }
     fn narrow(wide: f64) -> Self {
         wide as Self
+    }
+}
+
+impl Number for f16 {
+    type Field = f64;
+    fn widen(self) -> f64 {
+        self.to_f64()
+    }
+    fn narrow(wide: f64) -> Self {
+        Self::from_f64(wide)
     }
 }
 
@@ -103,6 +131,10 @@ macro_rules! for_number_field {
         match $dtype {
             ::tensor::DType::F32 => {
                 type $T = f32;
+                $body
+            }
+            ::tensor::DType::F16 => {
+                type $T = ::half::f16;
                 $body
             }
             ::tensor::DType::F64 => {

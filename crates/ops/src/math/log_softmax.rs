@@ -147,13 +147,33 @@ impl Op for CrossEntropy {
                 cross_entropy(x, y, loss.as_mut_slice(), slope.as_mut_slice());
             }};
         }
+        macro_rules! half_entropy {
+            ($T:ty) => {{
+                let (x, y) = (widened::<$T>(logits.as_slice()), widened::<$T>(labels.as_slice()));
+                let x = expand::expand(&x, logits.shape(), &shape).unwrap_or(x);
+                let y = expand::expand(&y, labels.shape(), &shape).unwrap_or(y);
+                let mut wide = (vec![0f32; batch.n_elements()], vec![0f32; shape.n_elements()]);
+                cross_entropy(&x, &y, &mut wide.0, &mut wide.1);
+                <$T>::round(&wide.0, loss.as_mut_slice());
+                <$T>::round(&wide.1, slope.as_mut_slice());
+            }};
+        }
         match dtype {
             DType::F32 => entropy!(f32),
             DType::F64 => entropy!(f64),
+            DType::F16 => half_entropy!(f16),
+            DType::BF16 => half_entropy!(bf16),
             other => return unimplemented!("dtype {other} is not supported here"),
         }
         Ok(())
     }
+}
+
+/// Numbers as `f32`.
+fn widened<T: Narrow>(x: &[T]) -> Vec<f32> {
+    let mut wide = vec![0f32; x.len()];
+    T::widen(x, &mut wide);
+    wide
 }
 
 /// Writes the loss of each row, and the softmax minus the labels.
@@ -214,19 +234,26 @@ impl Op for SparseCrossEntropy {
         }
         let (dtype, batch) = (logits.dtype(), Shape::of(&[n]));
         let (mut loss, mut slope) = ctx.two_outputs((dtype, &batch), (dtype, logits.shape()))?;
+        macro_rules! entropy {
+            ($T:ty) => {{
+                let (loss, slope) = (loss.as_mut_slice(), slope.as_mut_slice());
+                sparse_cross_entropy::<$T>(logits.as_slice(), &classes, loss, slope);
+            }};
+        }
+        macro_rules! half_entropy {
+            ($T:ty) => {{
+                let x = widened::<$T>(logits.as_slice());
+                let mut wide = (vec![0f32; n], vec![0f32; x.len()]);
+                sparse_cross_entropy(&x, &classes, &mut wide.0, &mut wide.1);
+                <$T>::round(&wide.0, loss.as_mut_slice());
+                <$T>::round(&wide.1, slope.as_mut_slice());
+            }};
+        }
         match dtype {
-            DType::F32 => sparse_cross_entropy::<f32>(
-                logits.as_slice(),
-                &classes,
-                loss.as_mut_slice(),
-                slope.as_mut_slice(),
-            ),
-            DType::F64 => sparse_cross_entropy::<f64>(
-                logits.as_slice(),
-                &classes,
-                loss.as_mut_slice(),
-                slope.as_mut_slice(),
-            ),
+            DType::F32 => entropy!(f32),
+            DType::F64 => entropy!(f64),
+            DType::F16 => half_entropy!(f16),
+            DType::BF16 => half_entropy!(bf16),
             other => return unimplemented!("dtype {other} is not supported here"),
         }
         Ok(())

@@ -154,10 +154,25 @@ impl Op for Compare {
             DType::String => strings::compare(ctx, self.strings.ok_or_else(|| lacking(dtype))?),
             DType::F16 => run::<f16, u8>(ctx, bool, CHEAP, compare_half(table.f32, dtype)?),
             DType::BF16 => run::<bf16, u8>(ctx, bool, CHEAP, compare_half(table.f32, dtype)?),
-            _ => for_column!(dtype, T => {
+            _ => for_column!(self.compared_as(dtype), T => {
                 let kernel = <T as Column>::of(table).ok_or_else(|| lacking(dtype))?;
                 run::<T, u8>(ctx, bool, CHEAP, kernel)
             }),
+        }
+    }
+}
+
+impl Compare {
+    /// Quantized numbers are equal where their integers are; they have no order.
+    fn compared_as(&self, dtype: DType) -> DType {
+        match dtype {
+            _ if self.strings.is_none() => dtype,
+            DType::QI8 => DType::I8,
+            DType::QU8 => DType::U8,
+            DType::QI16 => DType::I16,
+            DType::QU16 => DType::U16,
+            DType::QI32 => DType::I32,
+            dtype => dtype,
         }
     }
 }

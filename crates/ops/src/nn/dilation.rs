@@ -2,6 +2,8 @@
 //!
 //! Follows `dilation_ops.cc`.
 
+use num_traits::Bounded;
+
 use super::dtypes::through_f32;
 use super::window::{Layout, Slide, Window, paddings, per_axis};
 use crate::prelude::*;
@@ -55,20 +57,32 @@ impl Op for Dilation {
         let mut out = ctx.output(0, image.dtype(), &out_shape)?;
         match image.dtype() {
             DType::F32 => {
-                dilate::<f32>(&window, image.as_slice(), filter.as_slice(), out.as_mut_slice());
+                let sum = |x: f32, f: f32| x + f;
+                dilate(&window, image.as_slice(), filter.as_slice(), out.as_mut_slice(), sum);
             }
             DType::F64 => {
-                dilate::<f64>(&window, image.as_slice(), filter.as_slice(), out.as_mut_slice());
+                let sum = |x: f64, f: f64| x + f;
+                dilate(&window, image.as_slice(), filter.as_slice(), out.as_mut_slice(), sum);
             }
-            _ => through_f32(&[image, filter], &mut out, |inputs, out| {
-                dilate(&window, &inputs[0], &inputs[1], out);
+            DType::F16 | DType::BF16 => through_f32(&[image, filter], &mut out, |inputs, out| {
+                dilate(&window, &inputs[0], &inputs[1], out, |x, f| x + f);
             })?,
+            dtype => for_integer!(dtype, T => {
+                let (image, filter) = (image.as_slice::<T>(), filter.as_slice::<T>());
+                dilate(&window, image, filter, out.as_mut_slice(), T::wrapping_add);
+            }),
         }
         Ok(())
     }
 }
 
-fn dilate<T: num_traits::Float>(window: &Window, image: &[T], filter: &[T], out: &mut [T]) {
+fn dilate<T: Copy + PartialOrd + Bounded>(
+    window: &Window,
+    image: &[T],
+    filter: &[T],
+    out: &mut [T],
+    sum: impl Fn(T, T) -> T,
+) {
     let taps = window.n_taps();
     let Some(channels) = filter.len().checked_div(taps).filter(|n| *n > 0) else { return };
     for (number, out) in out.chunks_exact_mut(channels).enumerate() {
@@ -82,7 +96,10 @@ fn dilate<T: num_traits::Float>(window: &Window, image: &[T], filter: &[T], out:
             };
             let at = ((batch * window.input[1] + y) * window.input[2] + x) * channels;
             for ((out, x), f) in out.iter_mut().zip(&image[at..]).zip(filter) {
-                *out = out.max(*x + *f);
+                let value = sum(*x, *f);
+                if value > *out {
+                    *out = value;
+                }
             }
         }
     }

@@ -89,6 +89,10 @@ impl Pool {
     ) -> Result<Self> {
         let sizes = per_axis(sizes, layout, "ksize")?;
         let strides = per_axis(strides, layout, "strides")?;
+        if sizes.iter().zip(&paddings).any(|(size, padding)| padding.largest() >= *size) {
+            // The text is TensorFlow's (`ops_util.cc`).
+            return invalid!("Explicit padding must be smaller than the window size");
+        }
         let slides = strides.iter().zip(paddings);
         let slides =
             slides.map(|(stride, padding)| Slide { stride: *stride, dilation: 1, padding });

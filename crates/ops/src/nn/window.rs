@@ -148,6 +148,16 @@ fn small(value: i64) -> Option<usize> {
     usize::try_from(value).ok().filter(|value| *value <= i32::MAX as usize)
 }
 
+impl Padding {
+    /// The larger of the paddings that are named.
+    pub(crate) fn largest(self) -> usize {
+        match self {
+            Self::Explicit(before, after) => before.max(after),
+            Self::Same | Self::Valid => 0,
+        }
+    }
+}
+
 impl Slide {
     /// The size of the output along an axis, as far as it is known.
     pub(crate) fn infer(self, input: &Dim, size: &Dim) -> Result<Dim> {

@@ -2,7 +2,6 @@
 
 use super::philox::Philox;
 use super::{Draw, shape_spec, shape_value};
-use crate::error::unimplemented;
 use crate::prelude::*;
 
 /// Inputs: shape and seed; the ends of integers.
@@ -82,7 +81,8 @@ impl Op for Keyed {
         let (key, counter, algorithm) = (ctx.input(1), ctx.input(2), ctx.input(3));
         match algorithm.as_slice::<i32>() {
             [PHILOX | AUTO] => {}
-            [other] => return unimplemented!("algorithm {other} is not Philox"),
+            // The text is TensorFlow's (`stateless_random_ops_v2.cc`).
+            [other] => return invalid!("Unsupported algorithm id: {other}"),
             _ => return invalid!("alg must be of shape [], not {}", algorithm.shape()),
         }
         let (&[key], &[low, high, ..]) = (key.as_slice::<u64>(), counter.as_slice::<u64>()) else {
@@ -160,8 +160,13 @@ fn check_seed(seed: &Spec) -> Result<()> {
 
 /// The two numbers of a seed.
 pub(super) fn seed_value(seed: View<'_>) -> Result<[u64; 2]> {
-    match seed.to_i64().as_deref() {
-        Some(&[low, high]) => Ok([low.cast_unsigned(), high.cast_unsigned()]),
+    let unsigned = match seed.dtype() {
+        DType::U64 => Some(seed.as_slice::<u64>().to_vec()),
+        DType::U32 => Some(seed.as_slice::<u32>().iter().map(|x| u64::from(*x)).collect()),
+        _ => seed.to_i64().map(|x| x.into_iter().map(i64::cast_unsigned).collect()),
+    };
+    match unsigned.as_deref() {
+        Some(&[low, high]) => Ok([low, high]),
         _ => invalid!("seed must have shape [2], not {}", seed.shape()),
     }
 }

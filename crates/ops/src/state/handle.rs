@@ -123,7 +123,10 @@ impl Op for VariableShape {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let value = variable(ctx, 0)?.value()?;
+        let variable = variable(ctx, 0)?;
+        let Some(value) = variable.read() else {
+            return Err(Error::NotFound(format!("{} does not exist", variable.name())));
+        };
         let output = ctx.output(0, self.out, &Shape::of(&[value.shape().rank()]))?;
         crate::array::write_sizes(output, value.shape())
     }

@@ -20,7 +20,7 @@ pub(super) fn convert(
     planes: &[Vec<u8>],
     channels: usize,
 ) -> Result<Vec<u8>> {
-    let n = frame.width * frame.height;
+    let n = planes[0].len();
     let adobe = header.adobe.is_some();
     let at = |plane: usize, i: usize| planes[plane][i];
     let three = |f: &dyn Fn(usize) -> [u8; 3]| (0..n).flat_map(f).collect();

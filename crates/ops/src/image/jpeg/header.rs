@@ -43,9 +43,6 @@ pub(super) struct Component {
     pub(super) v: usize,
     /// Its quantization table.
     pub(super) table: usize,
-    /// Its size in samples.
-    pub(super) width: usize,
-    pub(super) height: usize,
     /// Its size in blocks when it is coded alone.
     pub(super) blocks_across: usize,
     pub(super) blocks_down: usize,
@@ -233,8 +230,6 @@ impl Frame {
                     h,
                     v,
                     table: usize::from(spec[2]),
-                    width: own_width,
-                    height: own_height,
                     blocks_across: own_width.div_ceil(8),
                     blocks_down: own_height.div_ceil(8),
                     stride: units_across * h,

@@ -1,6 +1,7 @@
 //! From coefficients to samples: the two integer transforms of libjpeg.
 
 use super::header::Component;
+use super::reduced;
 use super::scan::ORDER;
 
 /// Which transform.
@@ -12,26 +13,32 @@ pub(in crate::image) enum Dct {
     Accurate,
 }
 
-/// The samples of a component, in rows of whole blocks.
+/// The samples of a component, in rows of whole blocks of `size` by `size`.
 pub(super) fn plane(
     component: &Component,
     blocks: &[[i16; 64]],
     table: &[u16; 64],
     dct: Dct,
+    size: usize,
 ) -> Vec<u8> {
+    assert!(matches!(size, 1 | 2 | 4 | 8), "a block of 8 and its halves");
+    let dct = if size == 8 { dct } else { Dct::Accurate };
     let factors = factors(table, dct);
-    let width = component.stride * 8;
-    let mut samples = vec![0; blocks.len() * 64];
+    let width = component.stride * size;
+    let mut samples = vec![0; blocks.len() * size * size];
     for (i, block) in blocks.iter().enumerate() {
         let mut values: [i32; 64] =
             std::array::from_fn(|k| i32::from(block[k]).wrapping_mul(factors[k]));
-        match dct {
-            Dct::Fast => fast(&mut values),
-            Dct::Accurate => accurate(&mut values),
+        match (size, dct) {
+            (8, Dct::Fast) => fast(&mut values),
+            (8, Dct::Accurate) => accurate(&mut values),
+            (4, _) => reduced::four(&mut values),
+            (2, _) => reduced::two(&mut values),
+            _ => values[0] = (values[0] + 4) >> 3,
         }
-        let (x, y) = (i % component.stride * 8, i / component.stride * 8);
-        for (row, values) in values.as_chunks::<8>().0.iter().enumerate() {
-            let out = &mut samples[(y + row) * width + x..][..8];
+        let (x, y) = (i % component.stride * size, i / component.stride * size);
+        for (row, values) in values.as_chunks::<8>().0.iter().take(size).enumerate() {
+            let out = &mut samples[(y + row) * width + x..][..size];
             out.iter_mut().zip(values).for_each(|(out, v)| *out = (v + 128).clamp(0, 255) as u8);
         }
     }
@@ -74,15 +81,18 @@ fn both_ways(
     }
 }
 
+/// In sixteen bits that wrap around, as the vector code of libjpeg-turbo does it.
 fn fast(values: &mut [i32; 64]) {
-    both_ways(values, fast_eight, |row| fast_eight(row).map(|v| v >> 5));
+    let narrow = |eight: [i32; 8]| fast_eight(eight.map(|v| v as i16)).map(i32::from);
+    both_ways(values, narrow, |row| narrow(row).map(|v| v >> 5));
 }
 
 /// Arai, Agui and Nakajima's transform with five multiplications.
-fn fast_eight(d: [i32; 8]) -> [i32; 8] {
-    let times = |x: i32, factor: i32| x.wrapping_mul(factor) >> 8;
-    // √2, 2·cos(π/8), √2·cos(3π/8)·√2, and the sum of the last two, times 256.
-    let (root2, c277, c473, c669) = (362, 277, 473, 669);
+fn fast_eight(d: [i16; 8]) -> [i16; 8] {
+    // Two bits go to the number and six to the factor, so that the upper half is their product.
+    let times = |x: i16, factor: i32| ((i32::from(x << 2) * (factor << 6)) >> 16) as i16;
+    // √2, 2·cos(π/8), √2·cos(3π/8)·√2, and the sum of the last two without 1, times 256.
+    let (root2, c277, c473, c413) = (362, 277, 473, 413);
     let (t10, t11) = (d[0].wrapping_add(d[4]), d[0].wrapping_sub(d[4]));
     let t13 = d[2].wrapping_add(d[6]);
     let t12 = times(d[2].wrapping_sub(d[6]), root2).wrapping_sub(t13);
@@ -96,7 +106,7 @@ fn fast_eight(d: [i32; 8]) -> [i32; 8] {
     let (z11, z12) = (d[1].wrapping_add(d[7]), d[1].wrapping_sub(d[7]));
     let t7 = z11.wrapping_add(z13);
     let z5 = times(z10.wrapping_add(z12), c473);
-    let t6 = times(z10, -c669).wrapping_add(z5).wrapping_sub(t7);
+    let t6 = times(z10, -c413).wrapping_sub(z10).wrapping_add(z5).wrapping_sub(t7);
     let t5 = times(z11.wrapping_sub(z13), root2).wrapping_sub(t6);
     let t4 = times(z12, c277).wrapping_sub(z5).wrapping_add(t5);
     [

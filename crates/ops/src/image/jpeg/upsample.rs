@@ -2,21 +2,59 @@
 
 use super::header::{Component, Frame};
 
+/// The size of a decoded image, which is the file's or half, a quarter or an eighth of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    /// Samples that a block gives in each direction in components that are not subsampled.
+    block: usize,
+}
+
+impl Size {
+    /// The size of a frame decoded at one part in `ratio`, which is 1, 2, 4 or 8.
+    pub(super) fn new(frame: &Frame, ratio: usize) -> Self {
+        assert!(matches!(ratio, 1 | 2 | 4 | 8), "parts that blocks have");
+        let (width, height) = (frame.width.div_ceil(ratio), frame.height.div_ceil(ratio));
+        Self { width, height, block: 8 / ratio }
+    }
+
+    /// The samples that a block of a component gives: more where that spares to repeat them.
+    pub(super) fn block_of(self, frame: &Frame, component: &Component) -> usize {
+        let mut block = self.block;
+        let fits = |most: usize, own: usize, block: usize| {
+            (most * self.block).is_multiple_of(own * block * 2)
+        };
+        while block < 8
+            && fits(frame.max_h, component.h, block)
+            && fits(frame.max_v, component.v, block)
+        {
+            block *= 2;
+        }
+        block
+    }
+}
+
 /// A component in the size of the image.
 pub(super) fn to_size(
-    frame: &Frame,
+    (frame, size): (&Frame, Size),
     component: &Component,
     samples: &[u8],
     fancy: bool,
 ) -> Vec<u8> {
-    let (width, stride) = (component.width, component.stride * 8);
-    let row = |y: usize| &samples[y.min(component.height - 1) * stride..][..width];
-    let across = frame.max_h.is_multiple_of(component.h).then(|| frame.max_h / component.h);
-    let down = frame.max_v.is_multiple_of(component.v).then(|| frame.max_v / component.v);
+    let block = size.block_of(frame, component);
+    let (h, v) = (component.h * block, component.v * block);
+    let (max_h, max_v) = (frame.max_h * size.block, frame.max_v * size.block);
+    let width = (frame.width * h).div_ceil(frame.max_h * 8);
+    let height = (frame.height * v).div_ceil(frame.max_v * 8);
+    let row = |y: usize| &samples[y.min(height - 1) * component.stride * block..][..width];
+    let across = max_h.is_multiple_of(h).then(|| max_h / h);
+    let down = max_v.is_multiple_of(v).then(|| max_v / v);
+    let fancy = fancy && size.block > 1;
     let smooth = fancy && width > 2;
-    let mut out = Vec::with_capacity(frame.width * frame.height);
+    let mut out = Vec::with_capacity(size.width * size.height);
     let mut line: Vec<u8> = Vec::with_capacity(2 * width);
-    for y in 0..frame.height {
+    for y in 0..size.height {
         line.clear();
         match (across, down) {
             (Some(2), Some(1)) if smooth => smooth_row(row(y), &mut line),
@@ -30,12 +68,12 @@ pub(super) fn to_size(
                 smooth_rows(near, far, &mut line);
             }
             _ => {
-                let from = row(y * component.v / frame.max_v);
-                let at = |x: usize| from[(x * component.h / frame.max_h).min(width - 1)];
-                line.extend((0..frame.width).map(at));
+                let from = row(y * v / max_v);
+                let at = |x: usize| from[(x * h / max_h).min(width - 1)];
+                line.extend((0..size.width).map(at));
             }
         }
-        out.extend_from_slice(&line[..frame.width]);
+        out.extend_from_slice(&line[..size.width]);
     }
     out
 }

@@ -1,5 +1,6 @@
 //! Reductions of rows by segment: sorted, unsorted and through indices.
 
+mod complex;
 mod sorted;
 mod sparse;
 mod unsorted;
@@ -66,6 +67,15 @@ impl Plan {
     fn run(&self, ctx: &mut Ctx<'_>, way: Way, shape: &Shape) -> Result<()> {
         let x = ctx.input(0);
         let mut out = ctx.output(0, x.dtype(), shape)?;
+        match x.dtype() {
+            DType::Complex64 => {
+                return complex::reduce::<f32>(self, way, x.as_slice(), out.as_mut_slice());
+            }
+            DType::Complex128 => {
+                return complex::reduce::<f64>(self, way, x.as_slice(), out.as_mut_slice());
+            }
+            _ => {}
+        }
         for_number!(x.dtype(), T => {
             self.reduce::<T>(way, x.as_slice(), out.as_mut_slice());
         });

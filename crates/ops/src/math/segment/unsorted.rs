@@ -30,8 +30,9 @@ impl Op for Unsorted {
         if !own.starts_with(dims) {
             return invalid!("data.shape = {own} does not start with segment_ids.shape = {dims}");
         }
-        let Some(list) = ids.to_i64() else {
-            return invalid!("segment ids are of dtype {}, not int32 or int64", ids.dtype());
+        let list = match ids.dtype() {
+            DType::I16 => ids.as_slice::<i16>().iter().map(|id| i64::from(*id)).collect(),
+            _ => ints(&ids)?,
         };
         let row = &own[dims.rank()..];
         let mut rows = Vec::with_capacity(list.len());

@@ -1,0 +1,40 @@
+//! Sums, means and products of complex rows; they have no order.
+
+use num_complex::Complex;
+use num_traits::Float;
+
+use super::{Plan, Way};
+use crate::error::unimplemented;
+use crate::prelude::*;
+
+/// Reduces rows by segment. Fails for what needs an order.
+pub(super) fn reduce<F: Float>(
+    plan: &Plan,
+    way: Way,
+    x: &[Complex<F>],
+    out: &mut [Complex<F>],
+) -> Result<()> {
+    let (zero, one) = (Complex::new(F::zero(), F::zero()), Complex::new(F::one(), F::zero()));
+    let (start, join): (_, fn(Complex<F>, Complex<F>) -> Complex<F>) = match way {
+        Way::Sum | Way::Mean | Way::SqrtN => (zero, |a, b| a + b),
+        Way::Product => (one, |a, b| a * b),
+        Way::Largest | Way::Smallest => {
+            return unimplemented!("complex numbers have no largest one");
+        }
+    };
+    let mut counts = vec![F::zero(); plan.n_segments];
+    out.fill(start);
+    for (row, segment) in &plan.rows {
+        counts[*segment] = counts[*segment] + F::one();
+        let out = &mut out[segment * plan.width..][..plan.width];
+        let row = &x[row * plan.width..][..plan.width];
+        out.iter_mut().zip(row).for_each(|(out, x)| *out = join(*out, *x));
+    }
+    if way == Way::Mean && plan.width > 0 {
+        for (out, count) in out.chunks_exact_mut(plan.width).zip(counts) {
+            let divisor = count.max(F::one());
+            out.iter_mut().for_each(|out| *out = *out / divisor);
+        }
+    }
+    Ok(())
+}
