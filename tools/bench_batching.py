@@ -52,7 +52,8 @@ def make_models():
     random = np.random.default_rng(1)
 
     def weights(*shape):
-        return tf.Variable(random.standard_normal(shape, dtype=np.float32) / np.sqrt(shape[0]))
+        values = random.standard_normal(shape) / np.sqrt(shape[0])
+        return tf.Variable(values.astype(np.float32))
 
     class Mlp(tf.Module):
         def __init__(self, *sizes):
