@@ -96,7 +96,10 @@ impl<L: Loader> Loader for Counted<L> {
 /// Does `work` on a thread of its own that gives way to others: one that is nice stays so, since only
 /// the privileged may take it back.
 fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Handle::try_current();
     let nicely = || {
+        // A warm-up waits for its answers as whoever asked for the load would.
+        let _entered = runtime.as_ref().map(tokio::runtime::Handle::enter);
         if let Err(error) = rustix::process::nice(NICENESS) {
             tracing::debug!("loads are as urgent as requests: {error}");
         }
