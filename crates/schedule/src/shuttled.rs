@@ -2,7 +2,12 @@
 //! step, in thousands of random orders. A wait never times out here, so that a wake-up that is
 //! lost is a deadlock, which fails the test; so does a task that is answered twice or never.
 
-#[allow(dead_code, unreachable_pub, reason = "only what the tests need is used")]
+#[allow(
+    clippy::duplicate_mod,
+    dead_code,
+    unreachable_pub,
+    reason = "the same source on other locks, of which only what the tests need is used"
+)]
 #[path = "lanes.rs"]
 mod lanes;
 mod sync;

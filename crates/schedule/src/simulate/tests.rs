@@ -139,17 +139,21 @@ fn a_saturated_model_does_not_starve_another() {
     let short = Model { per_batch, per_row, ..model(&[0], 64) };
     // Its rows are as long as those of the light model.
     let ordinary = model(&[0], 64);
-    for (noisy, n_lanes, rate) in
-        [(&short, 1, 20.0), (&short, 2, 20.0), (&short, 1, 2.0), (&ordinary, 2, 2.0)]
-    {
+    for (noisy, n_lanes, rate) in [
+        (&short, 1, 20.0),
+        (&short, 2, 20.0),
+        (&short, 1, 2.0),
+        (&ordinary, 2, 2.0),
+        (&ordinary, 1, 20.0),
+    ] {
         let ratio = neighbour(noisy, n_lanes, rate);
         let rows = noisy.per_row;
         assert!(ratio <= 1.2, "{n_lanes} lanes, rows of {rows:?}, {rate} a second: {ratio}");
     }
     // Nothing can interrupt a row: on one lane the light model waits for one of the other's, and
     // where its own requests overlap, the one lane that is left to it is taken. For no more.
-    for n_lanes in [1, 2] {
-        let ratio = neighbour(&ordinary, n_lanes, 20.0);
+    for (n_lanes, rate) in [(1, 2.0), (2, 20.0)] {
+        let ratio = neighbour(&ordinary, n_lanes, rate);
         assert!((1.2..=2.1).contains(&ratio), "{n_lanes} lanes: {ratio}");
     }
 }
