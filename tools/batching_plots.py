@@ -1,6 +1,12 @@
-"""Draws the pictures of docs/batching.md from what `cargo run -p schedule --example promises` prints.
+"""Draws the pictures of docs/batching.md.
 
-Usage: cargo run -p schedule --example promises | python tools/batching_plots.py docs/images
+What the scheduler does in virtual time, from what `cargo run -p schedule --example promises` prints:
+
+    cargo run -p schedule --example promises | python3 tools/batching_plots.py docs/images
+
+What a server does, from what `tools/bench_batching.py` prints:
+
+    tools/bench_batching.py > runs.json && python3 tools/batching_plots.py docs/images runs.json
 """
 
 import json
@@ -95,12 +101,68 @@ def neighbour(report):
     return frame(title, "per cent of requests", "ms", 100, max(case["beside"]) * 1.3, marks)
 
 
+def bars(title, y_label, groups, names):
+    """Groups of bars: for each a label, and a value for each of the names."""
+    top = max(value for _, values in groups for value in values) * 1.25
+    wide = 0.8 / len(names)
+
+    def marks(x, y):
+        for place, (label, values) in enumerate(groups):
+            for number, value in enumerate(values):
+                left = x(place + 0.1 + number * wide)
+                width = x(place + 0.1 + (number + 1) * wide) - left - 2
+                yield (f'<rect x="{left:.1f}" y="{y(value):.1f}" width="{width:.1f}" '
+                       f'height="{y(0) - y(value):.1f}" fill="{COLORS[number]}"/>')
+                yield (f'<text x="{left + width / 2:.1f}" y="{y(value) - 4:.1f}" '
+                       f'text-anchor="middle" font-size="11">{value:.4g}</text>')
+            yield (f'<rect x="{x(place):.1f}" y="{HEIGHT - BOTTOM + 1}" width="{x(1) - x(0):.1f}" '
+                   'height="22" fill="white"/>')
+            yield f'<text x="{x(place + 0.5):.1f}" y="{HEIGHT - 22}" text-anchor="middle">{label}</text>'
+        yield legend(names)
+
+    return frame(title, "", y_label, len(groups), top, marks)
+
+
+def server_gain(runs):
+    if "gain" not in runs:
+        return None
+    groups = [(model, [run["single"], run["batched"]]) for model, run in runs["gain"].items()]
+    return bars("Answers a second at 32 clients", "answers/s", groups, ["one by one", "batched"])
+
+
+def server_devices(runs):
+    if "devices" not in runs:
+        return None
+    found = runs["devices"]
+    label = {"one": "one GPU", "two": "two", "unequal": "2 : 1"}
+    groups = [(label[key], [found[key]["answers_per_second"]]) for key in label]
+    return bars("Answers a second on played GPUs, 64 clients", "answers/s", groups, ["answers"])
+
+
+def server_neighbour(runs):
+    if "neighbour" not in runs:
+        return None
+    groups = []
+    for case in runs["neighbour"]:
+        for percent in ("p50_us", "p99_us"):
+            values = [case[key][percent] / 1000 for key in ("alone", "beside")]
+            groups.append((f'{percent[:3]}, lanes: {case["lanes"]}', values))
+    return bars("A light model on a played GPU", "ms", groups, ["alone", "beside a saturated model"])
+
+
 def main():
-    report = json.load(sys.stdin)
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for draw in [batch_sizes, overload, neighbour]:
-        (folder / f"{draw.__name__}.svg").write_text(draw(report))
+    if len(sys.argv) > 2:
+        report = json.loads(pathlib.Path(sys.argv[2]).read_text())
+        draws = [server_gain, server_devices, server_neighbour]
+    else:
+        report = json.load(sys.stdin)
+        draws = [batch_sizes, overload, neighbour]
+    for draw in draws:
+        picture = draw(report)
+        if picture:
+            (folder / f"{draw.__name__}.svg").write_text(picture)
 
 
 if __name__ == "__main__":

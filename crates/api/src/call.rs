@@ -1,11 +1,9 @@
-//! `Call`: target, signature and deadline of one request.
-
-use std::time::Instant;
+//! `Call`: target, signature and urgency of one request.
 
 use lifecycle::{Handle, Target};
 use proto::serving::ModelSpec;
 use proto::serving::model_spec::VersionChoice;
-use session::{DEFAULT_SIGNATURE, Servable};
+use session::{DEFAULT_SIGNATURE, Servable, Urgency};
 
 use crate::Models;
 use crate::status::Status;
@@ -17,23 +15,20 @@ pub(crate) struct Call {
     pub(crate) target: Target,
     /// The signature's name; empty for the default one.
     pub(crate) signature: String,
-    /// When the answer is no longer wanted.
-    pub(crate) deadline: Option<Instant>,
+    /// How urgent it is.
+    pub(crate) urgency: Urgency,
 }
 
 impl Call {
     /// The call that a `ModelSpec` describes. Fails if there is none.
-    pub(crate) fn from_spec(
-        spec: Option<ModelSpec>,
-        deadline: Option<Instant>,
-    ) -> Result<Self, Status> {
+    pub(crate) fn from_spec(spec: Option<ModelSpec>, urgency: Urgency) -> Result<Self, Status> {
         let spec = spec.ok_or_else(|| Status::invalid("Missing ModelSpec"))?;
         let target = match spec.version_choice {
             None => Target::latest(spec.name),
             Some(VersionChoice::Version(version)) => Target::version(spec.name, version),
             Some(VersionChoice::VersionLabel(label)) => Target::label(spec.name, label),
         };
-        Ok(Self { target, signature: spec.signature_name, deadline })
+        Ok(Self { target, signature: spec.signature_name, urgency })
     }
 
     /// The servable asked for.

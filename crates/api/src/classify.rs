@@ -34,7 +34,7 @@ pub(crate) async fn classify(
     let n_examples = input.n_elements();
     let inputs = vec![input];
     let outputs = outputs(signature);
-    let run = Run { servable: &servable, signature, inputs, outputs, deadline: call.deadline };
+    let run = Run { servable: &servable, signature, inputs, outputs, urgency: call.urgency };
     let outputs = run.outputs(context, Api::Classify).await?;
     let result = result(signature, &outputs, n_examples)?;
     let model_spec = answered(&call.target.model, servable.version(), &signature.name);

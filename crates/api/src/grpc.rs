@@ -10,7 +10,6 @@ mod transport;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use proto::serving::model_service_server::{ModelService, ModelServiceServer};
@@ -22,6 +21,7 @@ use proto::serving::{
     RegressionRequest, RegressionResponse, ReloadConfigRequest, ReloadConfigResponse,
 };
 use proto::tensorflow::TensorProto;
+use session::Urgency;
 use tensor::{Layout, Tensor};
 use tokio_stream::Stream;
 use tonic::codec::CompressionEncoding;
@@ -32,6 +32,7 @@ use tonic_reflection::server::{v1, v1alpha};
 use crate::call::{Call, answered};
 use crate::context::Context;
 use crate::control::{self, Control};
+use crate::level;
 use crate::predict::{self, Answer};
 use crate::stats::{Api, Entrypoint, InFlight, observed};
 use crate::status::Status;
@@ -128,12 +129,12 @@ impl Grpc {
     async fn predict_one(
         &self,
         request: PredictRequest,
-        Asked { deadline, trace }: Asked,
+        Asked { urgency, trace }: Asked,
     ) -> Result<PredictResponse, Status> {
         let PredictRequest { model_spec, inputs, output_filter, .. } = request;
         let in_flight = self.begin(model_spec.as_ref(), Api::Predict, trace);
         let answer = async {
-            let call = Call::from_spec(model_spec, deadline)?;
+            let call = Call::from_spec(model_spec, urgency?)?;
             let answer = predict::predict(&self.context, &call, |signature| {
                 predict::inputs(signature, inputs, &output_filter, |alias, proto: TensorProto| {
                     let failed = |error| format!("tensor parsing error: {alias}: {error}");
@@ -167,14 +168,17 @@ fn encode(call: &Call, answer: Answer, layout: Layout) -> Result<PredictResponse
 /// When the client stops waiting, and what it calls its request.
 #[derive(Clone)]
 struct Asked {
-    deadline: Option<Instant>,
+    urgency: Result<Urgency, Status>,
     trace: Trace,
 }
 
 impl Asked {
     fn new<T>(request: &Request<T>) -> Self {
         let trace = Trace::new(request.metadata().as_ref());
-        Self { deadline: deadline(request), trace }
+        let level = level::read(request.metadata().as_ref());
+        let deadline = deadline(request);
+        let urgency = level.map(|level| Urgency { deadline, level });
+        Self { urgency, trace }
     }
 }
 
@@ -196,22 +200,22 @@ impl PredictionService for Grpc {
         &self,
         request: Request<ClassificationRequest>,
     ) -> Reply<ClassificationResponse> {
-        let Asked { deadline, trace } = Asked::new(&request);
+        let Asked { urgency, trace } = Asked::new(&request);
         let ClassificationRequest { model_spec, input } = request.into_inner();
         let in_flight = self.begin(model_spec.as_ref(), Api::Classify, trace);
         let answer = async {
-            let call = Call::from_spec(model_spec, deadline)?;
+            let call = Call::from_spec(model_spec, urgency?)?;
             classify::classify(&self.context, &call, input).await
         };
         reply(observed(in_flight, answer).await)
     }
 
     async fn regress(&self, request: Request<RegressionRequest>) -> Reply<RegressionResponse> {
-        let Asked { deadline, trace } = Asked::new(&request);
+        let Asked { urgency, trace } = Asked::new(&request);
         let RegressionRequest { model_spec, input } = request.into_inner();
         let in_flight = self.begin(model_spec.as_ref(), Api::Regress, trace);
         let answer = async {
-            let call = Call::from_spec(model_spec, deadline)?;
+            let call = Call::from_spec(model_spec, urgency?)?;
             regress::regress(&self.context, &call, input).await
         };
         reply(observed(in_flight, answer).await)
@@ -221,9 +225,11 @@ impl PredictionService for Grpc {
         &self,
         request: Request<MultiInferenceRequest>,
     ) -> Reply<MultiInferenceResponse> {
-        let deadline = deadline(&request);
+        let Asked { urgency, .. } = Asked::new(&request);
         let request = request.into_inner();
-        reply(multi_inference::multi_inference(&self.context, request, deadline).await)
+        let answer =
+            async { multi_inference::multi_inference(&self.context, request, urgency?).await };
+        reply(answer.await)
     }
 
     async fn get_model_metadata(

@@ -9,6 +9,7 @@ mod context;
 mod control;
 mod examples;
 mod grpc;
+mod level;
 mod listen;
 mod metadata;
 mod model_status;

@@ -25,7 +25,7 @@ pub(crate) fn metadata(
     if let Some(unknown) = request.metadata_field.iter().find(|field| *field != SIGNATURES) {
         return Err(Status::invalid(format!("Metadata field {unknown} is not supported")));
     }
-    let call = Call::from_spec(request.model_spec, None)?;
+    let call = Call::from_spec(request.model_spec, session::Urgency::default())?;
     let (version, signatures) = signatures(models, &call)?;
     let any = Any {
         type_url: "type.googleapis.com/tensorflow.serving.SignatureDefMap".to_owned(),

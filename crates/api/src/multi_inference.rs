@@ -2,7 +2,6 @@
 //! texts are those of TensorFlow Serving's `multi_inference.cc`.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use lifecycle::{Code, Handle};
@@ -10,7 +9,7 @@ use proto::serving::inference_result::Result as Outcome;
 use proto::serving::{
     InferenceResult, InferenceTask, MultiInferenceRequest, MultiInferenceResponse,
 };
-use session::{Servable, Signature};
+use session::{Servable, Signature, Urgency};
 use tensor::Tensor;
 
 use crate::call::{Call, MethodNames, answered};
@@ -26,15 +25,15 @@ use crate::{classify, regress};
 pub(crate) async fn multi_inference(
     context: &Context,
     request: MultiInferenceRequest,
-    deadline: Option<Instant>,
+    urgency: Urgency,
 ) -> Result<MultiInferenceResponse, Status> {
     let first = request.tasks.first().and_then(|task| task.model_spec.clone());
-    let call = Call::from_spec(Some(first.unwrap_or_default()), deadline)?;
+    let call = Call::from_spec(Some(first.unwrap_or_default()), urgency)?;
     let servable = call.servable(&context.models)?;
     let chosen = check(&call.target.model, &request.tasks, &servable, context.method_names)?;
     let logged = context.sampled(&call.target.model).map(|recorder| (recorder, request.clone()));
     let input = examples::serialized(request.input)?;
-    let runs = chosen.iter().map(|task| run(context, &servable, task, &input, deadline));
+    let runs = chosen.iter().map(|task| run(context, &servable, task, &input, urgency));
     let outcomes = try_join_all(runs).await?;
     context.stats.examples(&call.target.model, input.n_elements());
     let result = |(task, outcome): (&Task<'_>, Outcome)| InferenceResult {
@@ -84,7 +83,7 @@ fn check<'a>(
                 "All ModelSpecs in a MultiInferenceRequest must access the same model name.",
             ));
         }
-        let call = Call::from_spec(Some(spec), None)?;
+        let call = Call::from_spec(Some(spec), Urgency::default())?;
         let name = call.signature_name();
         if !seen.insert(name.to_owned()) {
             return Err(Status::invalid(format!("Duplicate evaluation of signature: {name}")));
@@ -116,14 +115,14 @@ async fn run(
     servable: &Handle<Servable>,
     Task { kind, signature }: &Task<'_>,
     input: &Tensor,
-    deadline: Option<Instant>,
+    urgency: Urgency,
 ) -> Result<Outcome, Status> {
     let n_examples = input.n_elements();
     let outputs = match kind {
         Kind::Classify => classify::outputs(signature),
         Kind::Regress => vec![0],
     };
-    let run = Run { servable, signature, inputs: vec![input.clone()], outputs, deadline };
+    let run = Run { servable, signature, inputs: vec![input.clone()], outputs, urgency };
     let outputs = run.outputs(context, Api::MultiInference).await?;
     Ok(match kind {
         Kind::Classify => {

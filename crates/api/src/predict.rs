@@ -2,10 +2,9 @@
 //! `predict_util.cc`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
 
 use lifecycle::{Code, Handle};
-use session::{Servable, Signature};
+use session::{Servable, Signature, Urgency};
 use tensor::Tensor;
 
 use crate::call::{Call, MethodNames};
@@ -56,7 +55,7 @@ pub(crate) async fn predict(
     })??;
     context.method_names.check_predict(signature)?;
     let inputs = decode(signature)?;
-    run(context, &servable, signature, inputs, call.deadline).await
+    run(context, &servable, signature, inputs, call.urgency).await
 }
 
 /// Runs a signature on inputs that were decoded.
@@ -65,14 +64,14 @@ pub(crate) async fn run(
     servable: &Handle<Servable>,
     signature: &Signature,
     Inputs { tensors, outputs }: Inputs,
-    deadline: Option<Instant>,
+    urgency: Urgency,
 ) -> Result<Answer, Status> {
     let aliases: Vec<&String> = signature.outputs.keys().collect();
     let wanted: Vec<String> = outputs.iter().map(|number| aliases[*number].clone()).collect();
     let model = &servable.id().model;
     // Clones of tensors share their memory.
     let sampled = context.sampled(model).map(|recorder| (recorder, tensors.clone()));
-    let run = Run { servable, signature, inputs: tensors, outputs, deadline };
+    let run = Run { servable, signature, inputs: tensors, outputs, urgency };
     let values = run.outputs(context, Api::Predict).await?;
     let outputs: Vec<(String, Tensor)> = wanted.into_iter().zip(values).collect();
     if let Some((recorder, tensors)) = sampled {

@@ -28,7 +28,7 @@ pub(crate) async fn regress(
     let input = examples::serialized(input)?;
     let n_examples = input.n_elements();
     let (inputs, outputs) = (vec![input], vec![0]);
-    let run = Run { servable: &servable, signature, inputs, outputs, deadline: call.deadline };
+    let run = Run { servable: &servable, signature, inputs, outputs, urgency: call.urgency };
     let outputs = run.outputs(context, Api::Regress).await?;
     let result = result(&outputs, n_examples)?;
     let model_spec = answered(&call.target.model, servable.version(), &signature.name);

@@ -5,7 +5,7 @@ use lifecycle::Code;
 use proto::serving::prediction_log::LogType;
 use proto::serving::{InferenceTask, Input, ModelSpec, PredictRequest, PredictionLog};
 use proto::tensorflow::TensorProto;
-use session::{Servable, Signature};
+use session::{Servable, Signature, Urgency};
 use tensor::Tensor;
 
 use crate::call::MethodNames;
@@ -78,7 +78,7 @@ async fn predict(servable: &Servable, request: PredictRequest) -> Result<(), Sta
         Tensor::from_proto(&proto, TENSOR_BYTES_MAX).map_err(failed)
     };
     let inputs = predict::inputs(signature, inputs, &output_filter, read)?;
-    servable.run(signature, inputs.tensors, inputs.outputs, None).await?;
+    servable.run(signature, inputs.tensors, inputs.outputs, Urgency::default()).await?;
     Ok(())
 }
 
@@ -99,7 +99,7 @@ async fn run_examples(
     let input = examples::serialized(input)?;
     for signature in signatures {
         let all = (0..signature.outputs.len()).collect();
-        servable.run(signature, vec![input.clone()], all, None).await?;
+        servable.run(signature, vec![input.clone()], all, Urgency::default()).await?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lifecycle::{Code, Handle};
-use session::{Servable, Signature};
+use session::{Servable, Signature, Urgency};
 use tensor::Tensor;
 
 use crate::context::Context;
@@ -18,7 +18,7 @@ pub(crate) struct Run<'a> {
     pub(crate) inputs: Vec<Tensor>,
     /// The places of the outputs that are wanted.
     pub(crate) outputs: Vec<usize>,
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) urgency: Urgency,
 }
 
 impl Run<'_> {
@@ -39,12 +39,12 @@ impl Run<'_> {
     }
 
     async fn run(self, start: Instant) -> Result<Vec<Tensor>, Status> {
-        let Self { servable, signature, inputs, outputs, deadline } = self;
-        if deadline.is_some_and(|deadline| deadline <= start) {
+        let Self { servable, signature, inputs, outputs, urgency } = self;
+        if urgency.deadline.is_some_and(|deadline| deadline <= start) {
             return Err(too_late());
         }
-        let run = servable.run(signature, inputs, outputs, deadline);
-        Ok(match deadline {
+        let run = servable.run(signature, inputs, outputs, urgency);
+        Ok(match urgency.deadline {
             None => run.await?,
             Some(deadline) => {
                 // Dropping the run tells the engine that nobody waits any more.

@@ -100,3 +100,53 @@ pub enum Error {
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(error: &Error, expected: &str) {
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn the_texts_are_tensorflow_servings() {
+        check(&Error::NoInputs, "Batching Run() must have at least one input tensor");
+        check(&Error::ScalarInput, "Batching Run() input tensors must have at least one dimension");
+        check(
+            &Error::UnequalRows,
+            "Batching Run() input tensors must have equal 0th-dimension size",
+        );
+        check(
+            &Error::TaskTooLarge { n_rows: 9, max: 8 },
+            "Task size 9 is larger than maximum input batch size 8",
+        );
+        check(
+            &Error::QueueFull { n_batches: 2, max: 2 },
+            "The batch scheduling queue to which this task was submitted is full; currently 2 \
+             batches enqueued and max_enqueued_batches is 2",
+        );
+        let no_capacity = Error::NoCapacity {
+            n_rows: 9,
+            capacity: 5,
+            n_batches: 1,
+            max: 2,
+            open_rows: 3,
+            execution_max: 4,
+        };
+        check(
+            &no_capacity,
+            "The batch scheduling queue to which this task was submitted is full; task size is 9 \
+             but scheduling capacity is only 5 (num_enqueued_batches=1, max_enqueued_batches=2, \
+             open_batch_size=3, max_execution_batch_size=4)",
+        );
+        check(&Error::Expired, "Run() timeout exceeded while waiting in batching queue");
+        check(&Error::ScalarOutput, "Batched output tensor has 0 dimensions");
+        check(
+            &Error::OutputRows,
+            "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension \
+             sizes of the input tensors",
+        );
+    }
+}

@@ -64,6 +64,8 @@ pub struct Level {
     pub enqueued_batches_max: Option<usize>,
     /// How long its tasks may wait for others.
     pub timeout: Option<Duration>,
+    /// How long its tasks may wait at all: one that has not left by then expires.
+    pub wait_max: Option<Duration>,
 }
 
 impl Options {
@@ -110,6 +112,12 @@ impl Options {
         if n_rows == 0 { 0 } else { fits.copied().unwrap_or(n_rows) }
     }
 
+    /// The most rows of a batch that is filled up to no more than `rows_max`, at least 1.
+    pub fn rows_within(&self, rows_max: usize) -> usize {
+        let fits = self.allowed_sizes.iter().rev().find(|size| **size <= rows_max);
+        if self.allowed_sizes.is_empty() { rows_max.max(1) } else { fits.copied().unwrap_or(1) }
+    }
+
     pub(crate) fn timeout_of(&self, level: usize) -> Duration {
         self.levels.get(level).and_then(|level| level.timeout).unwrap_or(self.timeout)
     }
@@ -153,5 +161,7 @@ mod tests {
         let options = with_sizes(&[2, 4, 8]);
         let sizes: Vec<usize> = (0..=9).map(|n_rows| options.padded(n_rows)).collect();
         assert_eq!(sizes, [0, 2, 2, 4, 4, 8, 8, 8, 8, 9]);
+        let within: Vec<usize> = (0..=9).map(|rows_max| options.rows_within(rows_max)).collect();
+        assert_eq!(within, [1, 1, 2, 2, 4, 4, 4, 4, 8, 8]);
     }
 }

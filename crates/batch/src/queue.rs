@@ -46,6 +46,8 @@ pub struct Batch<T> {
     pub n_padded: usize,
     /// Why it left.
     pub reason: Reason,
+    /// What its tasks have in common.
+    pub class: Class,
 }
 
 /// Why a batch left.
@@ -138,6 +140,7 @@ impl<T> Queue<T> {
             return Err(Error::TaskTooLarge { n_rows, max });
         }
         self.admit(arrival)?;
+        let deadline = self.expiry(arrival, now);
         let rank = Rank::new(arrival, &self.options, now, self.next_number);
         self.next_number += 1;
         let entry = Entry {
@@ -146,10 +149,10 @@ impl<T> Queue<T> {
             n_gone: 0,
             level: arrival.level,
             arrived: now,
-            deadline: arrival.deadline,
+            deadline,
             leave_by: now.plus(self.options.timeout_of(arrival.level)),
         };
-        if let Some(deadline) = arrival.deadline {
+        if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, rank));
         }
         if self.level_rows.len() <= arrival.level {
@@ -167,20 +170,26 @@ impl<T> Queue<T> {
         self.next_kind(now, run).map_or(Ready::Never, |(_, ready)| ready)
     }
 
-    /// Takes the next batch, if one is ready, of at most `rows_max` rows; a single task that is
-    /// larger than that and may not be split comes whole.
-    pub fn take(&mut self, now: Time, run: Duration, rows_max: usize) -> Option<Batch<T>> {
+    /// Takes the next batch, if one is ready, of at most as many rows as `rows_max` allows its class;
+    /// a single task that is larger than that and may not be split comes whole.
+    pub fn take(
+        &mut self,
+        now: Time,
+        run: Duration,
+        rows_max: impl FnOnce(&Class) -> usize,
+    ) -> Option<Batch<T>> {
         let (number, ready) = self.next_kind(now, run)?;
         let Ready::Now(reason) = ready else { return None };
         let kind = &mut self.kinds[number];
-        let taken = kind.take(&self.options, rows_max);
+        let class = kind.class.clone();
+        let taken = kind.take(&self.options, rows_max(&class));
         if kind.entries.is_empty() {
             self.kinds.swap_remove(number);
         }
         let pieces: Vec<Piece<T>> = taken.into_iter().map(|taken| self.forget(taken)).collect();
         let n_rows = pieces.iter().map(|piece| piece.rows.len()).sum();
         let n_padded = self.options.padded(n_rows);
-        Some(Batch { pieces, n_rows, n_padded, reason })
+        Some(Batch { pieces, n_rows, n_padded, reason, class })
     }
 
     /// Removes the tasks whose deadline has come.
@@ -290,6 +299,14 @@ impl<T> Queue<T> {
         let n_batches = rows.div_ceil(self.options.batch_rows_max);
         let after = rows.saturating_add(arrival.n_rows).div_ceil(self.options.batch_rows_max);
         if after > max { Err(Error::QueueFull { n_batches, max }) } else { Ok(()) }
+    }
+
+    /// When a task is taken out of the queue unrun: at its deadline, or when it has waited for as
+    /// long as its level may.
+    fn expiry(&self, arrival: &Arrival, now: Time) -> Option<Time> {
+        let level = self.options.levels.get(arrival.level);
+        let patience = level.and_then(|level| level.wait_max).map(|wait| now.plus(wait));
+        arrival.deadline.into_iter().chain(patience).min()
     }
 
     /// The place of the kind of a class, which is made if need be.

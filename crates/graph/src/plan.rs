@@ -111,6 +111,12 @@ impl Plan {
         self.work_bytes
     }
 
+    /// The bytes of tensors that live outside the workspace, results included, as far as they are
+    /// known beforehand.
+    pub fn open_bytes(&self) -> usize {
+        self.open_bytes.iter().sum()
+    }
+
     /// The most bytes of activations alive at once: no plan could take less.
     pub fn live_bytes(&self) -> usize {
         self.live_bytes

@@ -7,11 +7,19 @@
 //! - *sizes*: known to depend on the number of rows and on nothing else, such as a shape;
 //! - *rows*: as many equal blocks, one after another, as there are rows, and each block depends on
 //!   its own row alone. The first dimension is a multiple of the batch symbol;
+//! - *inner*: as rows, but in a dimension further in, whose size is the number of rows: a sequence
+//!   with its steps first;
+//! - *list*: a list of tensors each of which has rows;
 //! - *mixed*: anything else, with the reason.
+//!
+//! What calls functions is as its functions are: a loop keeps rows apart if its body does, whatever
+//! the number of iterations, and if that number is the same for any batch.
 //!
 //! The rows are independent if every fetch is *rows*. What is not listed in `rules` is mixed: a
 //! model is batched only where that is proved.
 
+mod calls;
+mod inner;
 mod rules;
 
 use ops::{Env, Kind};
@@ -36,6 +44,8 @@ enum State {
     Free,
     Sizes,
     Rows,
+    Inner(usize),
+    List(usize),
     Mixed(String),
 }
 
@@ -60,17 +70,26 @@ pub(crate) fn prove(
     inputs: &[Spec],
     env: &Env<'_>,
 ) -> std::result::Result<(), Mixing> {
-    let mut seen: Vec<Vec<Seen>> = Vec::with_capacity(graph.nodes.len());
-    for node in &graph.nodes {
-        let outputs =
-            look(node, inputs, &seen, env).map_err(|error| Mixing::new(error.to_string()))?;
-        seen.push(outputs);
-    }
+    let as_rows = |(number, spec): (usize, &Spec)| {
+        let state = if block(spec).is_some() {
+            State::Rows
+        } else {
+            State::Mixed(format!("input {number} has no known first dimension"))
+        };
+        Seen { state, spec: spec.clone() }
+    };
+    let args: Vec<Seen> = inputs.iter().enumerate().map(as_rows).collect();
+    let seen = walk(graph, &args, &Walk { env, depth: 0 });
+    let seen = seen.map_err(|error| Mixing::new(error.to_string()))?;
     for port in &graph.fetches {
         let name = &graph.node(port.node).name;
         match find(&seen, port).map(|seen| &seen.state) {
             Ok(State::Rows) => {}
             Ok(State::Mixed(why)) => return Err(Mixing::new(why.clone())),
+            Ok(State::Inner(_) | State::List(_)) => {
+                let text = format!("output {name} does not have its rows first");
+                return Err(Mixing::new(text));
+            }
             Ok(State::Free | State::Sizes) => {
                 return Err(Mixing::new(format!(
                     "output {name} does not have a row for each input"
@@ -82,18 +101,32 @@ pub(crate) fn prove(
     Ok(())
 }
 
+/// What walking through a graph needs.
+struct Walk<'a, 'b> {
+    env: &'a Env<'b>,
+    /// How many functions stand around it.
+    depth: usize,
+}
+
+/// Functions within functions are followed so deep.
+const DEPTH_MAX: usize = 16;
+
+/// The outputs of every node, for arguments that are seen so.
+fn walk(graph: &Graph, args: &[Seen], walk: &Walk<'_, '_>) -> Result<Vec<Vec<Seen>>> {
+    let mut seen: Vec<Vec<Seen>> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let outputs = look(node, args, &seen, walk)?;
+        seen.push(outputs);
+    }
+    Ok(seen)
+}
+
 /// The outputs of a node.
-fn look(node: &Node, args: &[Spec], seen: &[Vec<Seen>], env: &Env<'_>) -> Result<Vec<Seen>> {
+fn look(node: &Node, args: &[Seen], seen: &[Vec<Seen>], walk: &Walk<'_, '_>) -> Result<Vec<Seen>> {
     let (op, def) = match &node.body {
         Body::Arg(number) => {
             let missing = || Error::Malformed("a feed that is not there".to_owned());
-            let spec = args.get(*number).cloned().ok_or_else(missing)?;
-            let state = if block(&spec).is_some() {
-                State::Rows
-            } else {
-                State::Mixed(format!("input {} has no known first dimension", node.name))
-            };
-            return Ok(vec![Seen { state, spec }]);
+            return Ok(vec![args.get(*number).cloned().ok_or_else(missing)?]);
         }
         Body::Const(tensor) => {
             return Ok(vec![Seen { state: State::Free, spec: Spec::constant(tensor.clone()) }]);
@@ -106,13 +139,16 @@ fn look(node: &Node, args: &[Spec], seen: &[Vec<Seen>], env: &Env<'_>) -> Result
     let inputs: Vec<Seen> =
         node.inputs.iter().map(|port| find(seen, port).cloned()).collect::<Result<_>>()?;
     let specs: Vec<Spec> = inputs.iter().map(|input| input.spec.clone()).collect();
-    let outputs = op.infer_with(&specs, env.functions);
+    let outputs = op.infer_with(&specs, walk.env.functions);
     let outputs = outputs.map_err(|error| Error::node(&node.name, error))?;
     let of = |why: &str| {
         let text = format!("{} ({}) {why}", node.name, node.op_name());
         let mixed = |spec: &Spec| Seen { state: State::Mixed(text.clone()), spec: spec.clone() };
         outputs.iter().map(mixed).collect()
     };
+    if calls::is_call(def.name) {
+        return calls::judge(node, &inputs, &outputs, walk);
+    }
     let is_lookup = matches!(def.name, "LookupTableFind" | "LookupTableFindV2");
     match def.kind {
         Kind::Writes => return Err(refusal(node, "may change state")),
@@ -130,8 +166,8 @@ fn look(node: &Node, args: &[Spec], seen: &[Vec<Seen>], env: &Env<'_>) -> Result
     let states = rules::judge(node, &inputs, &outputs);
     Ok(match states {
         Ok(states) => {
-            let pairs = states.into_iter().zip(&outputs);
-            pairs.map(|(state, spec)| Seen { state, spec: spec.clone() }).collect()
+            let pairs = states.into_iter().zip(outputs);
+            pairs.map(|(state, spec)| inner::seen(state, spec)).collect()
         }
         Err(why) => of(why),
     })

@@ -7,8 +7,8 @@ use device::{Category, Owner, Workspace};
 use graph::{Library, Plan, Program};
 use ops::{Cancel, Env, NoFiles, Resources};
 use pool::Pool;
-use schedule::Lanes;
-use session::{Batching, Engine, Error, QueueState, Reply, Result, Run};
+use schedule::{Lanes, Replica};
+use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
 use tensor::Tensor;
 
 use crate::error::session_error;
@@ -123,6 +123,14 @@ impl Engine for NativeEngine {
 
     fn set_batching(&self, batching: &Batching) -> Result<()> {
         self.queues.set_batching(batching)
+    }
+
+    fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
+        self.queues.set_priorities(priorities)
+    }
+
+    fn forecast(&self, run: &Run) -> Option<Replica> {
+        self.queues.forecast(run)
     }
 
     fn queues(&self) -> Vec<QueueState> {

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use batch::Class;
 use device::Workspace;
 use ops::Cancel;
 use parking_lot::Mutex;
 use pool::Pool;
-use schedule::{Admission, Blame, Control, Fault, QueueId, QueueOptions, Share, Task, Work};
-use session::{Batching, Error, QueueState, Reply, Result, Run};
+use schedule::{
+    Admission, Blame, Control, Fault, QueueId, QueueOptions, Replica, Share, Task, Work,
+};
+use session::{Batching, Error, LEVEL_MAX, Priorities, QueueState, Reply, Result, Run};
 use tensor::Tensor;
 
 use crate::engine::{Executor, Model};
@@ -24,7 +27,14 @@ pub(crate) struct Queues {
     /// The device whose lanes they wait for.
     device: Arc<str>,
     signatures: BTreeMap<String, Entrance>,
-    batching: Mutex<Arc<Batching>>,
+    settings: Mutex<Arc<Settings>>,
+}
+
+/// How they are batched, and who goes first.
+#[derive(Debug)]
+struct Settings {
+    batching: Batching,
+    priorities: Priorities,
 }
 
 /// Where the tasks of a signature go.
@@ -66,17 +76,42 @@ impl Queues {
             signatures.insert(name.clone(), entrance);
         }
         let device = Arc::clone(&executor.device);
-        let batching = Mutex::new(Arc::new(Batching::Off));
-        Ok(Self { share, device, signatures, batching })
+        let settings = Settings { batching: Batching::Off, priorities: Priorities::plain() };
+        Ok(Self { share, device, signatures, settings: Mutex::new(Arc::new(settings)) })
     }
 
     /// Puts another way of batching in force.
     pub(crate) fn set_batching(&self, batching: &Batching) -> Result<()> {
+        let mut settings = self.settings.lock();
+        let priorities = settings.priorities.clone();
+        let new = Settings { batching: batching.clone(), priorities };
+        self.apply(&new)?;
+        *settings = Arc::new(new);
+        Ok(())
+    }
+
+    /// Puts other priorities in force.
+    pub(crate) fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
+        let mut settings = self.settings.lock();
+        let batching = settings.batching.clone();
+        let new = Settings { batching, priorities: priorities.clone() };
+        self.apply(&new)?;
+        *settings = Arc::new(new);
+        Ok(())
+    }
+
+    /// Sets the queues up. Fails, and changes nothing, if settings contradict each other.
+    fn apply(&self, Settings { batching, priorities }: &Settings) -> Result<()> {
         let bad = |error: batch::Error| Error::InvalidArgument(error.to_string());
         if let Some(options) = batching.options() {
-            options.validate().map_err(bad)?;
+            priorities.applied_to(options).validate().map_err(bad)?;
         }
+        self.share.set_weight(priorities.weight);
         for entrance in self.signatures.values() {
+            let single = single_options();
+            let batch = priorities.applied_to(&single.batch);
+            let single = QueueOptions { batch, ..single };
+            self.share.set_options(entrance.single, single).map_err(bad)?;
             let Some(options) = batching.options().filter(|_| entrance.is_batched(batching)) else {
                 continue;
             };
@@ -84,7 +119,7 @@ impl Queues {
                 Batching::Asked(_) => Admission::Room,
                 Batching::Off | Batching::Proved(_) => Admission::InTime,
             };
-            let options = QueueOptions { batch: options.clone(), admission };
+            let options = QueueOptions { batch: priorities.applied_to(options), admission };
             let mut batched = entrance.batched.lock();
             match *batched {
                 Some(queue) => self.share.set_options(queue, options).map_err(bad)?,
@@ -94,8 +129,17 @@ impl Queues {
                 }
             }
         }
-        *self.batching.lock() = Arc::new(batching.clone());
         Ok(())
+    }
+
+    /// When a run that starts now would be answered.
+    pub(crate) fn forecast(&self, run: &Run) -> Option<Replica> {
+        let entrance = self.signatures.get(&run.signature)?;
+        let settings = Arc::clone(&self.settings.lock());
+        let place = entrance.place(&run.inputs, &settings.batching).ok()?;
+        let forecast = self.share.forecast(place.queue, place.n_rows);
+        // What is served has its weights in memory.
+        Some(Replica { forecast, until_ready: Duration::ZERO })
     }
 
     /// Pushes the task of a run.
@@ -104,9 +148,9 @@ impl Queues {
             let text = format!("no signature is called {}", run.signature);
             return reply(Err(Error::NotFound(text)));
         };
-        let batching = Arc::clone(&self.batching.lock());
-        let is_asked = matches!(*batching, Batching::Asked(_));
-        let place = match entrance.place(&run.inputs, &batching) {
+        let settings = Arc::clone(&self.settings.lock());
+        let is_asked = matches!(settings.batching, Batching::Asked(_));
+        let place = match entrance.place(&run.inputs, &settings.batching) {
             Ok(place) => place,
             Err(error) => return reply(Err(Error::InvalidArgument(error.to_string()))),
         };
@@ -115,17 +159,19 @@ impl Queues {
             reply(answer.map_err(|failure| session::failure(&failure, is_asked)));
         });
         let task = Task::new(run.inputs, run.outputs, control, place.n_rows, reply);
-        self.share.push(place.queue, task, place.class, 0);
+        let level = run.level.unwrap_or(settings.priorities.default_level);
+        self.share.push(place.queue, task, place.class, level.min(LEVEL_MAX));
     }
 
     /// What is known of the queues.
     pub(crate) fn snapshot(&self) -> Vec<QueueState> {
-        let batching = Arc::clone(&self.batching.lock());
+        let settings = Arc::clone(&self.settings.lock());
+        let batching = &settings.batching;
         let mut states = Vec::new();
         for (signature, entrance) in &self.signatures {
             let batched = *entrance.batched.lock();
-            let is_batched = entrance.is_batched(&batching);
-            let why = || entrance.why_single(&batching);
+            let is_batched = entrance.is_batched(batching);
+            let why = || entrance.why_single(batching);
             let queues = [(Some(entrance.single), Some(why())), (batched, None)];
             for (queue, why_single) in queues {
                 let Some(snapshot) = queue.and_then(|queue| self.share.snapshot(queue)) else {
@@ -135,7 +181,14 @@ impl Queues {
                 let is_in_use = why_single.is_none() == is_batched || snapshot.stats.n_asked > 0;
                 if is_in_use {
                     let (signature, device) = (signature.clone(), self.device.to_string());
-                    states.push(QueueState { signature, device, why_single, snapshot });
+                    let default_level = settings.priorities.default_level;
+                    states.push(QueueState {
+                        signature,
+                        device,
+                        why_single,
+                        default_level,
+                        snapshot,
+                    });
                 }
             }
         }
@@ -206,6 +259,16 @@ impl Work for SignatureWork {
 
     fn is_repeatable(&self) -> bool {
         !self.writes
+    }
+
+    fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
+        let plan =
+            self.model.with(&self.signature, &Cancel::default(), &self.pool, |program, env| {
+                program.plan_for(inputs, env)
+            });
+        let plan = plan.ok()?;
+        let inputs: usize = inputs.iter().map(Tensor::n_bytes).sum();
+        u64::try_from(plan.work_bytes() + plan.open_bytes() + inputs).ok()
     }
 }
 

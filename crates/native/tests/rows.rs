@@ -89,6 +89,7 @@ fn run_of(signature: &Signature, inputs: Vec<Tensor>) -> Run {
         inputs,
         outputs: (0..signature.outputs.len()).collect(),
         deadline: None,
+        level: None,
         is_cancelled: Arc::default(),
     }
 }

@@ -192,4 +192,29 @@ mod tests {
         let here = std::thread::current().id();
         pool.run(50, &|_| assert_eq!(std::thread::current().id(), here));
     }
+
+    #[test]
+    fn lanes_that_compute_at_once_never_use_more_threads_than_there_are() {
+        let pool = Pool::new(3);
+        let (running, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        let entered = std::sync::Barrier::new(2);
+        let task = |_: usize| {
+            let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(now, Ordering::SeqCst);
+            (0..50).for_each(|_| std::thread::yield_now());
+            running.fetch_sub(1, Ordering::SeqCst);
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let _lane = pool.enter();
+                    // Both count as lanes before either looks for helpers.
+                    entered.wait();
+                    (0..20).for_each(|_| pool.run(40, &task));
+                    entered.wait();
+                });
+            }
+        });
+        assert!((2..=3).contains(&most.load(Ordering::SeqCst)), "{most:?}");
+    }
 }

@@ -126,9 +126,7 @@ fn neighbour() {
     let mut shown = Vec::new();
     for n_lanes in [1, 2] {
         let (alone, beside) = (run(false, n_lanes), run(true, n_lanes));
-        let p = |report: &Report, share| {
-            report.loads[0].after(SECOND).percentile(share).as_secs_f64() * 1e3
-        };
+        let p = |report: &Report, share| report.loads[0].percentile(share).as_secs_f64() * 1e3;
         let spread = |report: &Report| -> String {
             let all = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
             let all: Vec<String> = all.iter().map(|share| p(report, *share).to_string()).collect();

@@ -8,6 +8,9 @@
 //!   While a light one is active, the others leave it a lane, if there are several, and make
 //!   batches that run for no longer than a fifth of what it usually runs, so that it waits little.
 //!   Among heavy ones only the passes count, and batches are as large as they may be.
+//! - **What is not known starts small.** Until a queue's first run is measured it runs one task at
+//!   a time, and a light model whose runs are not known is taken to be quick.
+//! - **A batch fits.** It has no more rows than are known to fit in the memory that is free.
 //! - **No hopeless work.** A task whose answer would come after its deadline is refused when it
 //!   comes; so is one that finds its queue full.
 
@@ -17,13 +20,14 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::{Arrival, Batch, Queue, Ready, Time};
+use batch::{Arrival, Batch, Class, Queue, Ready, Time};
 
 use self::share::{ACTIVE_FOR, Model, USE_OVER};
 use self::waiting::Waiting;
 pub use self::waiting::{Admission, QueueSnapshot};
 use crate::costs::Costs;
 use crate::error::{Error, Refusal};
+use crate::needs::Needs;
 use crate::stats::Stats;
 
 /// A model on an agenda.
@@ -42,6 +46,8 @@ pub struct Agenda<T> {
     queues: Vec<Option<Waiting<T>>>,
     /// The pass of the model that went last.
     pass: u64,
+    /// How many bytes a batch that starts now may need.
+    free_bytes: Option<u64>,
 }
 
 /// A lane's state.
@@ -63,6 +69,8 @@ pub struct Turn<T> {
     pub batch: Batch<T>,
     /// When it was taken.
     pub taken: Time,
+    /// Whether it is not known yet how many bytes such a batch needs.
+    pub is_news: bool,
 }
 
 /// What to do next.
@@ -81,6 +89,10 @@ pub struct Forecast {
     pub finish: Duration,
     /// How many tasks wait on the device.
     pub n_waiting: usize,
+    /// How many lanes are busy.
+    pub n_busy: usize,
+    /// Whether runs of the queue have been measured: if not, it takes at least so long.
+    pub is_measured: bool,
 }
 
 /// A copy of a lane's state.
@@ -104,7 +116,7 @@ impl<T> Agenda<T> {
     pub fn new(n_lanes: usize) -> Self {
         assert!(n_lanes > 0);
         let lanes = vec![Lane::default(); n_lanes];
-        Self { lanes, models: Vec::new(), queues: Vec::new(), pass: 0 }
+        Self { lanes, models: Vec::new(), queues: Vec::new(), pass: 0, free_bytes: None }
     }
 
     /// Adds a model. Weights are relative to each other: twice the weight, twice the time.
@@ -114,6 +126,7 @@ impl<T> Agenda<T> {
             pass: self.pass,
             n_running: 0,
             last_push: None,
+            first_turn: None,
             lanes_used: 0.0,
             reckoned: Time::default(),
             is_removed: false,
@@ -160,7 +173,8 @@ impl<T> Agenda<T> {
             queue: Queue::new(options)?,
             costs: Costs::default(),
             stats: Stats::default(),
-            rows_max: usize::MAX,
+            needs: Needs::default(),
+            rows_fit: None,
             admission,
             n_running: 0,
             is_removed: false,
@@ -190,11 +204,9 @@ impl<T> Agenda<T> {
         Ok(())
     }
 
-    /// Sets the most rows of a queue's batches that fit in the memory there is.
-    pub fn set_rows_max(&mut self, queue: QueueId, rows_max: usize) {
-        if let Some(waiting) = &mut self.queues[queue.0] {
-            waiting.rows_max = rows_max.max(1);
-        }
+    /// Says how many bytes a batch that starts now may need; `None` if nobody counts them.
+    pub fn set_free_bytes(&mut self, free_bytes: Option<u64>) {
+        self.free_bytes = free_bytes;
     }
 
     /// Adds a task, or refuses it.
@@ -287,12 +299,19 @@ impl<T> Agenda<T> {
         let place = &mut self.models[model.0];
         let model = place.as_mut().expect("a model stays while it runs");
         model.n_running -= 1;
-        model.lanes_used = model.lanes_used(now) + took.as_secs_f64() / USE_OVER.as_secs_f64();
+        model.lanes_used = model.decayed(now) + took.as_secs_f64() / USE_OVER.as_secs_f64();
         model.reckoned = now;
         // It was charged what was predicted; now it is charged what it took.
         model.pass = model.pass.saturating_add(charge(took, model.weight));
         model.pass = model.pass.saturating_sub(charge(predicted, model.weight));
         place.take_if(|model| model.is_removed && model.n_running == 0);
+    }
+
+    /// Takes note of the bytes that a batch needs.
+    pub fn note_needs(&mut self, queue: QueueId, class: &Class, n_rows: usize, bytes: u64) {
+        if let Some(waiting) = &mut self.queues[queue.0] {
+            waiting.needs.note(class, n_rows, bytes);
+        }
     }
 
     /// Takes note that a failed batch is run again task by task.
@@ -329,9 +348,9 @@ impl<T> Agenda<T> {
 
     /// When a task of `n_rows` rows, pushed now, would be answered.
     pub fn forecast(&self, queue: QueueId, n_rows: usize, now: Time) -> Forecast {
-        let n_waiting = self.n_waiting();
+        let (n_waiting, n_busy) = (self.n_waiting(), self.n_busy());
         let Some(waiting) = &self.queues[queue.0] else {
-            return Forecast { finish: Duration::ZERO, n_waiting };
+            return Forecast { finish: Duration::ZERO, n_waiting, n_busy, is_measured: false };
         };
         let share = self.lane_share(waiting.model, now).max(1);
         let free =
@@ -344,7 +363,9 @@ impl<T> Agenda<T> {
         let others = others.min(own + waiting.run(n_rows));
         let ahead = own / u32::try_from(share).unwrap_or(u32::MAX)
             + others / u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);
-        Forecast { finish: first_free + ahead + waiting.run(n_rows), n_waiting }
+        let finish = first_free + ahead + waiting.run(n_rows);
+        let is_measured = waiting.costs.predict(n_rows).is_some();
+        Forecast { finish, n_waiting, n_busy, is_measured }
     }
 
     /// How long a batch of a queue is expected to run; `None` before the first has.
@@ -380,12 +401,14 @@ impl<T> Agenda<T> {
         let options = waiting.queue.options().clone();
         Some(QueueSnapshot {
             model: waiting.model,
+            weight: self.models[waiting.model.0].as_ref().map_or(0, |model| model.weight),
             n_tasks: waiting.queue.n_tasks(),
             n_rows: waiting.queue.n_rows(),
             age: waiting.queue.oldest().map_or(Duration::ZERO, |oldest| now.since(oldest)),
             stats: waiting.stats.clone(),
             run_one: waiting.costs.predict(options.padded(1)),
             run_full: waiting.costs.predict(options.padded(options.batch_rows_max)),
+            rows_fit: waiting.rows_fit,
             options,
         })
     }
@@ -410,23 +433,35 @@ impl<T> Agenda<T> {
     }
 
     fn start(&mut self, id: QueueId, lane: usize, now: Time) -> Option<Turn<T>> {
-        let slice = self.slice(self.queues[id.0].as_ref()?.model, now);
+        let slice = self.slice(id, now);
+        let free_bytes = self.free_bytes;
         let waiting = self.queues[id.0].as_mut()?;
         let options_max = waiting.queue.options().batch_rows_max;
-        let in_time =
-            slice.map_or(usize::MAX, |slice| waiting.costs.rows_within(slice, options_max));
-        let rows_max = waiting.rows_max.min(in_time);
+        // What was never measured runs one task at a time: nobody knows whom it would keep waiting.
+        let in_time = match slice {
+            _ if waiting.costs.is_empty() => 1,
+            Some(slice) => waiting.costs.rows_within(slice, options_max),
+            None => usize::MAX,
+        };
         let run = waiting.run(waiting.queue.n_rows().min(options_max));
+        let (needs, options) = (&waiting.needs, waiting.queue.options().clone());
+        let rows_max = |class: &Class| {
+            let fitting = free_bytes.and_then(|free| needs.rows_within(class, free));
+            in_time.min(fitting.map_or(usize::MAX, |rows| options.rows_within(rows)))
+        };
         let batch = waiting.queue.take(now, run, rows_max)?;
+        waiting.rows_fit = free_bytes.and_then(|free| waiting.needs.rows_fit(free));
         let run = waiting.run(batch.n_padded);
         waiting.stats.note_taken(&batch, now);
+        let is_news = free_bytes.is_some() && waiting.needs.is_news(&batch.class, batch.n_padded);
         let model = self.models[waiting.model.0].as_mut()?;
         self.pass = model.pass;
         model.pass = model.pass.saturating_add(charge(run, model.weight));
         model.n_running += 1;
+        model.first_turn.get_or_insert(now);
         waiting.n_running += 1;
         self.lanes[lane].running = Some((id, now, now.plus(run)));
-        Some(Turn { queue: id, lane, batch, taken: now })
+        Some(Turn { queue: id, lane, batch, taken: now, is_news })
     }
 }
 

@@ -33,6 +33,11 @@ impl Costs {
         });
     }
 
+    /// Whether nothing has been measured.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.iter().all(Option::is_none)
+    }
+
     /// How long a batch of `n_rows` is expected to run; `None` before the first measurement.
     /// Between two measured sizes it is interpolated, beyond them the time per row is taken to
     /// stay.

@@ -6,19 +6,20 @@
 //! thread wakes runs on its caller's thread, in a lane's place and workspace, if the lane is free.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use batch::{Arrival, Class, Time};
 use device::{Owner, Workspace};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::agenda::{
     Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, QueueId, QueueSnapshot, Turn,
 };
 use crate::error::{Error, Refusal};
+use crate::needs::Weighed;
 use crate::run::{self, Outcome};
 use crate::task::{Failure, Task, Work};
+
+use super::sync::{self, Condvar, JoinHandle, Mutex, MutexGuard};
 
 /// The settings of a device's lanes.
 #[derive(Debug, Clone, Copy)]
@@ -125,8 +126,7 @@ impl Lanes {
     }
 
     fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-        let thread = std::thread::Builder::new().name(name).spawn(body)?;
-        self.threads.push(thread);
+        self.threads.push(sync::spawn(name, body)?);
         Ok(())
     }
 
@@ -198,11 +198,6 @@ impl Share {
     /// Gives the model another weight.
     pub fn set_weight(&self, weight: u32) {
         self.shared.state.lock().agenda.set_weight(self.model, weight);
-    }
-
-    /// Sets the most rows of a queue's batches that fit in the memory there is.
-    pub fn set_rows_max(&self, queue: QueueId, rows_max: usize) {
-        self.shared.state.lock().agenda.set_rows_max(queue, rows_max);
     }
 
     /// Pushes a task. It is answered once, from any thread, maybe before this returns.
@@ -310,6 +305,7 @@ impl Shared {
                 MutexGuard::unlocked(&mut state, || fail_expired(expired));
                 continue;
             }
+            self.look_at_memory(&mut state);
             match state.agenda.next(now) {
                 Next::Run(turn) => {
                     let equipment = state.equip(&turn);
@@ -387,15 +383,25 @@ impl Shared {
         arrival: &Arrival,
         now: Time,
     ) -> Option<Turn<Task>> {
-        let agenda = &mut state.agenda;
+        let agenda = &state.agenda;
         let predicted = agenda.predict(queue, arrival.n_rows)?;
         if predicted > self.inline_max || !agenda.has_free_lane() || agenda.n_waiting() != 1 {
             return None;
         }
-        match agenda.next(now) {
+        match state.agenda.next(now) {
             Next::Run(turn) => Some(turn),
             Next::Wait(_) => None,
         }
+    }
+
+    /// Tells the agenda how many bytes a batch may need: what is free, and what the smallest
+    /// workspace of a free lane has already.
+    fn look_at_memory(&self, state: &mut State) {
+        let Some(owner) = &self.owner else { return };
+        let own = state.workspaces.iter().flatten().map(Workspace::len).min();
+        let Some(own) = own else { return };
+        let free = owner.space().free_bytes().saturating_add(own as u64);
+        state.agenda.set_free_bytes(Some(free));
     }
 
     /// Runs a turn on a caller's thread, and leaves what came meanwhile to the lanes.
@@ -409,10 +415,15 @@ impl Shared {
 
     fn run(&self, turn: Turn<Task>, (work, mut workspace, n_trims): Equipment) {
         let mut turned = turn.turned();
-        let outcome = run::run(turn.batch, &*work, &mut workspace);
+        let news = turn.is_news.then(|| (turn.batch.class.clone(), turn.batch.n_padded));
+        let weighed = Weighed::new(&*work, news.is_some());
+        let outcome = run::run(turn.batch, &weighed, &mut workspace);
         turned.has_run = outcome == Outcome::Ran;
         let now = self.now();
         let mut state = self.state.lock();
+        if let Some(((class, n_rows), bytes)) = news.zip(weighed.bytes()) {
+            state.agenda.note_needs(turned.queue(), &class, n_rows, bytes);
+        }
         if outcome == Outcome::Rerun {
             state.agenda.note_rerun(turned.queue());
         }
@@ -438,6 +449,3 @@ impl std::fmt::Debug for State {
         write!(f, "State({:?})", self.agenda)
     }
 }
-
-#[cfg(test)]
-mod tests;

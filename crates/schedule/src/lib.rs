@@ -11,11 +11,19 @@ mod agenda;
 mod costs;
 mod error;
 mod lanes;
+mod needs;
 mod replicas;
 mod run;
 pub mod simulate;
 mod stats;
+mod sync;
 mod task;
+
+#[cfg(test)]
+#[path = "lanes/tests.rs"]
+mod lanes_tests;
+#[cfg(test)]
+mod shuttled;
 
 pub use agenda::{
     Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, QueueId, QueueSnapshot, Turn, Turned,

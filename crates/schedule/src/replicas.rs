@@ -13,12 +13,15 @@ pub struct Replica {
     pub until_ready: Duration,
 }
 
-/// The replica that answers first; among equals the one with the least to do, then the first.
-/// `None` without replicas.
+/// The replica that answers first; among equals the one with the least to do, then the first. As
+/// long as one of them has not been measured there is no comparing, and the one with the least to do
+/// is taken. `None` without replicas.
 pub fn nearest(replicas: &[Replica]) -> Option<usize> {
+    let is_measured = replicas.iter().all(|replica| replica.forecast.is_measured);
     let key = |replica: &Replica| {
-        let forecast = replica.forecast;
-        (forecast.finish.max(replica.until_ready + forecast.finish), forecast.n_waiting)
+        let Forecast { finish, n_waiting, n_busy, .. } = replica.forecast;
+        let finish = if is_measured { finish } else { Duration::ZERO };
+        (replica.until_ready + finish, n_waiting + n_busy)
     };
     (0..replicas.len()).min_by_key(|number| key(&replicas[*number]))
 }
@@ -30,7 +33,12 @@ mod tests {
     #[test]
     fn a_task_goes_where_it_is_answered_first() {
         let replica = |finish, n_waiting, until_ready| Replica {
-            forecast: Forecast { finish: Duration::from_millis(finish), n_waiting },
+            forecast: Forecast {
+                finish: Duration::from_millis(finish),
+                n_waiting,
+                n_busy: 1,
+                is_measured: finish > 0,
+            },
             until_ready: Duration::from_millis(until_ready),
         };
         let check = |replicas: &[Replica], expected| assert_eq!(nearest(replicas), expected);
@@ -38,5 +46,8 @@ mod tests {
         check(&[replica(9, 0, 0), replica(5, 3, 0)], Some(1));
         check(&[replica(5, 3, 0), replica(5, 2, 0)], Some(1));
         check(&[replica(9, 0, 0), replica(5, 0, 100)], Some(0));
+        // What is not measured yet is neither flooded nor left out.
+        check(&[replica(9, 2, 0), replica(0, 3, 0)], Some(0));
+        check(&[replica(9, 2, 0), replica(0, 1, 0)], Some(1));
     }
 }

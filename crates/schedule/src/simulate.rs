@@ -109,15 +109,6 @@ impl Outcome {
         self.answered.iter().filter(ended).count() as f64 / (to - from).as_secs_f64()
     }
 
-    /// What came of the tasks that came after a time.
-    #[must_use]
-    pub fn after(&self, from: Duration) -> Self {
-        let from = Time::default().plus(from);
-        let answered = self.answered.iter().filter(|(came, _)| *came >= from).copied().collect();
-        let refused = self.refused.iter().filter(|came| **came >= from).copied().collect();
-        Self { answered, refused, n_expired: self.n_expired }
-    }
-
     /// The latency that a share of the answers does not exceed.
     pub fn percentile(&self, share: f64) -> Duration {
         let mut latencies: Vec<Duration> = self.answered.iter().map(|(_, took)| *took).collect();

@@ -1,6 +1,7 @@
 //! How the server batches: TensorFlow Serving's flags and files, read again while it serves.
 
 mod parameters;
+pub(crate) mod priorities;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -64,11 +65,6 @@ impl Settings {
     #[cfg(test)]
     fn per_model() -> Self {
         Self { mode: Mode::Asked, file: None, is_per_model: true }
-    }
-
-    /// Whether files say how to batch.
-    fn reads_files(&self) -> bool {
-        self.mode != Mode::Off && (self.file.is_some() || self.is_per_model)
     }
 
     /// How many batches run at once, if the file says it.

@@ -1,13 +1,18 @@
-//! Counts the loads of versions: how many, how they ended, how long they took.
+//! Loads versions on threads that give way to those that serve, and counts the loads: how many, how
+//! they ended, how long they took.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{Kind, Metric, Point, Value};
-use lifecycle::{LoadError, Loader};
+use lifecycle::{Code, LoadError, Loader};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+
+/// How much a thread that loads gives way to others: of two threads on one core, the one that serves
+/// gets nine tenths.
+const NICENESS: i32 = 10;
 
 /// How many paths are counted one by one; beyond that the first are forgotten.
 const PATHS_MAX: usize = 1000;
@@ -61,7 +66,7 @@ impl Loads {
     }
 }
 
-/// A loader whose loads are counted.
+/// A loader whose loads are counted, and run beside those that serve.
 pub(crate) struct Counted<L> {
     pub(crate) loader: L,
     pub(crate) loads: Arc<Loads>,
@@ -78,15 +83,50 @@ impl<L: Loader> Loader for Counted<L> {
         cancel: &CancellationToken,
     ) -> Result<Self::Servable, LoadError> {
         let start = Instant::now();
-        let loaded = self.loader.load(model, version, path, cancel);
+        let refused = |error| {
+            LoadError::new(Code::ResourceExhausted, format!("no thread for a load: {error}"))
+        };
+        let loaded = aside(|| self.loader.load(model, version, path, cancel));
+        let loaded = loaded.map_err(refused).flatten();
         self.loads.count(path, loaded.is_ok(), start.elapsed());
         loaded
     }
 }
 
+/// Does `work` on a thread of its own that gives way to others: one that is nice stays so, since only
+/// the privileged may take it back.
+fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Handle::try_current();
+    let nicely = || {
+        // A warm-up waits for its answers as whoever asked for the load would.
+        let _entered = runtime.as_ref().map(tokio::runtime::Handle::enter);
+        if let Err(error) = rustix::process::nice(NICENESS) {
+            tracing::debug!("loads are as urgent as requests: {error}");
+        }
+        work()
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("load".to_owned());
+        let thread = thread.spawn_scoped(scope, nicely)?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_gives_way_to_those_that_serve() {
+        let niceness = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let fields = stat.rsplit_once(") ").unwrap().1;
+            fields.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
+        };
+        let before = niceness();
+        assert_eq!(aside(niceness).unwrap(), (before + NICENESS).min(19));
+        assert_eq!(niceness(), before);
+    }
 
     #[test]
     fn loads_are_counted_by_path_and_outcome() {

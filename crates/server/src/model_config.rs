@@ -12,6 +12,7 @@ use proto::serving::file_system_storage_path_source_config::servable_version_pol
 use proto::serving::model_server_config::Config;
 use proto::serving::{AspiredVersionPolicy, ModelConfig, ModelServerConfig, ModelType};
 
+use crate::batching::priorities;
 use crate::cli::Persona;
 use crate::request_log;
 
@@ -88,6 +89,7 @@ pub(crate) fn options(config: &ModelConfig, rules: Rules) -> Result<ModelOptions
     check_platform(config, rules.persona)?;
     check_scheme(config)?;
     request_log::check(config)?;
+    priorities::read(config)?;
     let policy = match config.aspired_version_policy() {
         AspiredVersionPolicy::Unspecified => rules.policy,
         AspiredVersionPolicy::AvailabilityPreserving => Policy::AvailabilityPreserving,

@@ -1,5 +1,8 @@
 //! How a servable's signatures are batched, and what is known of their queues.
 
+use std::time::Duration;
+
+use batch::Order;
 use schedule::{Failure, QueueSnapshot};
 
 use crate::error::Error;
@@ -26,6 +29,59 @@ impl Batching {
     }
 }
 
+/// How a servable stands against others, and its requests against each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Priorities {
+    /// Its weight against other models on the same lanes: twice the weight, twice the time.
+    pub weight: u32,
+    /// The level of requests that name none.
+    pub default_level: usize,
+    /// The limits of its levels, the most urgent first.
+    pub levels: Vec<batch::Level>,
+    /// What requests of lower levels do in the batches of higher ones.
+    pub mixed: batch::MixedPriority,
+    /// The wait that weighs as much as one level, if it is set.
+    pub ageing: Option<Duration>,
+}
+
+impl Priorities {
+    /// Those of a model of which nothing is said.
+    pub fn plain() -> Self {
+        Self {
+            weight: 1,
+            default_level: 0,
+            levels: Vec::new(),
+            mixed: batch::MixedPriority::Merge,
+            ageing: None,
+        }
+    }
+
+    /// Whether requests of different levels are told apart.
+    pub fn has_levels(&self) -> bool {
+        !self.levels.is_empty() || self.default_level > 0 || self.ageing.is_some()
+    }
+
+    /// The settings of a queue with these priorities. Where levels are told apart, the most urgent
+    /// task goes first.
+    #[must_use]
+    pub fn applied_to(&self, options: &batch::Options) -> batch::Options {
+        let mut options = options.clone();
+        options.levels.clone_from(&self.levels);
+        options.mixed_priority = self.mixed;
+        if self.has_levels() {
+            let ageing = match (self.ageing, options.order) {
+                (Some(ageing), _) | (None, Order::Deadline { ageing }) => ageing,
+                (None, Order::Arrival) => AGEING,
+            };
+            options.order = Order::Deadline { ageing };
+        }
+        options
+    }
+}
+
+/// The wait that weighs as much as one level, if nothing is said.
+const AGEING: Duration = Duration::from_secs(1);
+
 /// A copy of what is known of a queue.
 #[derive(Debug, Clone)]
 pub struct QueueState {
@@ -35,6 +91,8 @@ pub struct QueueState {
     pub device: String,
     /// Why tasks run one by one, if they do.
     pub why_single: Option<String>,
+    /// The level of requests that name none.
+    pub default_level: usize,
     /// The state.
     pub snapshot: QueueSnapshot,
 }
@@ -83,7 +141,6 @@ pub fn failure(failure: &Failure, is_asked: bool) -> Error {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use schedule::{Blame, Fault, Refusal};
 

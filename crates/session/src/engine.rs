@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tensor::Tensor;
 
-use crate::batching::{Batching, QueueState};
+use crate::batching::{Batching, Priorities, QueueState};
 use crate::error::Result;
 
 /// One run of a signature.
@@ -20,6 +20,8 @@ pub struct Run {
     pub outputs: Vec<usize>,
     /// When the answer is no longer wanted.
     pub deadline: Option<Instant>,
+    /// Its priority, 0 being the most urgent; the model's own if none is given.
+    pub level: Option<usize>,
     /// Set when nobody waits any more.
     pub is_cancelled: Arc<AtomicBool>,
 }
@@ -30,6 +32,18 @@ impl Run {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 }
+
+/// How urgent a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Urgency {
+    /// When the answer is no longer wanted.
+    pub deadline: Option<Instant>,
+    /// Its priority, 0 being the most urgent; the model's own if none is given.
+    pub level: Option<usize>,
+}
+
+/// The lowest priority there is.
+pub const LEVEL_MAX: usize = 15;
 
 /// Takes the answer of a run, from any thread. Dropped unused, it tells that the run was lost.
 pub type Reply = Box<dyn FnOnce(Result<Vec<Tensor>>) + Send>;
@@ -48,6 +62,19 @@ pub trait Engine: Send + Sync {
     fn set_batching(&self, batching: &Batching) -> Result<()> {
         let _ = batching;
         Ok(())
+    }
+
+    /// Puts other priorities in force, for what waits and what comes. An engine that has no queues
+    /// of its own does nothing.
+    fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
+        let _ = priorities;
+        Ok(())
+    }
+
+    /// When a run that starts now would be answered; `None` if there is no telling.
+    fn forecast(&self, run: &Run) -> Option<schedule::Replica> {
+        let _ = run;
+        None
     }
 
     /// What is known of its queues.

@@ -8,8 +8,8 @@ mod error;
 mod servable;
 mod signature;
 
-pub use batching::{Batching, QueueState, failure};
-pub use engine::{Engine, Reply, Run};
+pub use batching::{Batching, Priorities, QueueState, failure};
+pub use engine::{Engine, LEVEL_MAX, Reply, Run, Urgency};
 pub use error::{Error, Result};
 pub use servable::{Servable, Weights};
 pub use signature::{DEFAULT_SIGNATURE, Endpoint, Signature};

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use proto::tensorflow::SignatureDef;
 use tensor::Tensor;
 use tokio::sync::oneshot;
 
-use crate::engine::{Engine, Run};
+use crate::engine::{Engine, Run, Urgency};
 use crate::error::{Error, Result};
 use crate::signature::{DEFAULT_SIGNATURE, Signature};
 
@@ -55,13 +54,14 @@ impl Servable {
         signature: &Signature,
         inputs: Vec<Tensor>,
         outputs: Vec<usize>,
-        deadline: Option<Instant>,
+        urgency: Urgency,
     ) -> Result<Vec<Tensor>> {
         let (send, receive) = oneshot::channel();
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let _guard = CancelOnDrop(Arc::clone(&is_cancelled));
         let signature = signature.name.clone();
-        let run = Run { signature, inputs, outputs, deadline, is_cancelled };
+        let Urgency { deadline, level } = urgency;
+        let run = Run { signature, inputs, outputs, deadline, level, is_cancelled };
         // If nobody waits any more, the answer is of no use to anybody.
         let reply = Box::new(move |answer| drop(send.send(answer)));
         self.engine.start(run, reply);

@@ -110,6 +110,7 @@ fn measure(signature: &str, size: usize, servable: &Servable, direct: &Direct) {
             inputs: vec![input.clone()],
             outputs: vec![0],
             deadline: None,
+            level: None,
             is_cancelled: Arc::default(),
         };
         let send = send.clone();

@@ -5,6 +5,7 @@ use lifecycle::{Choice, ModelSnapshot, Target};
 use proto::serving::model_spec::VersionChoice;
 use proto::serving::{GetModelStatusRequest, ModelSpec};
 use serde_json::{Value, json};
+use session::Urgency;
 
 use super::Shared;
 use super::reply::{self, Reply};
@@ -69,7 +70,7 @@ pub(crate) fn status(models: &Models, target: &Target) -> Result<Vec<u8>, Status
 
 /// The signatures of a model, put together as `http_rest_api_util.cc` does.
 pub(crate) fn metadata(models: &Models, target: Target) -> Result<Vec<u8>, Status> {
-    let call = Call { target, signature: String::new(), deadline: None };
+    let call = Call { target, signature: String::new(), urgency: Urgency::default() };
     let (version, signatures) = metadata::signatures(models, &call)?;
     let spec = answered(&call.target.model, version, "");
     let spec = proto::json::print(&spec).map_err(|error| unprintable(&error))?;

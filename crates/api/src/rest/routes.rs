@@ -7,7 +7,7 @@ use http::header::ORIGIN;
 use http::{HeaderMap, Method as HttpMethod, Request, StatusCode};
 use hyper::body::Body;
 use lifecycle::{Code, Handle, Target};
-use session::{DEFAULT_SIGNATURE, Servable, Signature};
+use session::{DEFAULT_SIGNATURE, Servable, Signature, Urgency};
 
 use super::json::{self, Format, write};
 use super::memory::Ask;
@@ -15,6 +15,7 @@ use super::reply::{self, Failure, Reply};
 use super::target::{self, Method, Route};
 use super::{ModelsPage, Rest, body, compress, manage, pages};
 use crate::call::Call;
+use crate::level;
 use crate::predict::{self, Inputs};
 use crate::stats::{Api, Entrypoint};
 use crate::status::Status;
@@ -121,11 +122,12 @@ impl Rest {
         let Route { method, target } = route?;
         // The time that a body takes to arrive does not count.
         let deadline = options.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let urgency = Urgency { deadline, level: level::read(headers)? };
         let models = &self.shared.context.models;
         Ok(match method {
-            Method::Predict => self.predict(target, content, deadline).await?,
-            Method::Classify => self.classify(target, &content, deadline).await?,
-            Method::Regress => self.regress(target, &content, deadline).await?,
+            Method::Predict => self.predict(target, content, urgency).await?,
+            Method::Classify => self.classify(target, &content, urgency).await?,
+            Method::Regress => self.regress(target, &content, urgency).await?,
             Method::Status => pages::status(models, &target)?,
             Method::Metadata => pages::metadata(models, target)?,
         })
@@ -135,10 +137,10 @@ impl Rest {
         &self,
         target: Target,
         body: Bytes,
-        deadline: Option<Instant>,
+        urgency: Urgency,
     ) -> Result<Vec<u8>, Status> {
         let context = &self.shared.context;
-        let call = Call { target, signature: String::new(), deadline };
+        let call = Call { target, signature: String::new(), urgency };
         // What is wrong with the text is said before what is wrong with the target.
         let servable = call.servable(&context.models);
         let is_long = body.len() > LONG;
@@ -149,7 +151,7 @@ impl Rest {
         let servable = servable?;
         let signature = servable.signature(&signature).ok_or_else(|| missing(&signature))??;
         context.method_names.check_predict(signature)?;
-        let answer = predict::run(context, &servable, signature, inputs, deadline).await?;
+        let answer = predict::run(context, &servable, signature, inputs, urgency).await?;
         let n_elements: usize = answer.outputs.iter().map(|(_, tensor)| tensor.n_elements()).sum();
         let outputs = answer.outputs;
         apart(n_elements > LONG / 8, move || json::write_outputs(&outputs, format)).await?
@@ -159,10 +161,10 @@ impl Rest {
         &self,
         target: Target,
         body: &[u8],
-        deadline: Option<Instant>,
+        urgency: Urgency,
     ) -> Result<Vec<u8>, Status> {
         let (signature, input) = json::examples::read(body)?;
-        let call = Call { target, signature, deadline };
+        let call = Call { target, signature, urgency };
         let answer = classify::classify(&self.shared.context, &call, Some(input)).await?;
         write::classifications(&answer.result.unwrap_or_default())
     }
@@ -171,10 +173,10 @@ impl Rest {
         &self,
         target: Target,
         body: &[u8],
-        deadline: Option<Instant>,
+        urgency: Urgency,
     ) -> Result<Vec<u8>, Status> {
         let (signature, input) = json::examples::read(body)?;
-        let call = Call { target, signature, deadline };
+        let call = Call { target, signature, urgency };
         let answer = regress::regress(&self.shared.context, &call, Some(input)).await?;
         write::regressions(&answer.result.unwrap_or_default())
     }

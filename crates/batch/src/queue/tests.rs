@@ -50,7 +50,9 @@ fn run(options: Options, script: &str) -> String {
         } else if let Some(rows) = word.strip_prefix("take") {
             let rows_max = rows.parse().unwrap_or(usize::MAX);
             did.push(
-                queue.take(now, Duration::ZERO, rows_max).map_or("-".into(), |batch| show(&batch)),
+                queue
+                    .take(now, Duration::ZERO, |_| rows_max)
+                    .map_or("-".into(), |batch| show(&batch)),
             );
         } else if word == "expire" {
             let late: Vec<&str> = queue.expire(now).iter().map(|task| **task).collect();
@@ -140,6 +142,15 @@ fn a_full_queue_refuses_at_once() {
 }
 
 #[test]
+fn a_level_limits_how_long_its_tasks_wait() {
+    let impatient = Level { wait_max: Some(Duration::from_millis(5)), ..Level::default() };
+    let levels = vec![Level::default(), impatient];
+    let options = || Options { levels: levels.clone(), ..options() };
+    check(options(), "a1 b1^1 +4 expire +1 expire take", "late: late:b [a0-1:idle]");
+    check(options(), "b1^1!3 +3 expire +2 expire", "late:b late:");
+}
+
+#[test]
 fn a_cancelled_task_frees_its_place() {
     check(options(), "a4 b4 drop-a c4 take take", "[b0-4:full] [c0-4:full]");
 }
@@ -207,7 +218,8 @@ fn levels_go_first_until_a_lower_one_has_waited_long_enough() {
     };
     check(levels(), "a1^1 +50 b1 take take", "[b0-1:full] [a0-1:full]");
     check(levels(), "a1^1 +150 b1 take take", "[a0-1:full] [b0-1:full]");
-    let limited = vec![Level::default(), Level { enqueued_batches_max: Some(1), timeout: None }];
+    let limited =
+        vec![Level::default(), Level { enqueued_batches_max: Some(1), ..Level::default() }];
     check(Options { levels: limited, ..levels() }, "a1^1 b1^1 c1", "full:1/1");
 }
 
@@ -244,7 +256,7 @@ fn options_change_while_tasks_wait() {
     }
     queue.set_options(Options { task_rows_max: 2, batch_rows_max: 2, ..options() }).unwrap();
     queue.check();
-    let batch = queue.take(Time(0), Duration::ZERO, usize::MAX).unwrap();
+    let batch = queue.take(Time(0), Duration::ZERO, |_| usize::MAX).unwrap();
     assert_eq!(show(&batch), "[a0-1,b0-1:full]");
     assert!(queue.set_options(Options { enqueued_batches_max: 0, ..options() }).is_err());
 }
@@ -345,7 +357,7 @@ impl Model {
 
     fn take(&mut self, rows_max: usize) {
         let ready = self.queue.ready(self.now, Duration::ZERO);
-        let Some(batch) = self.queue.take(self.now, Duration::ZERO, rows_max) else {
+        let Some(batch) = self.queue.take(self.now, Duration::ZERO, |_| rows_max) else {
             return assert!(!matches!(ready, Ready::Now(_)));
         };
         assert_eq!(ready, Ready::Now(batch.reason));

@@ -3,20 +3,20 @@
 use ops::Attrs;
 use tensor::Spec;
 
-use super::{Seen, State, block, is_free};
+use super::{Seen, State, block, inner, is_free};
 use crate::graph::Node;
 
 /// What becomes of the outputs, or why rows are mixed.
-type Verdict = Result<Vec<State>, &'static str>;
+pub(super) type Verdict = Result<Vec<State>, &'static str>;
 
-const UNKNOWN: &str = "is not known to keep rows apart";
+pub(super) const UNKNOWN: &str = "is not known to keep rows apart";
 const SIZE: &str = "computes with the number of rows";
-const SHAPES: &str = "has shapes that are not known to keep rows apart";
-const AXIS: &str = "works along the first dimension";
+pub(super) const SHAPES: &str = "has shapes that are not known to keep rows apart";
+pub(super) const AXIS: &str = "works along the first dimension";
 
 /// Ops that compute each element from the elements at its place, after broadcasting.
 #[rustfmt::skip]
-const ELEMENTWISE: &[&str] = &[
+pub(super) const ELEMENTWISE: &[&str] = &[
     "Abs", "Acos", "Acosh", "Add", "AddN", "AddV2", "Angle", "AsString", "Asin", "Asinh", "Atan",
     "Atan2", "Atanh", "Bitcast", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Bucketize", "Cast",
     "Ceil", "CheckNumerics", "CheckNumericsV2", "ClipByValue", "Complex", "ComplexAbs", "Conj",
@@ -65,6 +65,9 @@ const RESHAPES: &[&str] = &["EnsureShape", "ExpandDims", "Reshape", "Squeeze"];
 pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let has = |state: &State| inputs.iter().any(|input| input.state == *state);
     let name = node.op_name();
+    if inputs.iter().any(|input| matches!(input.state, State::Inner(_) | State::List(_))) {
+        return inner::judge(node, inputs, outputs);
+    }
     if !has(&State::Rows) {
         return if has(&State::Sizes) {
             from_sizes(name, inputs, outputs)
@@ -89,7 +92,8 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         "Pack" | "Unpack" => pack(node, inputs, outputs),
         "Split" => along(inputs, outputs, 1, 0),
         "SplitV" => along(inputs, outputs, 0, 2),
-        "Transpose" | "ConjugateTranspose" => transpose(inputs, outputs),
+        "Transpose" | "ConjugateTranspose" => inner::transpose(inputs, outputs),
+        "TensorListSetItem" | "TensorListPushBack" => inner::put(inputs, outputs),
         "Gather" | "GatherV2" | "GatherNd" => gather(node, inputs, outputs),
         "LookupTableFind" | "LookupTableFindV2" => lookup(inputs, outputs),
         "StridedSlice" => strided_slice(node, inputs, outputs),
@@ -129,7 +133,7 @@ fn from_sizes(name: &str, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 
 /// A tensor that depends on nothing but shapes: free if its elements are known not to depend on the
 /// number of rows.
-fn sizes(output: &Spec) -> State {
+pub(super) fn sizes(output: &Spec) -> State {
     match output.sizes() {
         Some(sizes) if sizes.iter().all(is_free) => State::Free,
         Some(_) => State::Sizes,
@@ -181,7 +185,7 @@ fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
                 }
                 State::Free => is_one_row(&input.spec, output),
                 State::Sizes => return Err(SIZE),
-                State::Mixed(_) => false,
+                State::Inner(_) | State::List(_) | State::Mixed(_) => false,
             };
             if !fits {
                 return Err(SHAPES);
@@ -217,7 +221,7 @@ fn batch_matmul(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let is_product = |input: &Seen| match input.state {
         State::Rows => rank >= 3 && input.spec.rank() == Some(rank),
         State::Free => is_one_row(&input.spec, output),
-        State::Sizes | State::Mixed(_) => false,
+        State::Sizes | State::Inner(_) | State::List(_) | State::Mixed(_) => false,
     };
     // A matrix of rows times weights: the rows are in the first of the last two dimensions.
     if rank == 2 {
@@ -244,7 +248,7 @@ fn einsum(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         let fits = match input.state {
             State::Rows => operand.starts_with(label) && n_times == 1,
             State::Free => n_times == 0,
-            State::Sizes | State::Mixed(_) => false,
+            State::Sizes | State::Inner(_) | State::List(_) | State::Mixed(_) => false,
         };
         if !fits {
             return Err(AXIS);
@@ -291,13 +295,15 @@ fn pack(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let axis = Attrs::new(&node.attrs).int_or("axis", 0).map_err(|_| UNKNOWN)?;
     let rank = if node.op_name() == "Pack" { outputs[0].rank() } else { inputs[0].spec.rank() };
     let rank = i64::try_from(rank.ok_or(SHAPES)?).map_err(|_| SHAPES)?;
-    if axis == 0 || axis == -rank {
-        return Err(AXIS);
-    }
     if inputs.iter().any(|input| input.state != State::Rows) {
         return Err(SHAPES);
     }
-    rows(outputs)
+    match axis == 0 || axis == -rank {
+        // A step after another: rows are one dimension further in.
+        true if node.op_name() == "Pack" => inner::at(outputs, 1),
+        true => Err(AXIS),
+        false => rows(outputs),
+    }
 }
 
 /// Ops along axes that are an input: those axes do not include the first.
@@ -326,14 +332,6 @@ fn not_first(axes: &Spec, rank: Option<usize>) -> Result<(), &'static str> {
 fn reshape(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     if inputs[0].state != State::Rows {
         return Err(UNKNOWN);
-    }
-    rows(outputs)
-}
-
-fn transpose(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
-    let order = inputs[1].spec.ints().ok_or(SHAPES)?;
-    if order.first() != Some(&0) || inputs[0].state != State::Rows {
-        return Err(AXIS);
     }
     rows(outputs)
 }

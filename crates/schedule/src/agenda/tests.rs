@@ -164,3 +164,36 @@ proptest! {
         prop_assert_eq!(n_pushed, n_ended);
     }
 }
+
+#[test]
+fn a_batch_has_no_more_rows_than_fit_in_memory() {
+    let mut agenda: Agenda<u32> = Agenda::new(1);
+    let model = agenda.add_model(1);
+    let wide = batch::Options { allowed_sizes: vec![1, 2, 4, 8], ..options(8) };
+    let queue = agenda.add_queue(model, wide, Admission::Room).unwrap();
+    let mut name = 0;
+    let mut rows = |agenda: &mut Agenda<u32>, free_bytes: u64| {
+        for _ in 0..8 {
+            agenda.push(queue, Arc::new(name), &arrival(1, None), at(0)).unwrap();
+            name += 1;
+        }
+        agenda.set_free_bytes(Some(free_bytes));
+        let Next::Run(turn) = agenda.next(at(0)) else { panic!("nothing to run") };
+        // A batch of n rows needs 100 + 10 n bytes.
+        if turn.is_news {
+            let n_padded = turn.batch.n_padded;
+            agenda.note_needs(queue, &turn.batch.class, n_padded, 100 + 10 * n_padded as u64);
+        }
+        agenda.done(&turn.turned(), at(1));
+        agenda.remove_if(queue, |_| true);
+        agenda.check();
+        turn.batch.n_padded
+    };
+    assert_eq!(rows(&mut agenda, 1000), 1, "the first tells what is needed");
+    assert_eq!(rows(&mut agenda, 1000), 8);
+    assert_eq!(rows(&mut agenda, 180), 8);
+    assert_eq!(rows(&mut agenda, 179), 4, "filled up to a size that fits");
+    assert_eq!(rows(&mut agenda, 139), 2);
+    assert_eq!(rows(&mut agenda, 50), 1, "one task is tried whatever there is");
+    assert_eq!(agenda.snapshot(queue, at(0)).unwrap().rows_fit, Some(1));
+}

@@ -6,6 +6,7 @@ use batch::{Queue, Ready, Time};
 
 use crate::agenda::ModelId;
 use crate::costs::Costs;
+use crate::needs::Needs;
 use crate::stats::Stats;
 
 /// A queue and what is known of its runs.
@@ -15,8 +16,10 @@ pub(super) struct Waiting<T> {
     pub(super) queue: Queue<T>,
     pub(super) costs: Costs,
     pub(super) stats: Stats,
-    /// The most rows that fit in memory.
-    pub(super) rows_max: usize,
+    /// The bytes that its batches need.
+    pub(super) needs: Needs,
+    /// The most rows that fit in the memory there was last.
+    pub(super) rows_fit: Option<usize>,
     pub(super) admission: Admission,
     pub(super) n_running: usize,
     /// Whether it goes when what runs of it has ended.
@@ -37,6 +40,8 @@ pub enum Admission {
 pub struct QueueSnapshot {
     /// Its model.
     pub model: ModelId,
+    /// The model's weight against others.
+    pub weight: u32,
     /// The waiting tasks.
     pub n_tasks: usize,
     /// Their rows.
@@ -51,6 +56,8 @@ pub struct QueueSnapshot {
     pub run_one: Option<Duration>,
     /// How long a full batch is expected to run.
     pub run_full: Option<Duration>,
+    /// The most rows of a batch that fit in the memory that was free last, if that is known.
+    pub rows_fit: Option<usize>,
 }
 
 impl<T> Waiting<T> {
@@ -71,7 +78,7 @@ impl<T> Waiting<T> {
             let n_tasks = u32::try_from(self.queue.n_tasks()).unwrap_or(u32::MAX);
             return self.run(1).saturating_mul(n_tasks);
         }
-        let max = options.batch_rows_max.min(self.rows_max).max(1);
+        let max = options.batch_rows_max.min(self.rows_fit.unwrap_or(usize::MAX)).max(1);
         let rows = self.queue.n_rows();
         let full = u32::try_from(rows / max).unwrap_or(u32::MAX);
         let rest = if rows.is_multiple_of(max) { Duration::ZERO } else { self.run(rows % max) };

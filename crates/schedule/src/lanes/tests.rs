@@ -1,11 +1,17 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
-use batch::{MixedPriority, Order};
+use batch::{Class, MixedPriority, Order};
+use device::logical::GrowthRule;
+use device::{Holder, Host, Limited, Owner, Space, SpaceOptions, Workspace};
+use parking_lot::Mutex;
 use tensor::{Shape, Tensor};
 
-use super::*;
-use crate::task::{Blame, Control, Fault};
+use crate::agenda::{Admission, QueueId};
+use crate::lanes::{Lanes, Options, QueueOptions, Share};
+use crate::task::{Blame, Control, Failure, Fault, Task, Work};
 
 /// Doubles its input. Fails where a row is negative, panics at 666, and waits for the gate at 1000.
 struct Double {
@@ -43,6 +49,11 @@ impl Work for Double {
     fn is_repeatable(&self) -> bool {
         self.is_repeatable
     }
+
+    /// A quarter of a mebibyte a row.
+    fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
+        Some((inputs[0].shape()[0] as u64) << 18)
+    }
 }
 
 /// One lane that is busy until the gate is opened, so that tasks wait together.
@@ -58,7 +69,10 @@ type Answers = mpsc::Receiver<Result<Vec<i32>, String>>;
 
 fn setup(batch_rows_max: usize, is_repeatable: bool) -> Setup {
     let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
-    let lanes = Lanes::start(options).unwrap();
+    setup_on(Lanes::start(options).unwrap(), batch_rows_max, is_repeatable)
+}
+
+fn setup_on(lanes: Lanes, batch_rows_max: usize, is_repeatable: bool) -> Setup {
     let share = lanes.share(1);
     let (open, gate) = mpsc::channel();
     let (started, is_started) = mpsc::channel();
@@ -246,4 +260,62 @@ fn a_short_task_runs_on_its_callers_thread_once_its_time_is_known() {
     // The run time is noted after the answer: the next may still cross, a later one does not.
     let here = std::thread::current().name().unwrap_or_default().to_owned();
     assert!((0..1000).any(|_| run() == here));
+}
+
+#[test]
+fn a_batch_never_needs_more_than_the_memory_that_is_free() {
+    // One mebibyte: four rows.
+    let host = Arc::new(Host::new("cpu:0", 1 << 30));
+    let physical = Arc::new(Limited::new(host, "physical", u64::MAX));
+    let account = Arc::clone(physical.account());
+    let driver = Arc::new(Limited::new(physical, "cpu:0", 1 << 20));
+    let space = SpaceOptions {
+        driver,
+        physical: account,
+        growth: GrowthRule::OnDemand,
+        step_bytes: 64 << 10,
+    };
+    let owner = Owner::new(&Space::new(space).unwrap(), Holder::Server, None);
+    let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+    let setup = setup_on(Lanes::start_for(options, Some(owner)).unwrap(), 8, true);
+    let answers: Vec<Answers> = (0..8).map(|value| setup.push(&[value])).collect();
+    setup.open.send(()).unwrap();
+    for (value, answer) in (0..8).zip(&answers) {
+        is(answer, &[2 * value]);
+    }
+    assert_eq!(*setup.work.rows.lock(), [1, 4, 4]);
+}
+
+#[test]
+fn a_task_crosses_to_a_lane_and_its_answer_back_and_no_further() {
+    struct Where(Mutex<Vec<ThreadId>>);
+    impl Work for Where {
+        fn run(&self, _: &[Tensor], _: &Control, _: &mut Workspace) -> Result<Vec<Tensor>, Fault> {
+            self.0.lock().push(std::thread::current().id());
+            Ok(vec![Tensor::vector(&[1i32]).unwrap()])
+        }
+        fn is_repeatable(&self) -> bool {
+            true
+        }
+    }
+    let lanes = Lanes::start(Options { n_lanes: 2, inline_max: Duration::ZERO }).unwrap();
+    let share = lanes.share(1);
+    let work = Arc::new(Where(Mutex::default()));
+    let options = QueueOptions { batch: batch::Options::unbatched(9), admission: Admission::Room };
+    let queue = share.queue(Arc::clone(&work) as Arc<dyn Work>, options).unwrap();
+    for _ in 0..20 {
+        let (send, receive) = mpsc::channel();
+        let reply = Box::new(move |_| send.send(std::thread::current().id()).unwrap());
+        let control = Control { deadline: None, is_cancelled: Arc::default() };
+        share.push(
+            queue,
+            Task::new(Vec::new(), vec![0], control, 1, reply),
+            Class::new(&[], false),
+            0,
+        );
+        let replied = receive.recv().unwrap();
+        // It is taken, merged, run, taken apart and answered on one thread, which is a lane's.
+        assert_eq!(work.0.lock().pop(), Some(replied));
+        assert_ne!(replied, std::thread::current().id());
+    }
 }

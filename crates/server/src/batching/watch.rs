@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use parking_lot::Mutex;
-use session::{Batching, Engine, QueueState, Servable};
+use session::{Batching, Engine, Priorities, QueueState, Servable};
 use storage::Storage;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Settings;
+use super::{Settings, priorities};
+use crate::active::Active;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -19,6 +20,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The versions that are served, and how each is batched.
 pub(crate) struct Versions {
     settings: Settings,
+    /// What is said of models in the model config.
+    active: Arc<Active>,
     known: Mutex<BTreeMap<(String, i64), Known>>,
 }
 
@@ -27,6 +30,7 @@ struct Known {
     engine: Weak<dyn Engine>,
     /// What was put in force last, or why it could not be.
     batching: Result<Batching, String>,
+    priorities: Result<Priorities, String>,
 }
 
 /// A queue of a version.
@@ -37,16 +41,19 @@ pub(crate) struct Row {
 }
 
 impl Versions {
-    pub(crate) fn new(settings: Settings) -> Self {
-        Self { settings, known: Mutex::default() }
+    pub(crate) fn new(settings: Settings, active: Arc<Active>) -> Self {
+        Self { settings, active, known: Mutex::default() }
     }
 
     /// Takes in a version that was loaded from a folder, and batches it as its parameters say.
     /// Fails if they are wrong.
     pub(crate) fn add(&self, id: (&str, i64), dir: Storage, servable: &Servable) -> Result<()> {
         let batching = self.settings.of_version(&dir)?;
+        let priorities = priorities::read(&self.active.get(id.0))?;
+        servable.engine.set_priorities(&priorities)?;
         servable.engine.set_batching(&batching)?;
-        let known = Known { dir, engine: Arc::downgrade(&servable.engine), batching: Ok(batching) };
+        let engine = Arc::downgrade(&servable.engine);
+        let known = Known { dir, engine, batching: Ok(batching), priorities: Ok(priorities) };
         let mut all = self.known.lock();
         all.retain(|_, known| known.engine.strong_count() > 0);
         all.insert((id.0.to_owned(), id.1), known);
@@ -66,7 +73,8 @@ impl Versions {
         rows.collect()
     }
 
-    /// Reads the files again, and puts what changed in force. What is wrong changes nothing.
+    /// Reads the files and the model config again, and puts what changed in force. What is wrong
+    /// changes nothing.
     fn look(&self) {
         let ids: Vec<(String, i64)> = self.known.lock().keys().cloned().collect();
         for id in ids {
@@ -75,38 +83,40 @@ impl Versions {
                 continue;
             };
             let batching = self.settings.of_version(&dir).map_err(|error| format!("{error:#}"));
+            let priorities = priorities::read(&self.active.get(&id.0));
+            let priorities = priorities.map_err(|error| format!("{error:#}"));
             let mut all = self.known.lock();
-            let Some(known) = all.get_mut(&id).filter(|known| known.batching != batching) else {
-                continue;
-            };
+            let Some(known) = all.get_mut(&id) else { continue };
+            let is_new = (known.batching != batching, known.priorities != priorities);
             known.batching.clone_from(&batching);
+            known.priorities.clone_from(&priorities);
             let Some(engine) = known.engine.upgrade() else { continue };
             drop(all);
-            apply(&id, &*engine, batching);
+            if is_new.0 {
+                let applied = batching.and_then(|new| said(engine.set_batching(&new)));
+                tell(&id, "batching parameters", applied);
+            }
+            if is_new.1 {
+                let applied = priorities.and_then(|new| said(engine.set_priorities(&new)));
+                tell(&id, "priorities", applied);
+            }
         }
     }
 }
 
-fn apply(
-    (model, version): &(String, i64),
-    engine: &dyn Engine,
-    batching: Result<Batching, String>,
-) {
-    let applied = batching
-        .and_then(|batching| engine.set_batching(&batching).map_err(|error| error.to_string()));
+fn said(applied: session::Result<()>) -> Result<(), String> {
+    applied.map_err(|error| error.to_string())
+}
+
+fn tell((model, version): &(String, i64), what: &str, applied: Result<(), String>) {
     match applied {
-        Ok(()) => info!(model, version, "the batching parameters have changed"),
-        Err(error) => {
-            warn!(model, version, "the batching parameters stay as they were: {error}");
-        }
+        Ok(()) => info!(model, version, "the {what} have changed"),
+        Err(error) => warn!(model, version, "the {what} stay as they were: {error}"),
     }
 }
 
-/// Puts changes of the parameters files in force, until the token is cancelled.
+/// Puts changes of the parameters files and of models' priorities in force, until the token is cancelled.
 pub(crate) async fn watch(versions: Arc<Versions>, token: CancellationToken) {
-    if !versions.settings.reads_files() {
-        return;
-    }
     while token.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
         let versions = Arc::clone(&versions);
         if tokio::task::spawn_blocking(move || versions.look()).await.is_err() {
@@ -123,7 +133,7 @@ mod tests {
 
     /// Remembers how it was told to batch.
     #[derive(Default)]
-    struct Told(Mutex<Vec<Batching>>);
+    struct Told(Mutex<Vec<Batching>>, Mutex<Vec<u32>>);
 
     impl Engine for Told {
         fn start(&self, _: Run, _: Reply) {}
@@ -136,6 +146,11 @@ mod tests {
             self.0.lock().push(batching.clone());
             Ok(())
         }
+
+        fn set_priorities(&self, priorities: &Priorities) -> session::Result<()> {
+            self.1.lock().push(priorities.weight);
+            Ok(())
+        }
     }
 
     fn rows_max(batching: &Batching) -> Option<usize> {
@@ -146,7 +161,8 @@ mod tests {
     fn parameters_change_while_serving_and_bad_ones_change_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("batching_params.pbtxt");
-        let versions = Versions::new(Settings::per_model());
+        let active = Arc::new(Active::default());
+        let versions = Versions::new(Settings::per_model(), Arc::clone(&active));
         let told = Arc::new(Told::default());
         let servable = Servable {
             signatures: BTreeMap::new(),
@@ -161,9 +177,12 @@ mod tests {
         versions.look();
         versions.look();
         std::fs::write(&file, "max_batch_size { value: 0 }").unwrap();
+        let text = "name: 'm' scheduling { weight: 4 }";
+        let _ = active.replace(&[proto::text::parse(text).unwrap()]);
         versions.look();
         std::fs::write(&file, "max_batch_size { value: 16 }").unwrap();
         versions.look();
+        assert_eq!(*told.1.lock(), [1, 4], "weights change with the model config");
         let told: Vec<_> = told.0.lock().iter().map(rows_max).collect();
         assert_eq!(told, [None, Some(8), Some(16)]);
     }

@@ -197,7 +197,8 @@ fn print(drive: &Drive, report: &Report) {
                 "concurrency": drive.concurrency, "rate": drive.rate,
                 "seconds": took.as_secs_f64(), "answers": latencies.n(),
                 "answers_per_second": rate, "rows_per_second": rows, "latency": spread,
-                "failed": failed.n(), "failed_p99_us": micros(failed.percentile(99.0)),
+                "failed": failed.n(), "failed_p50_us": micros(failed.percentile(50.0)),
+                "failed_p99_us": micros(failed.percentile(99.0)),
                 "errors": errors, "unsent": n_unsent,
             })
         );

@@ -18,6 +18,7 @@ pub(super) fn run(loaded: &Loaded, signature: &str, batch: usize) -> Result<Run>
         inputs: inputs.collect::<Result<_>>()?,
         outputs: (0..signature.outputs.len()).collect(),
         deadline: None,
+        level: None,
         is_cancelled: Arc::default(),
     })
 }

@@ -1,4 +1,4 @@
-//! `tensord inspect`: shows what a SavedModel holds, without loading its weights.
+//! `tensord inspect`: shows what a SavedModel holds, and whether it would be batched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use savedmodel::{Endpoint, SavedModel, Signature};
 use serde_json::{Value, json};
 use tensorflow::HOW_TO_INSTALL;
 
-use super::{open, split_tags};
+use super::{load, open, split_tags};
 use crate::engines;
 
 /// Show the tags, signatures, ops and weights of a model
@@ -22,6 +22,9 @@ struct Inspect {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Do not load the weights: whether rows are independent is not told then
+    #[arg(long)]
+    quick: bool,
     /// The tags of the meta graph
     #[arg(long, default_value = "serve")]
     tags: String,
@@ -49,6 +52,9 @@ struct Report {
     /// The variables that the signatures use, with their bytes, largest first.
     weights: Vec<(String, String, u64)>,
     engine: Chosen,
+    /// For each signature whether its rows are independent, or why not; nothing if it was not looked
+    /// at.
+    rows: BTreeMap<String, std::result::Result<(), String>>,
 }
 
 /// The engine that would serve a model.
@@ -120,7 +126,8 @@ impl Report {
         }
         let weights = weights(&model, &used, unsupported.is_empty())?;
         let engine = Chosen::new(&unsupported)?;
-        Ok(Self { model, ops, unsupported, weights, engine })
+        let rows = if args.quick { BTreeMap::new() } else { rows(args, &model) };
+        Ok(Self { model, ops, unsupported, weights, engine, rows })
     }
 
     fn weights_bytes(&self) -> u64 {
@@ -145,6 +152,9 @@ impl Report {
                 "outputs": endpoints(&signature.outputs),
                 "defaults": signature.defaults.keys().collect::<Vec<_>>(),
                 "unsupported_ops": self.unsupported.get(&signature.name),
+                "rows_are_independent": self.rows.get(&signature.name).map(std::result::Result::is_ok),
+                "why_rows_are_mixed":
+                    self.rows.get(&signature.name).and_then(|rows| rows.as_ref().err()),
             })
         };
         let signatures: BTreeMap<&String, Value> =
@@ -178,6 +188,11 @@ impl Report {
             for (alias, endpoint) in &signature.outputs {
                 say!("  out  {alias:<20} {}", endpoint.spec);
             }
+            match self.rows.get(name) {
+                Some(Ok(())) => say!("  rows are independent: requests are batched"),
+                Some(Err(why)) => say!("  rows are not known to be independent: {why}"),
+                None => {}
+            }
             if let Some(missing) = self.unsupported.get(name) {
                 say!("  cannot run: {}", counted(missing));
             }
@@ -191,6 +206,19 @@ impl Report {
             say!("  and {} smaller ones (--json lists all)", self.weights.len() - 10);
         }
     }
+}
+
+/// Whether the rows of each signature are independent, as a server would find when it loads the model.
+fn rows(args: &Inspect, model: &SavedModel) -> BTreeMap<String, std::result::Result<(), String>> {
+    let loaded = load(&args.dir, &args.tags, 1);
+    let of = |name: &String| match &loaded {
+        Ok(loaded) => match loaded.engine.rows(name) {
+            Some(proof) => proof.clone().map_err(|mixing| mixing.to_string()),
+            None => Err("it cannot be run".to_owned()),
+        },
+        Err(error) => Err(format!("it cannot be loaded: {error:#}")),
+    };
+    model.signatures.keys().map(|name| (name.clone(), of(name))).collect()
 }
 
 /// What is run: the signatures by name, and the init op.

@@ -1,4 +1,5 @@
-//! `tensord memory` and `tensord top`: who holds which bytes of a running server, as a table.
+//! `tensord memory` and `tensord top`: who holds which bytes of a running server, and what its
+//! queues and lanes do, as tables.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -8,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use serde_json::Value;
+
+use super::top::Look;
 
 /// Show who holds which bytes of a running server
 #[derive(Debug, Parser)]
@@ -49,10 +52,14 @@ pub(crate) fn top(args: Vec<String>) -> Result<()> {
     let args = Memory::parse_from(args);
     ensure!(args.every.is_finite() && args.every >= 0.1, "--every is at least a tenth of a second");
     let (_never, pause) = std::sync::mpsc::channel::<()>();
+    let mut before = None;
     for look in 1.. {
         let memory: Value = serde_json::from_str(&get(&args.url, "/v1/memory")?)?;
+        let scheduler = Look::new(serde_json::from_str(&get(&args.url, "/v1/scheduler")?)?);
         // Clears the terminal, and begins above.
         say!("\x1b[2J\x1b[H{}", table(&memory).trim_end());
+        say!("\n{}", scheduler.table(before.as_ref()).trim_end());
+        before = Some(scheduler);
         if look == args.times {
             break;
         }

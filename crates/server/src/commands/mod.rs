@@ -11,6 +11,7 @@ pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod selftest;
 pub(crate) mod serve;
+mod top;
 
 use std::path::Path;
 use std::sync::Arc;

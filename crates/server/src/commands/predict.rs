@@ -52,6 +52,7 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
         inputs: inputs(&args, &signature)?,
         outputs: (0..signature.outputs.len()).collect(),
         deadline: None,
+        level: None,
         is_cancelled: Arc::default(),
     };
     let outputs = loaded.engine.run(&run, &mut Workspace::allocate(0)?)?;

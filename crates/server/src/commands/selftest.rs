@@ -177,6 +177,7 @@ fn check(servable: &Servable) -> Result<()> {
         inputs: vec![Tensor::from_slice(model::shape(), &x)?],
         outputs: vec![0],
         deadline: None,
+        level: None,
         is_cancelled: Arc::default(),
     };
     let (send, receive) = std::sync::mpsc::channel();

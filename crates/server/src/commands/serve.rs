@@ -69,7 +69,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let mut stop = signals::Stop::listen()?;
     let loads = Arc::new(Loads::default());
     let active = Arc::new(Active::default());
-    let versions = Arc::new(Versions::new(config.batching.clone()));
+    let versions = Arc::new(Versions::new(config.batching.clone(), Arc::clone(&active)));
     let devices = start_devices(config, &active)?;
     let scheduler = Scheduler { versions: Arc::clone(&versions), devices: Arc::clone(&devices) };
     let warmups = Arc::new(Warmups::default());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use batch::Reason;
+use batch::{Level, MixedPriority, Reason};
 use schedule::{Histogram, QueueSnapshot};
 use serde_json::{Value, json};
 
@@ -44,6 +44,11 @@ fn queue(row: &Row) -> Value {
         "batch_timeout_micros": micros(options.timeout),
         "max_enqueued_batches": options.enqueued_batches_max,
         "allowed_batch_sizes": options.allowed_sizes,
+        "weight": row.queue.snapshot.weight,
+        "default_priority": row.queue.default_level,
+        "mixed_priority_policy": mixed(options.mixed_priority),
+        "priorities": options.levels.iter().map(level).collect::<Vec<_>>(),
+        "rows_that_fit": row.queue.snapshot.rows_fit,
         "waiting": { "tasks": row.queue.snapshot.n_tasks, "rows": row.queue.snapshot.n_rows,
                      "oldest_micros": micros(row.queue.snapshot.age) },
         "tasks": { "asked": stats.n_asked, "refused": stats.n_refused,
@@ -60,6 +65,22 @@ fn queue(row: &Row) -> Value {
         "predicted_micros": { "one_row": row.queue.snapshot.run_one.map(micros),
                               "full_batch": row.queue.snapshot.run_full.map(micros) },
     })
+}
+
+/// The limits of a priority.
+fn level(level: &Level) -> Value {
+    json!({ "max_enqueued_batches": level.enqueued_batches_max,
+            "batch_timeout_micros": level.timeout.map(micros),
+            "queue_timeout_micros": level.wait_max.map(micros) })
+}
+
+fn mixed(policy: MixedPriority) -> &'static str {
+    match policy {
+        MixedPriority::Merge => "merge",
+        MixedPriority::PadToMax => "pad_to_max_batch_size",
+        MixedPriority::PadToNextAllowed => "pad_to_next_allowed_batch_size",
+        MixedPriority::Isolate => "isolate",
+    }
 }
 
 fn histogram<const N: usize>(histogram: &Histogram<N>) -> Value {

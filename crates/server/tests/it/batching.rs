@@ -1,9 +1,12 @@
 //! Batching, from outside: flags, files that change, and what the scheduler says.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Server, model_server, root, tensord};
+use crate::support::{Server, model_server, model_with_versions, root, tensord};
 
 fn half_plus_two() -> String {
     let path = root().join("models/half_plus_two");
@@ -83,4 +86,142 @@ fn a_running_server_is_measured_over_both_faces() {
         assert!(report["answers"].as_u64().unwrap() > 0, "{report}");
         assert_eq!(report["failed"], 0, "{report}");
     }
+}
+
+/// A config file with one model and what it says of its scheduling.
+fn config(file: &Path, scheduling: &str) -> String {
+    let path = root().join("models/half_plus_two");
+    let text = format!(
+        "model_config_list {{ config {{ name: 'default' base_path: '{}' \
+         scheduling {{ {scheduling} }} }} }}",
+        path.display()
+    );
+    fs::write(file, text).unwrap();
+    format!("--model_config_file={}", file.display())
+}
+
+#[test]
+fn weights_and_priorities_are_set_in_the_model_config_and_change_while_serving() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("models");
+    let flag = config(
+        &file,
+        "weight: 3 default_priority: 1 level {} level { max_enqueued_batches { value: 5 } \
+         queue_timeout_micros { value: 7000000 } } mixed_priority_policy: PRIORITY_ISOLATION",
+    );
+    let server = Server::start(tensord(), &[&flag, "--model_config_file_poll_wait_seconds=1"]);
+    assert_eq!(predict(&server, 1).0, 200);
+    let page = server.rest_until("/v1/scheduler", "\"weight\": 3");
+    for said in ["\"default_priority\": 1", "\"queue_timeout_micros\": 7000000", "\"isolate\""] {
+        assert!(page.contains(said), "{said} in {page}");
+    }
+    config(&file, "weight: 5");
+    let page = server.rest_until("/v1/scheduler", "\"weight\": 5");
+    assert!(page.contains("\"default_priority\": 0"), "{page}");
+}
+
+#[test]
+fn a_request_names_its_priority_over_both_faces() {
+    let server = Server::start(tensord(), &[&half_plus_two()]);
+    let ask = |priority: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.rest)).unwrap();
+        let body = r#"{"instances": [2.0]}"#;
+        let head = format!(
+            "POST /v1/models/default:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             tensord-priority: {priority}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(ask("3").starts_with("HTTP/1.1 200"));
+    let refused = ask("urgent");
+    assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
+    assert!(refused.contains("tensord-priority is a number from 0"), "{refused}");
+}
+
+#[test]
+fn an_unknown_key_or_a_bad_limit_of_a_priority_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (scheduling, expected) in [
+        ("wait: 3", "wait"),
+        ("default_priority: 99", "priorities go from 0 to 15"),
+        ("level { max_enqueued_batches { value: 0 } }", "max_enqueued_batches must be positive"),
+    ] {
+        let flag = config(&dir.path().join("models"), scheduling);
+        let output = tensord().arg(flag).arg("--rest_api_port=0").output().unwrap();
+        assert!(!output.status.success());
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = out + &String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn top_shows_queues_and_lanes_beside_the_memory() {
+    let server = Server::start(tensord(), &[&half_plus_two()]);
+    assert_eq!(predict(&server, 2).0, 200);
+    let url = format!("127.0.0.1:{}", server.rest);
+    let output = tensord().args(["top", &url, "--times", "2", "--every", "0.1"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    for shown in ["cpu:0 lane 0", "% busy", "default:123 serving_default", "batches/s", "server"] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+}
+
+#[test]
+fn a_server_is_driven_at_a_rate_with_inputs_from_a_file_and_shown_as_a_table() {
+    let server = Server::start(tensord(), &[&half_plus_two()]);
+    let inputs = root().join("testdata/golden/half_plus_two/123/serving_default/batch3.in.npz");
+    let output = tensord()
+        .args(["bench", "--target", &format!("127.0.0.1:{}", server.grpc), "--model", "default"])
+        .args(["--rate", "50", "--duration", "1.5", "--inputs"])
+        .arg(inputs)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let progress = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text} {progress}");
+    for shown in ["answers", "throughput", "50 %", "99.9 %", "failed                 0"] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    assert!(progress.contains("answers/s, 99 % within"), "{progress}");
+}
+
+/// How many threads of a server have names that begin so.
+fn n_threads(server: &Server, name: &str) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap().flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|comm| comm.starts_with(name) && !comm.contains("clock")).count()
+}
+
+#[test]
+fn lanes_and_compute_threads_are_as_many_as_the_flags_say_and_by_default_as_cores() {
+    let n_cpus = std::thread::available_parallelism().unwrap().get();
+    let server = Server::start(tensord(), &[&half_plus_two()]);
+    // A lane computes too: with it, all compute threads of a run are as many as there are cores.
+    assert_eq!((n_threads(&server, "lane-"), n_threads(&server, "compute-")), (n_cpus, n_cpus - 1));
+    let flags = ["--tensorflow_inter_op_parallelism=3", "--tensorflow_intra_op_parallelism=4"];
+    let server = Server::start(model_server(), &[&half_plus_two(), flags[0], flags[1]]);
+    assert_eq!((n_threads(&server, "lane-"), n_threads(&server, "compute-")), (3, 3));
+}
+
+#[test]
+fn each_version_is_batched_as_the_file_in_its_folder_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let versions = dir.path().join("m");
+    model_with_versions(&versions, &[1]);
+    let file = versions.join("1/batching_params.pbtxt");
+    fs::write(&file, "max_batch_size { value: 2 }").unwrap();
+    let path = format!("--model_base_path={}", versions.display());
+    let flags = ["--enable_batching", "--enable_per_model_batching_parameters"];
+    let server = Server::start(model_server(), &[&path, flags[0], flags[1]]);
+    let (status, body) = predict(&server, 3);
+    assert_eq!(status, 400);
+    assert!(body.contains("Task size 3 is larger than maximum input batch size 2"), "{body}");
+    fs::remove_file(&file).unwrap();
+    server.rest_until("/v1/scheduler", "batching is off");
+    assert_eq!(predict(&server, 3).0, 200, "without the file it is not batched");
 }

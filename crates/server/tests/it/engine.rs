@@ -40,6 +40,7 @@ pub(crate) fn run(
         inputs,
         outputs: (0..n_outputs).collect(),
         deadline,
+        level: None,
         is_cancelled: Arc::default(),
     };
     loaded.engine.run(&run, &mut Workspace::allocate(0).unwrap())
@@ -103,6 +104,7 @@ fn an_endless_loop_ends_with_its_deadline_and_when_nobody_waits() {
         inputs: floats(&[0.5]),
         outputs: vec![0],
         deadline: None,
+        level: None,
         is_cancelled: Arc::default(),
     };
     let flag = Arc::clone(&waits.is_cancelled);

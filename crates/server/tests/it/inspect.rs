@@ -36,3 +36,21 @@ fn a_folder_without_a_model_is_refused_with_what_was_expected() {
     let text = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(text.contains("saved_model.pb"), "{text}");
 }
+
+#[test]
+fn each_signature_says_whether_its_rows_are_independent_or_why_not() {
+    let rows = |model: &str, signature: &str| {
+        let report = inspect(model);
+        let signature = &report["signatures"][signature];
+        let why = signature["why_rows_are_mixed"].as_str().map(str::to_owned);
+        assert_eq!(signature["rows_are_independent"], why.is_none(), "{report}");
+        why
+    };
+    assert_eq!(rows("models/half_plus_two", "serving_default"), None);
+    assert_eq!(rows("models/digits", "serving_default"), None);
+    let why = rows("testdata/models/counter", "incr_counter").unwrap();
+    assert!(why.contains("state") || why.contains("no inputs"), "{why}");
+    let run = tensord().arg("inspect").arg(root().join("models/digits")).output().unwrap();
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(text.contains("rows are independent: requests are batched"), "{text}");
+}

@@ -58,6 +58,7 @@ fn run(servable: &Servable, signature: &str, inputs: Vec<Tensor>) -> Vec<Tensor>
         inputs,
         outputs,
         deadline: None,
+        level: None,
         is_cancelled: Arc::default(),
     };
     let (send, receive) = std::sync::mpsc::channel();
@@ -157,6 +158,7 @@ fn what_does_not_fit_is_refused_and_the_rest_goes_on() {
         inputs: vec![huge],
         outputs: vec![0],
         deadline: None,
+        level: None,
         is_cancelled: Arc::default(),
     };
     servable.engine.start(order, Box::new(move |answer| send.send(answer).unwrap()));

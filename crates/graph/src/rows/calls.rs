@@ -1,0 +1,147 @@
+//! What calls functions: loops, branches and plain calls. Their bodies are judged like any graph.
+
+use ops::Attrs;
+use tensor::{DType, Spec};
+
+use super::{DEPTH_MAX, Seen, State, Walk, block, find, inner, refusal, walk};
+use crate::error::Result;
+use crate::graph::{Graph, Node};
+
+/// How often the states of a loop are looked at before what still changes counts as mixed. They can
+/// only rise, so that this is never reached but by a mistake.
+const ROUNDS_MAX: usize = 8;
+
+/// Whether an op calls functions.
+pub(super) fn is_call(op: &str) -> bool {
+    matches!(
+        op,
+        "While"
+            | "StatelessWhile"
+            | "If"
+            | "StatelessIf"
+            | "PartitionedCall"
+            | "StatefulPartitionedCall"
+    )
+}
+
+/// The outputs of a call.
+pub(super) fn judge(
+    node: &Node,
+    inputs: &[Seen],
+    outputs: &[Spec],
+    walk: &Walk<'_, '_>,
+) -> Result<Vec<Seen>> {
+    if walk.depth >= DEPTH_MAX {
+        return Err(refusal(node, "calls functions within functions, too deep to follow"));
+    }
+    match node.op_name() {
+        "While" | "StatelessWhile" => repeat(node, inputs, outputs, walk),
+        "If" | "StatelessIf" => branch(node, inputs, outputs, walk),
+        _ => {
+            let called = call(node, "f", inputs, walk)?;
+            Ok(called
+                .into_iter()
+                .zip(outputs)
+                .map(|(seen, spec)| as_inferred(seen, spec))
+                .collect())
+        }
+    }
+}
+
+/// A loop: what its variables are before the first iteration and after any.
+fn repeat(
+    node: &Node,
+    inputs: &[Seen],
+    outputs: &[Spec],
+    walk: &Walk<'_, '_>,
+) -> Result<Vec<Seen>> {
+    let args = inputs.iter().zip(outputs);
+    let mut args: Vec<Seen> = args.map(|(input, spec)| in_loop(node, input, spec)).collect();
+    for _ in 0..ROUNDS_MAX {
+        let after = call(node, "body", &args, walk)?;
+        let joined: Vec<Seen> =
+            args.iter().zip(&after).map(|(before, after)| join(node, before, after)).collect();
+        let is_settled = joined.iter().zip(&args).all(|(new, old)| new.state == old.state);
+        args = joined;
+        if is_settled {
+            let goes_on = call(node, "cond", &args, walk)?;
+            if goes_on.first().map(|seen| &seen.state) != Some(&State::Free) {
+                return Err(refusal(node, "runs for as long as its rows say"));
+            }
+            return Ok(args);
+        }
+    }
+    Err(refusal(node, "is a loop whose rows never settle"))
+}
+
+/// A branch that is taken for all rows or for none.
+fn branch(
+    node: &Node,
+    inputs: &[Seen],
+    outputs: &[Spec],
+    walk: &Walk<'_, '_>,
+) -> Result<Vec<Seen>> {
+    let (condition, inputs) = inputs.split_first().ok_or_else(|| refusal(node, "has no input"))?;
+    if condition.state != State::Free {
+        return Err(refusal(node, "takes a branch by what is in its rows"));
+    }
+    let one = call(node, "then_branch", inputs, walk)?;
+    let other = call(node, "else_branch", inputs, walk)?;
+    let joined = one.iter().zip(&other).zip(outputs);
+    Ok(joined.map(|((one, other), spec)| as_inferred(join(node, one, other), spec)).collect())
+}
+
+/// The fetches of a function for arguments that are seen so.
+fn call(node: &Node, attr: &str, args: &[Seen], walk: &Walk<'_, '_>) -> Result<Vec<Seen>> {
+    let name =
+        Attrs::new(&node.attrs).function(attr).map_err(|_| refusal(node, "calls nothing"))?;
+    let body = walk.env.functions.body(name).and_then(|body| body.downcast_ref::<Graph>());
+    let body = body.ok_or_else(|| refusal(node, "calls a function that is not known"))?;
+    let within = Walk { env: walk.env, depth: walk.depth + 1 };
+    let seen = self::walk(body, args, &within)?;
+    body.fetches.iter().map(|port| find(&seen, port).cloned()).collect()
+}
+
+/// A variable of a loop: its state before the first iteration, in a shape that holds in all.
+fn in_loop(node: &Node, input: &Seen, spec: &Spec) -> Seen {
+    let spec = spec.clone();
+    let keeps = match &input.state {
+        State::Rows => block(&spec).is_some(),
+        State::Inner(axis) => return inner::seen(State::Inner(*axis), spec),
+        State::Sizes => false,
+        State::Free | State::List(_) | State::Mixed(_) => true,
+    };
+    let lost = || format!("{} ({}) changes the shape of its rows", node.name, node.op_name());
+    let state = if keeps { input.state.clone() } else { State::Mixed(lost()) };
+    Seen { state, spec }
+}
+
+/// What is known of a tensor that is either.
+fn join(node: &Node, one: &Seen, other: &Seen) -> Seen {
+    let state = match (&one.state, &other.state) {
+        (a, b) if a == b => a.clone(),
+        (State::Mixed(why), _) | (_, State::Mixed(why)) => State::Mixed(why.clone()),
+        // A list without items, or with items that are the same for all, takes those with rows.
+        (State::Free, State::List(axis)) | (State::List(axis), State::Free)
+            if one.spec.dtype == DType::Variant =>
+        {
+            State::List(*axis)
+        }
+        _ => State::Mixed(format!(
+            "{} ({}) gives now rows and now something else",
+            node.name,
+            node.op_name()
+        )),
+    };
+    Seen { state, spec: one.spec.clone() }
+}
+
+/// What a function gives, in the shape that the call is inferred to have if that says more.
+fn as_inferred(seen: Seen, spec: &Spec) -> Seen {
+    let keeps = match &seen.state {
+        State::Rows => block(spec).is_some(),
+        State::Free => spec.rank().is_some() || seen.spec.rank().is_none(),
+        State::Sizes | State::Inner(_) | State::List(_) | State::Mixed(_) => false,
+    };
+    if keeps { Seen { spec: spec.clone(), ..seen } } else { seen }
+}

@@ -1,0 +1,205 @@
+//! Rows that are not in the first dimension: sequences with their steps first, and lists of steps.
+
+use ops::Attrs;
+use tensor::{DType, Dim, Spec};
+
+use super::rules::{AXIS, ELEMENTWISE, SHAPES, UNKNOWN, Verdict};
+use super::{ROWS, Seen, State, block};
+use crate::graph::Node;
+
+/// A tensor in a state, with what the state says of its shape.
+pub(super) fn seen(state: State, spec: Spec) -> Seen {
+    let axis = match state {
+        State::Inner(axis) => axis,
+        State::Free | State::Sizes | State::Rows | State::List(_) | State::Mixed(_) => {
+            return Seen { state, spec };
+        }
+    };
+    Seen { spec: with_rows(&spec, axis).unwrap_or(spec), state }
+}
+
+/// The state of a tensor whose dimension `axis` is the rows.
+pub(super) fn state(axis: usize) -> State {
+    if axis == 0 { State::Rows } else { State::Inner(axis) }
+}
+
+/// All outputs have their rows in dimension `axis`, if their shapes say so.
+pub(super) fn at(outputs: &[Spec], axis: usize) -> Verdict {
+    let is_rows = |output: &Spec| {
+        let dim = output.dims().and_then(|dims| dims.get(axis));
+        dim.is_some_and(|dim| dim.same(&Dim::symbol(ROWS)))
+    };
+    if !outputs.iter().all(is_rows) {
+        return Err(SHAPES);
+    }
+    Ok(outputs.iter().map(|_| state(axis)).collect())
+}
+
+/// A tensor with rows in the first dimension, one for each, or further in.
+fn axis_of(input: &Seen) -> Option<usize> {
+    match input.state {
+        State::Rows => {
+            let is_one = block(&input.spec).is_some_and(|block| block.known() == Some(1));
+            is_one.then_some(0)
+        }
+        State::Inner(axis) => Some(axis),
+        State::Free | State::Sizes | State::List(_) | State::Mixed(_) => None,
+    }
+}
+
+/// What becomes of a node's outputs when an input has its rows further in.
+pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let name = node.op_name();
+    match name {
+        "Shape" | "Size" | "Rank" => Ok(outputs.iter().map(super::rules::sizes).collect()),
+        "Transpose" => transpose(inputs, outputs),
+        "TensorListFromTensor" => from_tensor(inputs),
+        "TensorListGetItem" => get(inputs, outputs),
+        "TensorListSetItem" | "TensorListPushBack" => put(inputs, outputs),
+        "TensorListStack" => stack(inputs, outputs),
+        "TensorListLength" => Ok(vec![State::Free]),
+        "StridedSlice" => first_step(node, inputs, outputs),
+        "ReverseV2" => reverse(inputs, outputs),
+        "Unpack" => unpack(node, inputs, outputs),
+        _ if ELEMENTWISE.contains(&name) => broadcast(inputs, outputs),
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// Rows go where the order of dimensions says.
+pub(super) fn transpose(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let [value, order] = inputs else { return Err(UNKNOWN) };
+    let order = order.spec.ints().ok_or(SHAPES)?;
+    if value.state == State::Rows && order.first() == Some(&0) {
+        let first = outputs.first().ok_or(UNKNOWN)?;
+        return if block(first).is_some() { Ok(vec![State::Rows]) } else { Err(SHAPES) };
+    }
+    let axis = axis_of(value).ok_or(AXIS)?;
+    let to = order.iter().position(|from| usize::try_from(*from) == Ok(axis)).ok_or(SHAPES)?;
+    at(outputs, to)
+}
+
+/// The steps of a sequence, each with its rows.
+fn from_tensor(inputs: &[Seen]) -> Verdict {
+    match inputs {
+        [Seen { state: State::Inner(axis), .. }, shape] if shape.state == State::Free => {
+            Ok(vec![State::List(axis - 1)])
+        }
+        _ => Err(AXIS),
+    }
+}
+
+fn get(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    match inputs {
+        [Seen { state: State::List(axis), .. }, others @ ..] if are_free(others) => {
+            step(outputs, *axis)
+        }
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// An item is put into a list whose items are like it, or which has none yet.
+pub(super) fn put(inputs: &[Seen], _: &[Spec]) -> Verdict {
+    let [list, others @ ..] = inputs else { return Err(UNKNOWN) };
+    let (item, index) = others.split_last().ok_or(UNKNOWN)?;
+    let axis = axis_of(item).ok_or(UNKNOWN)?;
+    let fits = match list.state {
+        State::Free => true,
+        State::List(other) => other == axis,
+        State::Sizes | State::Rows | State::Inner(_) | State::Mixed(_) => false,
+    };
+    if fits && are_free(index) { Ok(vec![State::List(axis)]) } else { Err(UNKNOWN) }
+}
+
+fn stack(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    match inputs {
+        // The shape that items without a value get may have the number of rows in it.
+        [Seen { state: State::List(axis), .. }, _] => step(outputs, axis + 1),
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// Outputs with rows in `axis`, whatever their inferred shapes leave open there.
+fn step(outputs: &[Spec], axis: usize) -> Verdict {
+    let with_rows: Option<Vec<Spec>> = outputs.iter().map(|spec| with_rows(spec, axis)).collect();
+    at(&with_rows.ok_or(SHAPES)?, axis)
+}
+
+/// A slice of the steps: `x[i]`, `x[a:b]`.
+fn first_step(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let attrs = Attrs::new(&node.attrs);
+    let mask = |name: &str| attrs.int_or(name, 0).unwrap_or(0);
+    let [value, begin, others @ ..] = inputs else { return Err(UNKNOWN) };
+    let State::Inner(axis) = value.state else { return Err(UNKNOWN) };
+    let is_first_only = begin.spec.dims().is_some_and(|dims| dims[0].known() == Some(1));
+    let is_plain = mask("new_axis_mask") == 0 && mask("ellipsis_mask") == 0;
+    if !is_first_only || !is_plain || begin.state != State::Free || !are_free(others) {
+        return Err(AXIS);
+    }
+    at(outputs, if mask("shrink_axis_mask") & 1 == 1 { axis - 1 } else { axis })
+}
+
+fn reverse(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let [value, axes] = inputs else { return Err(UNKNOWN) };
+    let axis = axis_of(value).ok_or(UNKNOWN)?;
+    let rank = i64::try_from(value.spec.rank().ok_or(SHAPES)?).map_err(|_| SHAPES)?;
+    let own = i64::try_from(axis).map_err(|_| SHAPES)?;
+    let is_own = |reversed: &i64| *reversed == own || *reversed == own - rank;
+    if axes.spec.ints().ok_or(SHAPES)?.iter().any(is_own) {
+        return Err(AXIS);
+    }
+    at(outputs, axis)
+}
+
+fn unpack(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    match (inputs, Attrs::new(&node.attrs).int_or("axis", 0)) {
+        ([Seen { state: State::Inner(axis), .. }], Ok(0)) => at(outputs, axis - 1),
+        _ => Err(AXIS),
+    }
+}
+
+/// Inputs with rows have them in the same dimension, and the others are the same for every row.
+fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let axis = inputs.iter().find_map(axis_of).ok_or(UNKNOWN)?;
+    for output in outputs {
+        let rank = output.rank().ok_or(SHAPES)?;
+        for input in inputs {
+            let dims = input.spec.dims().ok_or(SHAPES)?;
+            let is_whole = dims.len() == rank;
+            let fits = match input.state {
+                State::Rows | State::Inner(_) => is_whole && axis_of(input) == Some(axis),
+                State::Free => {
+                    let own = (axis + dims.len()).checked_sub(rank);
+                    own.is_none_or(|own| dims[own].known() == Some(1))
+                }
+                State::Sizes | State::List(_) | State::Mixed(_) => false,
+            };
+            if !fits {
+                return Err(SHAPES);
+            }
+        }
+    }
+    at(outputs, axis)
+}
+
+fn are_free(inputs: &[Seen]) -> bool {
+    inputs.iter().all(|input| input.state == State::Free)
+}
+
+/// A spec whose dimension `axis` is the rows; `None` if it is known to be something else, or if
+/// nothing is known of the dimensions.
+fn with_rows(spec: &Spec, axis: usize) -> Option<Spec> {
+    if spec.dtype == DType::Variant {
+        return None;
+    }
+    let dims = spec.dims()?;
+    let rows = Dim::symbol(ROWS);
+    match dims.get(axis)? {
+        Dim::Unknown => {
+            let before = dims[..axis].iter().cloned();
+            let all = before.chain([rows]).chain(dims[axis + 1..].iter().cloned());
+            Some(Spec::new(spec.dtype, all))
+        }
+        dim => dim.same(&rows).then(|| spec.clone()),
+    }
+}

@@ -1,0 +1,14 @@
+//! The locks and threads that [`Lanes`](crate::Lanes) are made of. `shuttled.rs` has others in their
+//! place, that try out the orders in which threads may run.
+
+pub(crate) use std::thread::JoinHandle;
+
+pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// Starts a thread. Fails if the system refuses it.
+pub(crate) fn spawn(
+    name: String,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(body)
+}
