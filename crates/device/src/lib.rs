@@ -39,7 +39,7 @@ pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Simulated, SimulatedOptions};
 pub use space::{
-    Event, Owner, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as, booked_to,
+    Charge, Event, Owner, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as, booked_to,
     set_default_owner,
 };
 pub use workspace::{Borrowed, Span, Workspace};

@@ -8,6 +8,7 @@
 //! What is held is what the arenas hold from the driver plus what is charged for the heap. A
 //! [`Snapshot`] says where all of it is: its rows always sum to what is held.
 
+mod charge;
 mod owner;
 mod scope;
 mod sharing;
@@ -27,6 +28,7 @@ use crate::ledger::{Category, Holder};
 use crate::limit::Limited;
 use crate::logical::GrowthRule;
 
+pub use charge::Charge;
 pub use owner::{Owner, Tally};
 pub(crate) use scope::current;
 pub use scope::{Scope, booked_as, booked_to, set_default_owner};

@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::control::{self, Control};
 use crate::devices::{Devices, LaneOptions};
 use crate::engines::{self, Choices};
+use crate::external::{self, External};
 use crate::flags::Flags;
 use crate::loader::{Engines, Settings};
 use crate::loads::{Counted, Loads};
@@ -69,7 +70,8 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let versions = Arc::new(Versions::new(config.batching.clone()));
     let devices = start_devices(config, &active)?;
     let scheduler = Scheduler { versions: Arc::clone(&versions), devices: Arc::clone(&devices) };
-    let engines = start_engines(config, flags, &scheduler, &active)?;
+    let external = start_external(config, flags, &devices)?;
+    let engines = start_engines(config, flags, (&scheduler, &external), &active)?;
     let loader = Counted { loader: engines, loads: Arc::clone(&loads) };
     let lifecycle =
         Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, unload.clone()));
@@ -79,6 +81,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let requests = context(flags, &lifecycle, &log);
     tasks.spawn(batching::watch(versions, token.clone()));
     tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
+    tasks.spawn(external::watch(Arc::clone(&external), token.clone()));
     let counters = Counters { requests, loads, scheduler };
     let doors = Doors {
         config,
@@ -86,6 +89,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         counters: &counters,
         control: Arc::new(control),
         devices,
+        external,
         metrics_path,
         tls: Files::keys(ssl, &token),
         tasks: &tasks,
@@ -187,15 +191,21 @@ fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> 
     Ok(devices)
 }
 
+/// Finds TensorFlow, and the GPUs that only it can use.
+fn start_external(config: &Config, flags: &Flags, devices: &Arc<Devices>) -> Result<Arc<External>> {
+    let workers = engines::workers(flags, &Choices::parse(&flags.engine)?, config)?;
+    External::start(&config.devices, workers.map(Arc::new), Arc::clone(devices))
+}
+
 fn start_engines(
     config: &Config,
     flags: &Flags,
-    scheduler: &Scheduler,
+    (scheduler, external): (&Scheduler, &Arc<External>),
     active: &Arc<Active>,
 ) -> Result<Engines> {
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
     let choices = Choices::parse(&flags.engine)?;
-    let workers = engines::workers(flags, &choices, config)?;
+    let external = Arc::clone(external);
     let settings = Settings {
         session: config.session.clone(),
         active: Arc::clone(active),
@@ -203,7 +213,7 @@ fn start_engines(
         warmup: config.warmup,
     };
     let devices = Arc::clone(&scheduler.devices);
-    Ok(Engines { devices, options, choices, workers, settings })
+    Ok(Engines { devices, options, choices, external, settings })
 }
 
 /// Waits for the first versions of the models.
