@@ -2,6 +2,7 @@
 //! of ours. NVIDIA's management library knows them, and who holds how much of their memory.
 
 mod books;
+mod metrics;
 mod pages;
 mod place;
 mod visible;

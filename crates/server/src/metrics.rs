@@ -9,6 +9,7 @@ use std::sync::Arc;
 use api::{Context, Kind, Metric, Point, Value};
 use lifecycle::State;
 
+use crate::external::External;
 use crate::loads::Loads;
 use crate::memory;
 use crate::scheduler::{self, Scheduler};
@@ -22,6 +23,8 @@ pub(crate) struct Counters {
     pub(crate) loads: Arc<Loads>,
     /// Queues, lanes and the memory of devices.
     pub(crate) scheduler: Scheduler,
+    /// TensorFlow's workers and GPUs.
+    pub(crate) external: Arc<External>,
 }
 
 impl Counters {
@@ -33,6 +36,7 @@ impl Counters {
         metrics.push(bytes_in_flight(&self.requests));
         metrics.push(states(&self.requests));
         metrics.extend(memory::metrics(&self.scheduler.devices));
+        metrics.extend(self.external.metrics());
         metrics
     }
 

@@ -141,18 +141,11 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, in words, once it has; ends it if it has not.
+    /// How it ended, in words, once it has; ends it if it has not. One that has closed its socket but
+    /// goes on is ended as well.
     pub(crate) fn end(&mut self) -> String {
         // It holds nothing that it would have to write, so it need not be asked.
         drop(self.child.kill());
-        match self.child.wait() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    /// How it ended, in words, when its socket closed by itself.
-    pub(crate) fn ended(&mut self) -> String {
         match self.child.wait() {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),

@@ -82,7 +82,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     tasks.spawn(batching::watch(versions, token.clone()));
     tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
     tasks.spawn(external::watch(Arc::clone(&external), token.clone()));
-    let counters = Counters { requests, loads, scheduler };
+    let counters = Counters { requests, loads, scheduler, external: Arc::clone(&external) };
     let doors = Doors {
         config,
         flags,

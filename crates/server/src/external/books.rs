@@ -139,12 +139,13 @@ pub(crate) async fn watch(external: Arc<External>, token: CancellationToken) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tensorflow::{ModelSnapshot, WorkerState};
 
     use super::*;
 
-    fn worker(models: &[(ModelState, u64)]) -> WorkerSnapshot {
+    /// A worker with models in these states and with so many bytes of variables.
+    pub(in crate::external) fn worker(models: &[(ModelState, u64)]) -> WorkerSnapshot {
         let model = |(state, weights_bytes): &(ModelState, u64)| ModelSnapshot {
             model: "m".to_owned(),
             version: 3,

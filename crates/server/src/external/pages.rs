@@ -227,3 +227,32 @@ fn growth(rule: GrowthRule) -> &'static str {
         GrowthRule::Reserved => "reserved",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tensorflow::ModelState;
+
+    use super::*;
+    use crate::external::books::tests::worker;
+
+    #[test]
+    fn a_model_that_is_loading_shows_how_far_it_is_and_how_long_it_may_take() {
+        let mut worker = worker(&[(ModelState::Loading, 500), (ModelState::Loaded, 7)]);
+        worker.models[0].loading_for = Some(Duration::from_millis(1500));
+        worker.models[0].grown_bytes = 125;
+        (worker.load_timeout, worker.limit_bytes) = (Duration::from_secs(600), Some(999));
+        let shown = show_worker(&worker);
+        let loading = &shown["models"][0];
+        assert_eq!(
+            (&loading["state"], &loading["weights_bytes"]),
+            (&"loading".into(), &500.into())
+        );
+        assert_eq!(loading["loading_seconds"], 1.5);
+        assert_eq!(loading["loading_seconds_max"], 600.0);
+        assert_eq!(loading["loading_grown_bytes"], 125);
+        assert_eq!(shown["models"][1].get("loading_seconds"), None);
+        assert_eq!((&shown["over_limit"], &shown["limit_bytes"]), (&true.into(), &999.into()));
+    }
+}

@@ -218,7 +218,7 @@ impl<'a> Serving<'a> {
                 }
             }
             if has_ended {
-                return Ending::Lost(format!("its process ended: {}", self.process.ended()));
+                return Ending::Lost(format!("its process ended: {}", self.process.end()));
             }
         }
     }

@@ -92,6 +92,8 @@ fn what_workers_hold_is_in_the_page_and_gone_with_them() {
     assert!(shared >= base.unwrap() && shared <= resident.unwrap() + (64 << 20), "{page:#}");
     let total = model["weights_bytes"].as_u64().unwrap() + shared;
     assert!(host["reserved_bytes"].as_u64().unwrap() >= total);
+    let (_, metrics) = server.rest("GET", "/metrics", "");
+    assert!(metrics.contains(":tensord:worker_memory_bytes{worker=\"shared\""), "{metrics}");
     let (status, answer) = server.rest("DELETE", "/v1/models/m", "");
     assert_eq!(status, 200, "{answer}");
     until("the worker is gone", || memory(&server)["workers"].as_array().unwrap().is_empty());
