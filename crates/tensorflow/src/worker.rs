@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::load::Needed;
 use crate::options::{Options, Placement};
 use crate::sandbox::Rules;
-use crate::snapshot::WorkerSnapshot;
+use crate::snapshot::{WorkerSnapshot, resident_bytes};
 use crate::tensors;
 use crate::wire::{Order, RunOrder};
 use state::{Flight, Phase, SeatState, State, Task};
@@ -256,15 +256,17 @@ impl Worker {
 
     /// What is going on.
     pub(crate) fn snapshot(&self) -> WorkerSnapshot {
+        // Not under the lock that requests go through: the system may take its time.
+        let pid = self.state.lock().pid;
+        let resident_bytes = pid.map_or(0, resident_bytes);
         let state = self.state.lock();
-        let resident_bytes = state.resident_bytes();
         let (n_running, n_abandoned) = state.n_runs();
         WorkerSnapshot {
             name: self.role.name.clone(),
             is_shared: self.role.is_shared,
             device: self.role.placement.device.clone(),
             state: state.worker_state(),
-            pid: state.pid,
+            pid,
             tensorflow_version: state.version.clone(),
             models: state.models(resident_bytes, Instant::now()),
             devices: state.devices(),

@@ -10,7 +10,7 @@ use session::{Error, Reply};
 use super::Sent;
 use crate::area::Block;
 use crate::process::Link;
-use crate::snapshot::{ModelSnapshot, ModelState, WorkerState, resident_bytes};
+use crate::snapshot::{ModelSnapshot, ModelState, WorkerState};
 use crate::wire::Load;
 
 /// How a worker is.
@@ -341,11 +341,6 @@ impl State {
     pub(super) fn n_runs(&self) -> (usize, usize) {
         let wanted = self.n_wanted();
         (wanted, self.flights.len() - wanted)
-    }
-
-    /// What the process holds now.
-    pub(super) fn resident_bytes(&self) -> u64 {
-        self.pid.map_or(0, resident_bytes)
     }
 }
 

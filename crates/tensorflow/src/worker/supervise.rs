@@ -23,6 +23,9 @@ const TICK: Duration = Duration::from_secs(5);
 /// How often it is looked whether those that run are still waited for, while others wait.
 const PATROL: Duration = Duration::from_millis(20);
 
+/// How much of what a worker says is heard before it is looked at what else is due.
+const WORDS_AT_ONCE: usize = 1000;
+
 /// The first and the longest wait before a process is started again.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
@@ -205,8 +208,9 @@ impl<'a> Serving<'a> {
                 return ending;
             }
             let has_ended = self.wait();
-            // What it said before its end is heard.
-            loop {
+            // What it said before its end is heard, but one that never stops is not listened to for
+            // ever: others wait for what is due.
+            for _ in 0..WORDS_AT_ONCE {
                 match self.process.answers.next::<FromWorker>() {
                     Ok(None) => break,
                     Ok(Some(FromWorker { word })) => {

@@ -54,7 +54,7 @@ impl Machine {
     fn on(&self, command: Command) -> Command {
         let mut command = with_tensorflow(command);
         command.env("TENSORD_NVML", self.path("nvml.so")).env("FAKE_NVML", self.path("gpus"));
-        command.env_remove("CUDA_VISIBLE_DEVICES");
+        command.env_remove("CUDA_VISIBLE_DEVICES").env("TF_FORCE_GPU_ALLOW_GROWTH", "true");
         command
     }
 
