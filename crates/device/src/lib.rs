@@ -40,7 +40,7 @@ pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
-    Change, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space, SpaceOptions,
-    Tally, booked_as, booked_to, set_default_owner,
+    Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
+    SpaceOptions, Tally, booked_as, booked_to, set_default_owner,
 };
 pub use workspace::{Borrowed, Span, Workspace};

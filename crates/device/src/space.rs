@@ -9,6 +9,7 @@
 //! What is held is what the arenas hold from the driver plus what is charged for the heap. A
 //! [`Snapshot`] says where all of it is: its rows always sum to what is held.
 
+mod charge;
 mod events;
 mod idle;
 mod owner;
@@ -30,6 +31,7 @@ use crate::limit::Limited;
 use crate::logical::GrowthRule;
 use crate::sync::{AtomicU64, Mutex};
 
+pub use charge::Charge;
 pub use events::{Change, EVENT_MICROS, Event, EventTotal};
 pub use idle::Idle;
 pub use owner::{Owner, Tally};

@@ -120,6 +120,11 @@ impl Devices {
         all.filter(|owner| Arc::ptr_eq(owner.space().root(), space)).collect()
     }
 
+    /// Notes one who holds memory of a device.
+    pub(crate) fn note(&self, owner: &Arc<Owner>) {
+        self.owners.lock().push(Arc::downgrade(owner));
+    }
+
     /// Gives back all memory that nobody uses, on every device; how many bytes of each.
     pub(crate) fn trim(&self, cause: &'static str) -> Vec<(String, u64)> {
         let trim = |logical: &Arc<Logical>| {

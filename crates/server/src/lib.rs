@@ -26,6 +26,7 @@ mod control;
 mod devices;
 mod discover;
 mod engines;
+mod external;
 mod flags;
 mod loader;
 mod loads;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use lifecycle::{Code, LoadError, Loader};
 use native::Opened;
+use parking_lot::Mutex;
 use session::{Error, Servable};
 use storage::Storage;
-use tensorflow::{HOW_TO_INSTALL, ModelSettings, Request, Workers};
+use tensorflow::{HOW_TO_INSTALL, Request, Workers};
 use tokio_util::sync::CancellationToken;
 
 use crate::active::Active;
@@ -14,6 +15,7 @@ use crate::batching::Versions;
 use crate::config::{Session, Warmup};
 use crate::devices::{Devices, Lease};
 use crate::engines::{Choices, Engine};
+use crate::external::{External, ExternalDevice, Placed, Wish};
 use crate::replicas::Replicas;
 use crate::warmups::Warmups;
 use crate::{source, warmup};
@@ -23,7 +25,7 @@ pub(crate) struct Engines {
     pub(crate) devices: Arc<Devices>,
     pub(crate) options: native::Options,
     pub(crate) choices: Choices,
-    pub(crate) workers: Option<Workers>,
+    pub(crate) external: Arc<External>,
     pub(crate) settings: Settings,
 }
 
@@ -144,26 +146,71 @@ impl Engines {
         }
     }
 
+    /// Loads a version in a worker: on the GPUs that it is placed on, else on the host.
     fn tensorflow(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
-        let Some(workers) = &self.workers else {
+        let Some(workers) = self.external.workers() else {
             let text = format!("there is no TensorFlow: {HOW_TO_INSTALL}");
             return Err(Error::FailedPrecondition(text));
         };
-        let own = self.settings.session.own(&self.settings.active.get(wanted.model));
-        let session = own.map(|own| workers.with_usual_threads(&own));
-        workers.load(&Request {
+        let (model, version) = (wanted.model, wanted.version);
+        let (config, rule) = (self.settings.active.get(model), self.devices.rule(model));
+        let wish = Wish { model, version, config: &config, rule: &rule };
+        let weights_bytes = workers.weights_bytes(&wanted.dir)?;
+        let devices = self.external.choose(&wish, weights_bytes);
+        if devices.is_empty() {
+            return self.load_in(workers, wanted, (&wish, None));
+        }
+        let (mut servable, mut engines) = (None, Vec::new());
+        for device in &devices {
+            let loaded = self.load_in(workers, wanted, (&wish, Some(device)))?;
+            engines.push(Arc::clone(&loaded.engine));
+            servable.get_or_insert(loaded);
+        }
+        let mut servable: Servable = servable.expect("there is at least one device");
+        if let Some(engine) = Replicas::of(engines) {
+            servable.engine = engine;
+        }
+        Ok(servable)
+    }
+
+    /// Loads a version in a worker on one device.
+    fn load_in(
+        &self,
+        workers: &Workers,
+        wanted: &Wanted<'_>,
+        (wish, device): (&Wish<'_>, Option<&Arc<ExternalDevice>>),
+    ) -> session::Result<Servable> {
+        let booked = Mutex::new(None);
+        let mut servable = workers.load(&Request {
             model: wanted.model,
             version: wanted.version,
             dir: &wanted.dir,
-            settings: &ModelSettings { session },
+            settings: &self.external.settings(wish, device, (&self.settings.session, workers)),
             is_cancelled: &|| wanted.cancel.is_cancelled(),
-        })
+            admit: &|needed| {
+                // What was booked for an attempt before this one is given up first.
+                drop(booked.lock().take());
+                *booked.lock() = Some(self.external.book(wish, device, *needed)?);
+                Ok(())
+            },
+        })?;
+        servable.engine = Arc::new(Placed::new(servable.engine, booked.into_inner()));
+        Ok(servable)
     }
 
-    /// Our own engine if it can run all signatures, else TensorFlow if there is one.
+    /// TensorFlow for a model that is placed on a GPU which our own engine has no kernels for; else
+    /// our own engine if it can run all signatures, else TensorFlow if there is one.
     fn either(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
         let (model, version) = (wanted.model, wanted.version);
-        match (self.native(wanted), &self.workers) {
+        let (config, rule) = (self.settings.active.get(model), self.devices.rule(model));
+        let wish = Wish { model, version, config: &config, rule: &rule };
+        let gpu = self.external.candidates(&wish).first().cloned();
+        if let Some(gpu) = gpu.filter(|_| self.external.workers().is_some()) {
+            let (name, gpu) = (gpu.name(), gpu.gpu_name().to_owned());
+            tracing::info!(model, version, "goes to TensorFlow: {name} ({gpu}) is for it alone");
+            return self.tensorflow(wanted);
+        }
+        match (self.native(wanted), self.external.workers()) {
             (Ok(servable), _) if servable.refused.is_empty() => Ok(servable),
             (Ok(servable), None) => Ok(servable),
             (Ok(servable), Some(_)) => match self.tensorflow(wanted) {

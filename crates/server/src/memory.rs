@@ -51,7 +51,8 @@ impl api::Memory for Pages {
     }
 }
 
-fn print(value: &Json) -> Vec<u8> {
+/// A page, as it is sent.
+pub(crate) fn print(value: &Json) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
     text.push(b'\n');
     text

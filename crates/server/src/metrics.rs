@@ -9,6 +9,7 @@ use std::sync::Arc;
 use api::{Context, Kind, Metric, Point, Value};
 use lifecycle::State;
 
+use crate::external::External;
 use crate::loads::Loads;
 use crate::memory;
 use crate::request_log::RequestLog;
@@ -28,6 +29,8 @@ pub(crate) struct Counters {
     pub(crate) log: Arc<RequestLog>,
     /// Queues, lanes and the memory of devices.
     pub(crate) scheduler: Scheduler,
+    /// TensorFlow's workers and GPUs.
+    pub(crate) external: Arc<External>,
 }
 
 impl Counters {
@@ -41,6 +44,7 @@ impl Counters {
         metrics.push(bytes_in_flight(&self.requests));
         metrics.push(states(&self.requests));
         metrics.extend(memory::metrics(&self.scheduler.devices));
+        metrics.extend(self.external.metrics());
         metrics
     }
 

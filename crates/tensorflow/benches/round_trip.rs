@@ -67,6 +67,7 @@ fn main() -> ExitCode {
             dir: &storage,
             settings: &ModelSettings::default(),
             is_cancelled: &|| false,
+            admit: &|_| Ok(()),
         })
         .unwrap();
     let direct = Direct::load(&library, &dir, &servable, &options(&library)).unwrap();

@@ -10,6 +10,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use device::ALIGNMENT;
 use parking_lot::Mutex;
@@ -78,6 +79,11 @@ impl Area {
         Ok(Self { file, start, len, spans: Mutex::new(Spans::new(len)) })
     }
 
+    /// Its bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len as u64
+    }
+
     /// The file behind it.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -103,6 +109,32 @@ impl Area {
         // SAFETY: the span ends inside the mapping (checked above).
         let start = unsafe { self.start.add(offset) };
         Ok(NonNull::slice_from_raw_parts(start, len))
+    }
+
+    /// A word that both sides may change.
+    ///
+    /// # Panics
+    /// If it does not lie inside, or is not aligned.
+    pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
+        // SAFETY: inside the mapping, as asserted.
+        let word = unsafe { self.start.add(offset) };
+        // SAFETY: it is aligned, since mappings are and the offset is; it lives as long as the
+        // mapping, and is only ever used as an atomic.
+        unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }
+    }
+
+    /// Words that both sides may change.
+    ///
+    /// # Panics
+    /// If they do not lie inside, or are not aligned.
+    pub(crate) fn words64(&self, offset: usize, n: usize) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(8) && offset + n * 8 <= self.len);
+        // SAFETY: inside the mapping, as asserted.
+        let start = unsafe { self.start.add(offset) };
+        // SAFETY: they lie inside, are aligned and initialised (zeroed by the system), live as long
+        // as the mapping, and are only ever used as atomics.
+        unsafe { std::slice::from_raw_parts(start.as_ptr().cast(), n) }
     }
 
     /// Gives pages back to the system if no span is given out.

@@ -22,6 +22,8 @@ pub struct GpuOptions {
     pub memory_fraction: Option<f64>,
     /// The bytes of a GPU's memory that may be taken: a virtual device of that size.
     pub memory_limit_bytes: Option<u64>,
+    /// The priority of the streams of a GPU with a limit.
+    pub priority: Option<i32>,
     /// The GPUs that are seen, by their numbers, in this order. Empty leaves it as it is.
     pub visible_devices: Vec<u32>,
 }
@@ -63,7 +65,11 @@ pub fn session_config(base: &ConfigProto, threads: Threads, gpu: &GpuOptions) ->
             }
             list => list.split(',').count(),
         };
-        let one = VirtualDevices { memory_limit_mb: vec![mebibytes(bytes)], ..Default::default() };
+        let one = VirtualDevices {
+            memory_limit_mb: vec![mebibytes(bytes)],
+            priority: gpu.priority.into_iter().collect(),
+            ..Default::default()
+        };
         let experimental = options.experimental.get_or_insert_with(Experimental::default);
         experimental.virtual_devices = vec![one; n_devices];
     }

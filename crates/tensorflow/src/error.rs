@@ -39,6 +39,9 @@ pub enum Error {
         /// The bytes there are.
         limit: usize,
     },
+    /// A message that is too long to be sent.
+    #[error("a message of {0} bytes is too long")]
+    TooLong(usize),
     /// A message that makes no sense.
     #[error("malformed message: {0}")]
     Malformed(String),
@@ -65,6 +68,7 @@ impl Error {
             Self::Library { .. } => 9,
             Self::Full { .. } => 8,
             Self::System { .. } => 14,
+            Self::TooLong(_) => 3,
             Self::Malformed(_) => 13,
         }
     }

@@ -1,20 +1,25 @@
-//! What runs inside a worker process: it does what the server says over a socket, with
+//! What runs inside a worker process: it does what the server says through a ring, with
 //! TensorFlow's library and tensors in shared memory, until the server is gone.
 
 mod arguments;
 mod runs;
 
 use std::collections::HashMap;
+use std::io::ErrorKind::Interrupted;
+use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::area::{Area, Block};
+use crate::bell::Bell;
 use crate::capi::{Api, Loading, Session};
 use crate::error::{Error, Result};
+use crate::ring::{Direction, RINGS_BYTES, Reader, Writer};
 use crate::sandbox;
-use crate::wire::{self, Failure, FromWorker, Inbox, Load, Loaded, Order, Ready, ToWorker, Word};
+use crate::wire::{Failure, FromWorker, Load, Loaded, Order, Ready, ToWorker, Word};
+use crate::worker::places_max;
 use arguments::Arguments;
 use runs::Model;
 
@@ -33,8 +38,12 @@ pub fn main(arguments: &[String]) -> Result<()> {
         std::process::abort();
     }));
     yield_memory_first();
-    let inside = Inside::new(arguments)?;
+    let (inside, socket) = Inside::new(arguments)?;
     let inside = Arc::new(inside);
+    std::thread::Builder::new()
+        .name("server".to_owned())
+        .spawn(move || outlive_nobody(socket))
+        .map_err(|error| Error::system("cannot start a thread", &error))?;
     let threads: Vec<_> = (0..inside.n_threads)
         .map(|number| {
             let inside = Arc::clone(&inside);
@@ -56,13 +65,20 @@ fn yield_memory_first() {
     drop(std::fs::write("/proc/self/oom_score_adj", "500"));
 }
 
+/// Ends the process when the server is gone, which is when the socket between them ends.
+fn outlive_nobody(mut socket: UnixStream) {
+    let mut nothing = [0; 1];
+    while matches!(socket.read(&mut nothing), Err(error) if error.kind() == Interrupted) {}
+    exit();
+}
+
 /// A worker process, seen from inside.
 pub(crate) struct Inside {
     api: &'static Api,
     n_threads: usize,
     /// What arrives; whoever holds the lock reads the next order.
-    orders: Mutex<(Inbox, UnixStream)>,
-    answers: Mutex<UnixStream>,
+    orders: Mutex<Reader>,
+    answers: Mutex<Answers>,
     /// Whose spans the server gives out.
     inputs: Arc<Area>,
     /// Whose spans we give out.
@@ -72,35 +88,64 @@ pub(crate) struct Inside {
     models: Mutex<HashMap<u64, Arc<Model>>>,
 }
 
+/// What is said to the server, and the bell that is rung then if it sleeps.
+struct Answers {
+    writer: Writer,
+    bell: Bell,
+}
+
+impl Answers {
+    /// Tells the server something.
+    fn tell(&mut self, word: Word) {
+        let pushed = self.writer.push(&FromWorker { word: Some(word) });
+        let mut is_whole = pushed.and_then(|()| self.writer.flush());
+        loop {
+            if self.writer.has_sleeper() {
+                self.bell.ring();
+            }
+            match is_whole {
+                Ok(true) => return,
+                Ok(false) => self.writer.wait_for_room(),
+                Err(error) => {
+                    eprintln!("{error}");
+                    exit();
+                }
+            }
+            is_whole = self.writer.flush();
+        }
+    }
+}
+
 impl Inside {
-    fn new(arguments: Arguments) -> Result<Self> {
-        let Arguments { given, socket, inputs, outputs } = arguments;
-        let mut answers = socket
-            .try_clone()
-            .map_err(|error| Error::system("cannot use the socket to the server", &error))?;
+    fn new(arguments: Arguments) -> Result<(Self, UnixStream)> {
+        let Arguments { given, socket, bell, rings, inputs, outputs } = arguments;
+        let rings = Arc::new(Area::map(rings, RINGS_BYTES)?);
+        let writer = Writer::new(&rings, Direction::Answers);
+        let mut answers = Answers { writer, bell: Bell::open(bell) };
         let (inputs, outputs) =
             (Area::map(inputs, given.area_bytes)?, Area::map(outputs, given.area_bytes)?);
         let missing = sandbox::enter(&given.sandbox);
         let api = match Api::load(&given.library) {
             Ok(api) => &*Box::leak(Box::new(api)),
             Err(error) => {
-                tell(&mut answers, Word::Failed(error.into()));
+                answers.tell(Word::Failed(error.into()));
                 exit();
             }
         };
         let version = api.version();
-        tell(&mut answers, Word::Ready(Ready { version, missing }));
-        Ok(Self {
+        answers.tell(Word::Ready(Ready { version, missing }));
+        let inside = Self {
             api,
             // One more than runs at once, so that there is always one that reads.
-            n_threads: given.n_threads + 1,
-            orders: Mutex::new((Inbox::default(), socket)),
+            n_threads: places_max(given.n_threads) + 1,
+            orders: Mutex::new(Reader::new(&rings, Direction::Orders)),
             answers: Mutex::new(answers),
             inputs: Arc::new(inputs),
             outputs: Arc::new(outputs),
             blocks: Mutex::default(),
             models: Mutex::default(),
-        })
+        };
+        Ok((inside, socket))
     }
 
     /// Does what the server says, order by order, until it is gone.
@@ -125,16 +170,11 @@ impl Inside {
 
     fn next_order(&self) -> Order {
         let mut orders = self.orders.lock();
-        let (inbox, socket) = &mut *orders;
         loop {
-            match inbox.next::<ToWorker>() {
+            match orders.next::<ToWorker>() {
                 Ok(Some(ToWorker { order: Some(order) })) => return order,
                 Ok(Some(ToWorker { order: None })) => {}
-                Ok(None) => {
-                    if !matches!(inbox.fill(socket), Ok(true)) {
-                        exit();
-                    }
-                }
+                Ok(None) => orders.sleep(),
                 Err(error) => {
                     eprintln!("{error}");
                     exit();
@@ -178,17 +218,7 @@ impl Inside {
     }
 
     fn tell(&self, word: Word) {
-        tell(&mut self.answers.lock(), word);
-    }
-}
-
-/// Tells the server something. If it is gone, so are we.
-fn tell(socket: &mut UnixStream, word: Word) {
-    if let Err(error) = wire::send(socket, &FromWorker { word: Some(word) }) {
-        if error.kind() == std::io::ErrorKind::InvalidInput {
-            eprintln!("{error}");
-        }
-        exit();
+        self.answers.lock().tell(word);
     }
 }
 

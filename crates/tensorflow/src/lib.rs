@@ -5,13 +5,15 @@
 //! settings has its own, so that limits hold for it alone, a crash stays inside, and all memory
 //! comes back when it ends. A worker is our own program started anew ([`worker_main`]); it loads
 //! the library, which is never linked. Tensors lie in memory that both share ([`Options`] says how
-//! much), and short messages over a socket say where.
+//! much), and short messages through rings in shared memory say where; a socket between them only
+//! tells each that the other is gone.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "the C API counts in `int`; what is narrowed was checked"
 )]
 
 mod area;
+mod bell;
 mod capi;
 mod config;
 mod direct;
@@ -23,6 +25,8 @@ mod load;
 mod nvml;
 mod options;
 mod process;
+mod queues;
+mod ring;
 mod sandbox;
 mod snapshot;
 mod tensors;
@@ -35,10 +39,10 @@ pub use direct::Direct;
 pub use error::{Error, Result};
 pub use find::{HOW_TO_INSTALL, Places, find};
 pub use inside::main as worker_main;
-pub use load::{Request, Workers};
+pub use load::{Needed, Request, Workers};
 pub use nvml::{Gpu, GpuProcess, Nvml};
-pub use options::{MemoryLimit, ModelSettings, Options, Program, Renewal, Sandbox};
-pub use snapshot::{WorkerSnapshot, WorkerState};
+pub use options::{MemoryLimit, ModelSettings, Options, Placement, Program, Renewal, Sandbox};
+pub use snapshot::{ModelSnapshot, ModelState, WorkerSnapshot, WorkerState};
 
 /// Says once what of the sandbox this system does not have.
 fn warn_once(missing: &[String]) {

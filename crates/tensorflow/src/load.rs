@@ -13,11 +13,11 @@ use storage::Storage;
 
 use crate::config::{GpuOptions, Threads, session_config};
 use crate::engine::TensorFlowEngine;
-use crate::options::{ModelSettings, Options, Sandbox};
+use crate::options::{ModelSettings, Options, Placement, Sandbox};
 use crate::sandbox::Rules;
 use crate::snapshot::WorkerSnapshot;
 use crate::wire::{Load, Names};
-use crate::worker::Worker;
+use crate::worker::{Asked, Passenger, Role, Worker};
 
 /// The workers of a server.
 pub struct Workers {
@@ -41,6 +41,17 @@ pub struct Request<'a> {
     pub settings: &'a ModelSettings,
     /// Whether it is no longer wanted.
     pub is_cancelled: &'a dyn Fn() -> bool,
+    /// Whether there is room for it; asked when its worker is there and before it is loaded.
+    pub admit: &'a dyn Fn(&Needed) -> Result<()>,
+}
+
+/// What a model needs, known before it is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needed {
+    /// The bytes of its variables.
+    pub weights_bytes: u64,
+    /// What its worker holds by itself, as measured: the library and no model.
+    pub base_bytes: u64,
 }
 
 impl Workers {
@@ -80,6 +91,15 @@ impl Workers {
         workers.iter().filter(|worker| worker.is_open()).map(|worker| worker.snapshot()).collect()
     }
 
+    /// The bytes of a model's variables, without loading it.
+    ///
+    /// # Errors
+    /// If the SavedModel cannot be read.
+    pub fn weights_bytes(&self, dir: &Storage) -> Result<u64> {
+        let model = SavedModel::open(dir, &self.options.tags);
+        Ok(weights(&model.map_err(|error| read_error(&error))?).bytes as u64)
+    }
+
     /// Loads a model. Blocks until TensorFlow has restored its variables and run its init op.
     ///
     /// # Errors
@@ -95,16 +115,17 @@ impl Workers {
         }
         let dir = request.dir.path().canonicalize();
         let dir = dir.map_err(|error| Error::NotFound(error.to_string()))?;
-        let load = self.order(request, &dir, &signatures);
         let weights = weights(&model);
-        let signature_defs = model.signature_defs;
-        let (worker, seat) = self.seat(request, &dir, &load)?;
-        let names = signatures.keys().zip(0u32..);
-        let engine = TensorFlowEngine {
-            worker,
-            seat,
-            signatures: names.map(|(name, number)| (name.clone(), number)).collect(),
+        let passenger = Passenger {
+            model: request.model.to_owned(),
+            version: request.version,
+            weights_bytes: weights.bytes as u64,
+            load: self.order(request, &dir, &signatures),
         };
+        let signature_defs = model.signature_defs;
+        let (worker, seat) = self.seat(request, &dir, &passenger)?;
+        let names = signatures.iter().map(|(name, one)| (name.clone(), one.outputs.len()));
+        let engine = TensorFlowEngine::new(worker, seat, names);
         Ok(Servable { signatures, signature_defs, refused, weights, engine: Arc::new(engine) })
     }
 
@@ -118,7 +139,8 @@ impl Workers {
             inputs: signature.inputs.values().map(|input| input.tensor.clone()).collect(),
             outputs: signature.outputs.values().map(|output| output.tensor.clone()).collect(),
         };
-        let config = request.settings.session.as_ref().unwrap_or(&self.options.session);
+        let ModelSettings { session: own, placement } = request.settings;
+        let config = own.as_ref().or(placement.session.as_ref()).unwrap_or(&self.options.session);
         Load {
             model: 0,
             dir: dir.to_string_lossy().into_owned(),
@@ -129,12 +151,17 @@ impl Workers {
     }
 
     /// Loads a model into a worker: one that it shares, if it may.
-    fn seat(&self, request: &Request<'_>, dir: &Path, load: &Load) -> Result<(Arc<Worker>, u64)> {
-        let name = format!("{}/{}", request.model, request.version);
+    fn seat(
+        &self,
+        request: &Request<'_>,
+        dir: &Path,
+        passenger: &Passenger,
+    ) -> Result<(Arc<Worker>, u64)> {
+        let asked = Asked { is_cancelled: request.is_cancelled, admit: request.admit };
         let wants_own =
             request.settings.session.is_some() || self.suspects.lock().contains(request.model);
         if !wants_own {
-            match self.share(request, &name, dir, load) {
+            match self.share(&request.settings.placement, dir, passenger, asked) {
                 Err(Error::Unavailable(why)) => {
                     tracing::warn!(model = request.model, "loaded again by itself: {why}");
                     self.suspects.lock().insert(request.model.to_owned());
@@ -142,37 +169,43 @@ impl Workers {
                 outcome => return outcome,
             }
         }
-        let worker = self.start(name.clone(), vec![dir.to_owned()])?;
-        let seat = worker.load(&name, load.clone(), request.is_cancelled);
+        let worker = self.start(Role {
+            name: format!("{}/{}", request.model, request.version),
+            is_shared: false,
+            placement: request.settings.placement.clone(),
+            rules: self.rules(vec![dir.to_owned()]),
+        })?;
+        let seat = worker.load(passenger.clone(), asked);
         let ended = || Err(Error::Unavailable("the worker has ended".to_owned()));
         Ok((worker, seat.unwrap_or_else(ended)?))
     }
 
     fn share(
         &self,
-        request: &Request<'_>,
-        name: &str,
+        placement: &Placement,
         dir: &Path,
-        load: &Load,
+        passenger: &Passenger,
+        asked: Asked<'_>,
     ) -> Result<(Arc<Worker>, u64)> {
         loop {
-            let worker = self.shared_worker(dir)?;
-            if let Some(seat) = worker.load(name, load.clone(), request.is_cancelled) {
+            let worker = self.shared_worker(placement, dir)?;
+            if let Some(seat) = worker.load(passenger.clone(), asked) {
                 return Ok((worker, seat?));
             }
         }
     }
 
-    /// A shared worker that can read a folder.
-    fn shared_worker(&self, dir: &Path) -> Result<Arc<Worker>> {
+    /// The shared worker of a place, or one more there if that cannot read a folder.
+    fn shared_worker(&self, placement: &Placement, dir: &Path) -> Result<Arc<Worker>> {
         let mut shared = self.shared.lock();
         shared.retain(|worker| worker.strong_count() > 0);
-        let can_read = |worker: &Arc<Worker>| {
+        let fits = |worker: &Arc<Worker>| {
             worker.is_open()
+                && worker.role.placement == *placement
                 && (self.options.sandbox == Sandbox::Off
-                    || worker.rules.readable.iter().any(|folder| dir.starts_with(folder)))
+                    || worker.role.rules.readable.iter().any(|folder| dir.starts_with(folder)))
         };
-        if let Some(worker) = shared.iter().filter_map(Weak::upgrade).find(can_read) {
+        if let Some(worker) = shared.iter().filter_map(Weak::upgrade).find(fits) {
             return Ok(worker);
         }
         let mut folders: Vec<PathBuf> = self.options.model_folders.clone();
@@ -184,19 +217,27 @@ impl Workers {
         if !folders.iter().any(|folder| dir.starts_with(folder)) {
             folders.push(dir.parent().unwrap_or(dir).to_owned());
         }
-        let worker = self.start("shared".to_owned(), folders)?;
+        let worker = self.start(Role {
+            name: "shared".to_owned(),
+            is_shared: true,
+            placement: placement.clone(),
+            rules: self.rules(folders),
+        })?;
         shared.push(Arc::downgrade(&worker));
         Ok(worker)
     }
 
-    fn start(&self, name: String, mut readable: Vec<PathBuf>) -> Result<Arc<Worker>> {
+    fn rules(&self, mut readable: Vec<PathBuf>) -> Rules {
         readable.extend(library_folders(&self.options.library));
-        let rules = Rules {
+        Rules {
             is_on: self.options.sandbox == Sandbox::On,
             has_gpu: Path::new("/dev/nvidiactl").exists(),
             readable,
-        };
-        let worker = Worker::start(&self.options, name, rules)?;
+        }
+    }
+
+    fn start(&self, role: Role) -> Result<Arc<Worker>> {
+        let worker = Worker::start(&self.options, role)?;
         self.all.lock().push(Arc::downgrade(&worker));
         Ok(worker)
     }

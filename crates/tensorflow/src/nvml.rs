@@ -31,6 +31,8 @@ pub struct Gpu {
     pub total_bytes: u64,
     /// What is held of it, by all processes and the driver.
     pub used_bytes: u64,
+    /// CUDA's compute capability, if the library tells.
+    pub compute_capability: Option<(u32, u32)>,
     /// Who computes on it.
     pub processes: Vec<GpuProcess>,
 }
@@ -72,6 +74,8 @@ pub struct Nvml {
     uuid: unsafe extern "C" fn(Device, *mut c_char, c_uint) -> c_int,
     memory: unsafe extern "C" fn(Device, *mut Memory) -> c_int,
     running: unsafe extern "C" fn(Device, *mut c_uint, *mut Running) -> c_int,
+    /// Old libraries do not have it.
+    capability: Option<unsafe extern "C" fn(Device, *mut c_int, *mut c_int) -> c_int>,
     // Last, so that nothing of the library outlives it.
     _library: Library,
 }
@@ -104,6 +108,10 @@ impl Nvml {
             memory: *unsafe { library.get(b"nvmlDeviceGetMemoryInfo\0") }.ok()?,
             // SAFETY: as above.
             running: *unsafe { library.get(b"nvmlDeviceGetComputeRunningProcesses_v3\0") }.ok()?,
+            // SAFETY: as above.
+            capability: unsafe { library.get(b"nvmlDeviceGetCudaComputeCapability\0") }
+                .ok()
+                .map(|function| *function),
             _library: library,
         };
         // SAFETY: takes nothing; the library is loaded.
@@ -148,8 +156,17 @@ impl Nvml {
             }),
             total_bytes: memory.total,
             used_bytes: memory.used,
+            compute_capability: self.capability(device),
             processes: self.processes(device),
         })
+    }
+
+    fn capability(&self, device: Device) -> Option<(u32, u32)> {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the device is there, and so are two numbers to be written.
+        let code = unsafe { self.capability?(device, &raw mut major, &raw mut minor) };
+        let known = (code == SUCCESS).then_some((major, minor))?;
+        Some((u32::try_from(known.0).ok()?, u32::try_from(known.1).ok()?))
     }
 
     fn processes(&self, device: Device) -> Vec<GpuProcess> {
@@ -159,7 +176,9 @@ impl Nvml {
         if unsafe { (self.running)(device, &raw mut count, running.as_mut_ptr()) } != SUCCESS {
             return Vec::new();
         }
+        // The pid of a process in another namespace may be missing or zero.
         running.truncate(count as usize);
+        running.retain(|running| running.pid != 0);
         let process = |running: &Running| GpuProcess {
             pid: running.pid,
             used_bytes: (running.used != UNKNOWN).then_some(running.used),
@@ -211,6 +230,10 @@ mod tests {
             strncpy(s, d == devices ? "GPU-0" : "GPU-1", n);
             return 0;
         }
+        int nvmlDeviceGetCudaComputeCapability(void *d, int *major, int *minor) {
+            *major = 8; *minor = 6;
+            return 0;
+        }
         int nvmlDeviceGetMemoryInfo(void *d, memory *m) {
             m->total = 16ull << 30; m->used = 3ull << 30; m->free = 13ull << 30;
             return 0;
@@ -236,6 +259,7 @@ mod tests {
         assert_eq!(gpus.len(), 2);
         assert_eq!((gpus[0].name.as_str(), gpus[1].uuid.as_str()), ("Fake GPU", "GPU-1"));
         assert_eq!((gpus[0].total_bytes, gpus[0].used_bytes), (16 << 30, 3 << 30));
+        assert_eq!(gpus[0].compute_capability, Some((8, 6)));
         let known = GpuProcess { pid: 7, used_bytes: Some(1 << 30) };
         assert_eq!(gpus[0].processes, [known, GpuProcess { pid: 8, used_bytes: None }]);
         assert!(gpus[1].processes.is_empty());

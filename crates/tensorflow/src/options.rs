@@ -82,4 +82,35 @@ pub struct MemoryLimit {
 pub struct ModelSettings {
     /// Its own session options; with these it has a worker for itself.
     pub session: Option<ConfigProto>,
+    /// Where it computes. Models without session options of their own share a worker there.
+    pub placement: Placement,
+}
+
+/// Where a worker computes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Placement {
+    /// The device's name, for people; empty if nobody chose one.
+    pub device: String,
+    /// The GPUs that TensorFlow sees, in this order, by what tells them from all others. `None`
+    /// leaves that to the environment.
+    pub gpus: Option<Vec<String>>,
+    /// What TensorFlow is told there for models without settings of their own; `None` for what it
+    /// is told everywhere.
+    pub session: Option<ConfigProto>,
+}
+
+impl Placement {
+    /// Whether it is on a GPU that somebody chose.
+    pub fn is_on_gpu(&self) -> bool {
+        self.gpus.as_ref().is_some_and(|gpus| !gpus.is_empty())
+    }
+
+    /// What a worker's environment has instead of the server's.
+    pub(crate) fn environment(&self) -> Option<(&'static str, String)> {
+        let gpus = self.gpus.as_ref()?;
+        // A number that no GPU has hides all of them; an empty text is taken for none at all by
+        // some versions of CUDA only.
+        let list = if gpus.is_empty() { "-1".to_owned() } else { gpus.join(",") };
+        Some(("CUDA_VISIBLE_DEVICES", list))
+    }
 }

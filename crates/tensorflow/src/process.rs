@@ -10,49 +10,111 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::area::Area;
+use crate::bell::Bell;
 use crate::error::{Error, Result};
 use crate::inside::{Files, Given};
 use crate::options::Options;
-use crate::sandbox::Rules;
-use crate::wire::{self, Order, ToWorker};
+use crate::ring::{Direction, RINGS_BYTES, Reader, Writer};
+use crate::wire::{Order, ToWorker};
+use crate::worker::Role;
 
 /// The longest line of a worker's output that is passed on in one piece.
 const LINE_BYTES_MAX: u64 = 16 << 10;
 
+/// A worker that sleeps is woken for what was freed when it is this part of its outputs.
+const QUIETLY_FREED: u64 = 8;
+
 /// What connects the server with one worker process.
 pub(crate) struct Link {
-    socket: Mutex<UnixStream>,
+    orders: Mutex<Orders>,
     /// Whose spans we give out.
     pub(crate) inputs: Arc<Area>,
     /// Whose spans the worker gives out.
     pub(crate) outputs: Arc<Area>,
 }
 
+/// What is said to a worker.
+struct Orders {
+    writer: Writer,
+    /// The bytes of outputs that were freed since it was last woken.
+    freed_bytes: u64,
+}
+
+impl Orders {
+    fn push(&mut self, order: Order) -> Result<()> {
+        self.writer.push(&ToWorker { order: Some(order) })
+    }
+
+    fn wake(&mut self) {
+        self.freed_bytes = 0;
+        if self.writer.has_sleeper() {
+            self.writer.wake();
+        }
+    }
+}
+
 impl Link {
     /// Says something to the worker. If it is gone, its supervisor finds out by itself.
-    pub(crate) fn say(&self, order: Order) -> std::io::Result<()> {
-        wire::send(&mut *self.socket.lock(), &ToWorker { order: Some(order) })
+    pub(crate) fn say(&self, order: Order) -> Result<()> {
+        let mut orders = self.orders.lock();
+        orders.push(order)?;
+        orders.wake();
+        Ok(())
+    }
+
+    /// Says that a block of outputs is no longer needed. A worker that sleeps hears of it with the
+    /// next order; it is woken only if much was freed since the last.
+    pub(crate) fn free(&self, offset: u64, bytes: u64) -> Result<()> {
+        let mut orders = self.orders.lock();
+        orders.push(Order::Free(offset))?;
+        orders.freed_bytes += bytes;
+        if orders.freed_bytes >= self.outputs.len() / QUIETLY_FREED {
+            orders.wake();
+        }
+        Ok(())
+    }
+
+    /// Says on what did not fit before. Gives whether there is still more.
+    pub(crate) fn say_on(&self) -> Result<bool> {
+        let mut orders = self.orders.lock();
+        if !orders.writer.has_waiting() {
+            return Ok(false);
+        }
+        let has_more = !orders.writer.flush()?;
+        orders.wake();
+        Ok(has_more)
     }
 }
 
 /// A running worker process. Dropping it ends it.
 pub(crate) struct Process {
     child: Child,
-    /// What the worker says.
+    /// What ends with the worker; nothing is said there.
     pub(crate) socket: UnixStream,
+    /// What the worker says, and the bell that it rings then.
+    pub(crate) answers: Reader,
+    pub(crate) bell: Bell,
     pub(crate) link: Arc<Link>,
 }
 
 impl Process {
     /// Starts a process. The thread that calls this must outlive it: the kernel ends the process
     /// with that thread.
-    pub(crate) fn start(options: &Options, name: &str, rules: &Rules) -> Result<Self> {
+    pub(crate) fn start(
+        options: &Options,
+        role: &Role,
+        log: impl Fn(&str) + Send + 'static,
+    ) -> Result<Self> {
         let (ours, theirs) =
             UnixStream::pair().map_err(|error| Error::system("cannot make a socket", &error))?;
         let inputs = Arc::new(Area::create(c"tensord-inputs", options.area_bytes)?);
         let outputs = Arc::new(Area::create(c"tensord-outputs", options.area_bytes)?);
+        let rings = Arc::new(Area::create(c"tensord-rings", RINGS_BYTES)?);
+        let bell = Bell::new()?;
         let files = Files {
             socket: theirs.as_fd().as_raw_fd(),
+            bell: bell.file().as_raw_fd(),
+            rings: rings.file().as_raw_fd(),
             inputs: inputs.file().as_raw_fd(),
             outputs: outputs.file().as_raw_fd(),
         };
@@ -60,17 +122,18 @@ impl Process {
             std::io::pipe().map_err(|error| Error::system("cannot make a pipe", &error))?;
         let copy =
             writer.try_clone().map_err(|error| Error::system("cannot duplicate a pipe", &error))?;
-        let mut command = command(options, rules, files);
+        let mut command = command(options, role, files);
         command.stdin(Stdio::null()).stdout(copy).stderr(writer);
         let child =
             command.spawn().map_err(|error| Error::system("cannot start a worker", &error))?;
         // Drops our ends of what is the worker's.
         drop((command, theirs));
-        forward(name, output);
-        let socket =
-            ours.try_clone().map_err(|error| Error::system("cannot use a socket", &error))?;
-        let link = Arc::new(Link { socket: Mutex::new(ours), inputs, outputs });
-        Ok(Self { child, socket, link })
+        forward(output, log);
+        let writer = Writer::new(&rings, Direction::Orders);
+        let orders = Mutex::new(Orders { writer, freed_bytes: 0 });
+        let link = Arc::new(Link { orders, inputs, outputs });
+        let answers = Reader::new(&rings, Direction::Answers);
+        Ok(Self { child, socket: ours, answers, bell, link })
     }
 
     /// The process id.
@@ -78,18 +141,11 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, in words, once it has; ends it if it has not.
+    /// How it ended, in words, once it has; ends it if it has not. One that has closed its socket but
+    /// goes on is ended as well.
     pub(crate) fn end(&mut self) -> String {
         // It holds nothing that it would have to write, so it need not be asked.
         drop(self.child.kill());
-        match self.child.wait() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    /// How it ended, in words, when its socket closed by itself.
-    pub(crate) fn ended(&mut self) -> String {
         match self.child.wait() {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
@@ -103,27 +159,28 @@ impl Drop for Process {
     }
 }
 
-fn command(options: &Options, rules: &Rules, files: Files) -> Command {
+fn command(options: &Options, role: &Role, files: Files) -> Command {
     let given = Given {
         library: options.library.clone(),
         area_bytes: options.area_bytes,
         n_threads: options.n_threads,
-        sandbox: rules.clone(),
+        sandbox: role.rules.clone(),
     };
     let mut command = Command::new(&options.program.file);
     command.args(&options.program.words).args(given.to_words(files));
     command.env_clear().envs(options.environment.iter().cloned());
+    command.envs(role.placement.environment());
     // A signal from the terminal is for the server, which ends its workers itself.
     command.process_group(0);
     let server = std::process::id();
-    let passed = [files.socket, files.inputs, files.outputs];
+    let passed = files.all();
     // SAFETY: `prepare` makes system calls only, as must be between fork and exec.
     unsafe { command.pre_exec(move || prepare(server, passed)) };
     command
 }
 
 /// Runs in the new process before it becomes a worker.
-fn prepare(server: u32, passed: [RawFd; 3]) -> std::io::Result<()> {
+fn prepare(server: u32, passed: [RawFd; 5]) -> std::io::Result<()> {
     let check = |result: i32| {
         if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
     };
@@ -148,9 +205,8 @@ fn prepare(server: u32, passed: [RawFd; 3]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Passes a worker's output on to our log, line by line, until it ends.
-fn forward(worker: &str, output: PipeReader) {
-    let worker = worker.to_owned();
+/// Passes a worker's output on, line by line, until it ends.
+fn forward(output: PipeReader, log: impl Fn(&str) + Send + 'static) {
     let lines = move || {
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
@@ -162,7 +218,7 @@ fn forward(worker: &str, output: PipeReader) {
                     let text = String::from_utf8_lossy(&line);
                     let text = text.trim_end();
                     if !text.is_empty() {
-                        tracing::info!(worker, "{text}");
+                        log(text);
                     }
                 }
             }

@@ -1,28 +1,106 @@
 //! Snapshots of workers, for those who show them.
 
+use std::time::Duration;
+
 /// A worker at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSnapshot {
-    /// Its name: that of its model, or of what it shares.
+    /// Its name: that of its model, or `shared`.
     pub name: String,
+    /// Whether models without settings of their own share it.
+    pub is_shared: bool,
+    /// The device that it was placed on; empty if nobody chose one.
+    pub device: String,
     /// How it is.
     pub state: WorkerState,
     /// Its process, if there is one.
     pub pid: Option<u32>,
     /// The version of TensorFlow that it loaded.
     pub tensorflow_version: String,
-    /// The models in it, as `name/version`.
-    pub models: Vec<String>,
+    /// The models in it.
+    pub models: Vec<ModelSnapshot>,
     /// The devices that TensorFlow sees.
     pub devices: Vec<String>,
     /// How often its process was started again because it had ended.
     pub n_restarts: u64,
-    /// The runs in it.
+    /// The runs in it that somebody waits for.
     pub n_running: usize,
+    /// The runs in it that nobody waits for any more, and that cannot be ended.
+    pub n_abandoned: usize,
     /// The runs that wait for it.
     pub n_waiting: usize,
     /// The memory of its process: the library, the models, and what it shares with the server.
     pub resident_bytes: u64,
+    /// What its process held when the library was loaded and no model yet; 0 if it has not been so
+    /// far.
+    pub base_bytes: u64,
+    /// What its resident memory should stay below.
+    pub limit_bytes: Option<u64>,
+    /// How long a model may take to load.
+    pub load_timeout: Duration,
+}
+
+impl WorkerSnapshot {
+    /// Whether it holds more than it should.
+    pub fn is_over_limit(&self) -> bool {
+        self.limit_bytes.is_some_and(|limit| self.resident_bytes > limit)
+    }
+}
+
+/// A model in a worker, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSnapshot {
+    /// Its name.
+    pub model: String,
+    /// Its version.
+    pub version: i64,
+    /// How far it is.
+    pub state: ModelState,
+    /// The bytes of its variables.
+    pub weights_bytes: u64,
+    /// For how long it has been loading, if it is.
+    pub loading_for: Option<Duration>,
+    /// By how much the worker has grown since it began to load it, while it does. Others in the
+    /// worker may have a part in it.
+    pub grown_bytes: u64,
+}
+
+/// How far a model in a worker is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelState {
+    /// Its worker is not there yet.
+    Waiting,
+    /// TensorFlow restores its variables, or runs its init op.
+    Loading,
+    /// It can run.
+    Loaded,
+    /// It cannot be loaded.
+    Failed,
+}
+
+impl ModelState {
+    /// Its name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Loading => "loading",
+            Self::Loaded => "loaded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl WorkerState {
+    /// Its name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Up => "up",
+            Self::Renewing => "renewing",
+            Self::BackingOff => "backing_off",
+            Self::Ended => "ended",
+        }
+    }
 }
 
 /// How a worker is.

@@ -1,18 +1,11 @@
-//! What the server and a worker say to each other over their socket.
+//! What the server and a worker say to each other through their rings.
 //!
-//! A message is small: tensors stay in shared memory, and messages say where. The kernel copies a
-//! message, so neither side can change it after the other has checked it, and wakes who waits for
-//! it; the end of the other side is the end of the stream.
-
-use std::io::{Read, Write};
+//! A message is small: tensors stay in shared memory, and messages say where.
 
 use prost::Message;
 use prost::bytes::Bytes;
 
-use crate::error::{Error, Result};
-
-/// The longest message.
-const FRAME_BYTES_MAX: usize = 64 << 20;
+use crate::error::Error;
 
 /// What the server says.
 #[derive(Clone, PartialEq, Message)]
@@ -189,89 +182,5 @@ pub(crate) struct Done {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self { code: error.code(), text: error.to_string() }
-    }
-}
-
-/// Sends a message in one piece.
-pub(crate) fn send(stream: &mut impl Write, message: &impl Message) -> std::io::Result<()> {
-    let len = message.encoded_len();
-    let Some(length) = u32::try_from(len).ok().filter(|_| len <= FRAME_BYTES_MAX) else {
-        let text = format!("a message of {len} bytes is too long");
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text));
-    };
-    let mut frame = Vec::with_capacity(4 + len);
-    frame.extend_from_slice(&length.to_le_bytes());
-    message.encode(&mut frame).expect("a vector grows");
-    stream.write_all(&frame)
-}
-
-/// What has arrived of the messages of the other side.
-#[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    bytes: Vec<u8>,
-}
-
-impl Inbox {
-    /// Reads what is there. Gives false at the end of the stream.
-    pub(crate) fn fill(&mut self, stream: &mut impl Read) -> std::io::Result<bool> {
-        let mut chunk = [0; 16 << 10];
-        match stream.read(&mut chunk) {
-            Ok(0) => Ok(false),
-            Ok(n) => {
-                self.bytes.extend_from_slice(&chunk[..n]);
-                Ok(true)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The next message, if all of it has arrived.
-    pub(crate) fn next<M: Message + Default>(&mut self) -> Result<Option<M>> {
-        let Some(length) = self.bytes.first_chunk::<4>() else { return Ok(None) };
-        let len = u32::from_le_bytes(*length) as usize;
-        if len > FRAME_BYTES_MAX {
-            return Err(Error::Malformed(format!("{len} bytes are announced")));
-        }
-        let Some(frame) = self.bytes.get(4..4 + len) else { return Ok(None) };
-        // `bytes` fields share what is copied here.
-        let frame = Bytes::copy_from_slice(frame);
-        self.bytes.drain(..4 + len);
-        M::decode(frame).map(Some).map_err(|error| Error::Malformed(error.to_string()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(id: u64) -> ToWorker {
-        let order = RunOrder { id, outputs: vec![0, 1], ..RunOrder::default() };
-        ToWorker { order: Some(Order::Run(order)) }
-    }
-
-    #[test]
-    fn messages_arrive_whole_however_they_are_cut() {
-        let mut sent = Vec::new();
-        (0..3).for_each(|id| send(&mut sent, &run(id)).unwrap());
-        let mut inbox = Inbox::default();
-        let mut got = Vec::new();
-        for piece in sent.chunks(5) {
-            assert!(inbox.fill(&mut &*piece).unwrap());
-            while let Some(message) = inbox.next::<ToWorker>().unwrap() {
-                got.push(message);
-            }
-        }
-        assert_eq!(got, (0..3).map(run).collect::<Vec<_>>());
-        assert!(!inbox.fill(&mut &[][..]).unwrap());
-    }
-
-    #[test]
-    fn what_is_no_message_is_refused() {
-        let mut inbox = Inbox { bytes: vec![0xff; 8] };
-        assert!(inbox.next::<ToWorker>().is_err());
-        let mut inbox = Inbox { bytes: vec![2, 0, 0, 0, 0xff, 0xff] };
-        assert!(inbox.next::<ToWorker>().is_err());
-        assert!(send(&mut Vec::new(), &run(1)).is_ok());
     }
 }

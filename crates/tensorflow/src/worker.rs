@@ -2,10 +2,9 @@
 //!
 //! A thread supervises it: starts the process, has the models loaded that have a seat in it, passes
 //! answers on, fails what is too late, and when the process ends, starts another after a while.
-//! Requests never wait for that thread: they write to the socket themselves if the worker is free,
+//! Requests never wait for that thread: they write to the worker's ring themselves if it is free,
 //! else they stand in the queue.
 
-mod bell;
 mod state;
 mod supervise;
 
@@ -16,14 +15,17 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use session::{Error, Reply, Run};
 
+use crate::bell::Bell;
 use crate::error::Result;
-use crate::options::Options;
+use crate::load::Needed;
+use crate::options::{Options, Placement};
 use crate::sandbox::Rules;
-use crate::snapshot::WorkerSnapshot;
+use crate::snapshot::{WorkerSnapshot, resident_bytes};
 use crate::tensors;
-use crate::wire::{Load, Order, RunOrder};
-use bell::Bell;
-use state::{Flight, Phase, Seat, SeatState, State, Task};
+use crate::wire::{Order, RunOrder};
+use state::{Flight, Phase, SeatState, State, Task};
+
+pub(crate) use state::{Passenger, places_max};
 
 /// How often a load looks whether it is still wanted.
 const CANCEL_CHECK: Duration = Duration::from_millis(100);
@@ -31,13 +33,30 @@ const CANCEL_CHECK: Duration = Duration::from_millis(100);
 /// A worker process and its successors.
 pub(crate) struct Worker {
     pub(crate) options: Arc<Options>,
-    pub(crate) name: String,
-    pub(crate) rules: Rules,
+    pub(crate) role: Role,
     state: Mutex<State>,
     /// Signalled when a load ends, a worker is ready, or the worker ends.
     changed: Condvar,
     bell: Bell,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a worker is for.
+pub(crate) struct Role {
+    pub(crate) name: String,
+    /// Whether models without settings of their own share it.
+    pub(crate) is_shared: bool,
+    pub(crate) placement: Placement,
+    pub(crate) rules: Rules,
+}
+
+/// Those that a load asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// Whether the model is no longer wanted.
+    pub(crate) is_cancelled: &'a dyn Fn() -> bool,
+    /// Whether there is room for it.
+    pub(crate) admit: &'a dyn Fn(&Needed) -> session::Result<()>,
 }
 
 /// A run, and where it is to run.
@@ -51,11 +70,10 @@ pub(crate) struct Sent {
 
 impl Worker {
     /// Starts a worker. Its process starts beside, on the thread that supervises it.
-    pub(crate) fn start(options: &Arc<Options>, name: String, rules: Rules) -> Result<Arc<Self>> {
+    pub(crate) fn start(options: &Arc<Options>, role: Role) -> Result<Arc<Self>> {
         let worker = Arc::new(Self {
             options: Arc::clone(options),
-            name,
-            rules,
+            role,
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
             bell: Bell::new()?,
@@ -73,21 +91,42 @@ impl Worker {
     /// Loads a model, and gives the number of its seat. `None` if the worker is ending.
     pub(crate) fn load(
         &self,
-        model: &str,
-        load: Load,
-        is_cancelled: &dyn Fn() -> bool,
+        passenger: Passenger,
+        asked: Asked<'_>,
     ) -> Option<session::Result<u64>> {
-        let seat = self.state.lock().sit(model, load)?;
-        self.bell.ring();
-        let outcome = self.await_load(seat, is_cancelled);
+        let weights_bytes = passenger.weights_bytes;
+        let seat = self.state.lock().sit(passenger)?;
+        let outcome = self.admit(seat, weights_bytes, asked);
+        let outcome = outcome.and_then(|end| self.await_load(seat, end, asked));
         if outcome.is_err() {
             self.leave(seat);
         }
         Some(outcome.map(|()| seat))
     }
 
-    fn await_load(&self, seat: u64, is_cancelled: &dyn Fn() -> bool) -> session::Result<()> {
+    /// Waits until the library is loaded, and asks whether there is room for a model beside it.
+    /// Gives when the load is too late.
+    fn admit(&self, seat: u64, weights_bytes: u64, asked: Asked<'_>) -> session::Result<Instant> {
         let end = Instant::now() + self.options.load_timeout;
+        let mut state = self.state.lock();
+        while state.link.is_none() {
+            if let Some(SeatState::Failed(error)) = state.seats.get(&seat).map(|seat| &seat.state) {
+                return Err(error.clone());
+            }
+            self.check_wanted(end, asked)?;
+            self.changed.wait_for(&mut state, CANCEL_CHECK);
+        }
+        let needed = Needed { weights_bytes, base_bytes: state.base_bytes };
+        drop(state);
+        (asked.admit)(&needed)?;
+        if let Some(seat) = self.state.lock().seats.get_mut(&seat) {
+            seat.is_admitted = true;
+        }
+        self.bell.ring();
+        Ok(end)
+    }
+
+    fn await_load(&self, seat: u64, end: Instant, asked: Asked<'_>) -> session::Result<()> {
         let mut state = self.state.lock();
         loop {
             match state.seats.get(&seat).map(|seat| &seat.state) {
@@ -96,16 +135,22 @@ impl Worker {
                 Some(SeatState::Failed(error)) => return Err(error.clone()),
                 Some(SeatState::Waiting | SeatState::Loading) => {}
             }
-            if is_cancelled() {
-                return Err(Error::Cancelled("no longer wanted".to_owned()));
-            }
-            if Instant::now() >= end {
-                let limit = self.options.load_timeout;
-                let text = format!("TensorFlow did not load the model within {limit:?}");
-                return Err(Error::DeadlineExceeded(text));
-            }
+            self.check_wanted(end, asked)?;
             self.changed.wait_for(&mut state, CANCEL_CHECK);
         }
+    }
+
+    /// Fails if a load is no longer wanted, or too late.
+    fn check_wanted(&self, end: Instant, asked: Asked<'_>) -> session::Result<()> {
+        if (asked.is_cancelled)() {
+            return Err(Error::Cancelled("no longer wanted".to_owned()));
+        }
+        if Instant::now() >= end {
+            let limit = self.options.load_timeout;
+            let text = format!("TensorFlow did not load the model within {limit:?}");
+            return Err(Error::DeadlineExceeded(text));
+        }
+        Ok(())
     }
 
     /// Gives a seat up: the model is unloaded. The last one ends the process, and waits for its
@@ -177,7 +222,7 @@ impl Worker {
         let id = state.next_number();
         let Sent { run, reply, seat, signature } = task.sent;
         let (deadline, is_cancelled) = (run.deadline, Arc::clone(&run.is_cancelled));
-        let flight = Flight { reply, block: None, deadline, is_cancelled };
+        let flight = Flight { seat, reply, block: None, deadline, is_cancelled };
         state.flights.insert(id, flight);
         drop(state);
         let placed = tensors::put(&link.inputs, &run.inputs);
@@ -200,19 +245,56 @@ impl Worker {
         let timeout_millis = timeout_millis(run.deadline);
         let inputs = Some(inputs);
         let order = RunOrder { id, model: seat, signature, inputs, outputs, timeout_millis };
-        if let Err(error) = link.say(Order::Run(order))
-            && error.kind() == std::io::ErrorKind::InvalidInput
-        {
+        // Whatever else it is, the supervisor finds it out by itself.
+        if let Err(error @ crate::Error::TooLong(_)) = link.say(Order::Run(order)) {
             let flight = self.state.lock().flights.remove(&id);
             if let Some(flight) = flight {
-                (flight.reply)(Err(Error::InvalidArgument(error.to_string())));
+                (flight.reply)(Err(error.into()));
             }
         }
     }
 
     /// What is going on.
     pub(crate) fn snapshot(&self) -> WorkerSnapshot {
-        self.state.lock().snapshot(&self.name)
+        // Not under the lock that requests go through: the system may take its time.
+        let pid = self.state.lock().pid;
+        let resident_bytes = pid.map_or(0, resident_bytes);
+        let state = self.state.lock();
+        let (n_running, n_abandoned) = state.n_runs();
+        WorkerSnapshot {
+            name: self.role.name.clone(),
+            is_shared: self.role.is_shared,
+            device: self.role.placement.device.clone(),
+            state: state.worker_state(),
+            pid,
+            tensorflow_version: state.version.clone(),
+            models: state.models(resident_bytes, Instant::now()),
+            devices: state.devices(),
+            n_restarts: state.n_restarts,
+            n_running,
+            n_abandoned,
+            n_waiting: state.queue.len(),
+            resident_bytes,
+            base_bytes: state.base_bytes,
+            limit_bytes: self.options.memory.map(|limit| limit.bytes),
+            load_timeout: self.options.load_timeout,
+        }
+    }
+
+    /// Passes a line of the process's output on to our log, with the model that it is about if that
+    /// can be but one, else with all that are there.
+    fn log(&self, line: &str) {
+        let state = self.state.lock();
+        let worker = &self.role.name;
+        if let Some(Passenger { model, version, .. }) = state.speaker().cloned() {
+            drop(state);
+            tracing::info!(worker, model, version, "{line}");
+            return;
+        }
+        let name = |one: &Passenger| format!("{}/{}", one.model, one.version);
+        let models: Vec<String> = state.seats.values().map(|seat| name(&seat.passenger)).collect();
+        drop(state);
+        tracing::info!(worker, models = models.join(" "), "{line}");
     }
 
     /// Whether models may still take a seat.
@@ -226,16 +308,4 @@ fn timeout_millis(deadline: Option<Instant>) -> i64 {
     let Some(deadline) = deadline else { return 0 };
     let left = deadline.saturating_duration_since(Instant::now());
     i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1)
-}
-
-impl Seat {
-    fn new(model: &str, load: Load) -> Self {
-        Self {
-            model: model.to_owned(),
-            load,
-            state: SeatState::Waiting,
-            was_loaded: false,
-            devices: Vec::new(),
-        }
-    }
 }

@@ -19,12 +19,13 @@ pub struct Owner {
 }
 
 /// What an owner can hold memory for.
-const CATEGORIES: [Category; 6] = [
+const CATEGORIES: [Category; 7] = [
     Category::Weights,
     Category::PackedWeights,
     Category::Plans,
     Category::Activations,
     Category::Requests,
+    Category::Context,
     Category::Workspace,
 ];
 

@@ -8,13 +8,16 @@ use pool::Pool;
 
 use crate::active::Active;
 use crate::devices::{DeviceOptions, Devices, LaneOptions};
+use crate::external::External;
 use crate::flags::Flags;
 use crate::memory;
 
 /// Runs the command.
 pub(crate) fn main(flags: &Flags) -> Result<()> {
     let devices = find(flags, Arc::default())?;
-    say!("{:#}", memory::devices(&devices));
+    let mut page = memory::devices(&devices);
+    External::start(&DeviceOptions::new(flags)?, None, devices)?.add_devices(&mut page);
+    say!("{page:#}");
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tensorflow::HOW_TO_INSTALL;
 
 use super::{load, open, split_tags};
-use crate::engines;
+use crate::{engines, external};
 
 /// Show the tags, signatures, ops and weights of a model
 #[derive(Debug, Parser)]
@@ -66,11 +66,18 @@ struct Chosen {
 impl Chosen {
     /// As `--engine=auto` would choose.
     fn new(unsupported: &BTreeMap<String, BTreeMap<String, usize>>) -> Result<Self> {
+        let library = engines::find("")?;
+        let gpus = if library.is_some() { external::names() } else { Vec::new() };
+        if let Some(gpu) = gpus.first() {
+            let why =
+                format!("it would be placed on gpu:0 ({gpu}), which native has no kernels for");
+            return Ok(Self { name: "tensorflow", why });
+        }
         if unsupported.is_empty() {
             return Ok(Self { name: "native", why: "it has every op".to_owned() });
         }
         let lacks = format!("native lacks {}", counted(&most(unsupported)));
-        Ok(match engines::find("")? {
+        Ok(match library {
             Some(library) => {
                 Self { name: "tensorflow", why: format!("{lacks}; {}", library.display()) }
             }

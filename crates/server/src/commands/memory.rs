@@ -120,7 +120,37 @@ fn table(memory: &Value) -> String {
             server.as_object().map_or(0, |map| map.values().filter_map(Value::as_u64).sum());
         rows(&mut text, "server", total, held, server);
     }
+    workers(&mut text, memory);
     text
+}
+
+/// A line for each of TensorFlow's workers, and one for each model that is being loaded there.
+fn workers(text: &mut String, memory: &Value) {
+    for worker in list(memory, "workers") {
+        let (held, limit) = (bytes(worker, "resident_bytes"), bytes(worker, "limit_bytes"));
+        let name = format!("worker {} on {}", word(worker, "name"), word(worker, "device"));
+        let over = if worker["over_limit"] == true { ", over its limit" } else { "" };
+        let _ = writeln!(
+            text,
+            "{name:<43} {} {:>10}  {}, {} by itself, {} running{over}",
+            bar(held, limit.max(held)),
+            human(held),
+            word(worker, "state"),
+            human(bytes(worker, "base_bytes")),
+            worker["running"],
+        );
+        for model in list(worker, "models").filter(|model| model["state"] == "loading") {
+            let _ = writeln!(
+                text,
+                "  {:<41} loading for {:.0} of at most {:.0} s, {} of {} so far",
+                format!("{}:{}", word(model, "name"), model["version"]),
+                model["loading_seconds"].as_f64().unwrap_or(0.0),
+                model["loading_seconds_max"].as_f64().unwrap_or(0.0),
+                human(bytes(model, "loading_grown_bytes")),
+                human(bytes(model, "weights_bytes")),
+            );
+        }
+    }
 }
 
 /// A line for a holder, and one for each of its categories if there are several.
@@ -168,6 +198,22 @@ fn word<'a>(value: &'a Value, key: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_are_shown_with_what_they_load_and_whether_they_are_over_their_limit() {
+        let memory = serde_json::json!({"devices": [], "workers": [{
+            "name": "shared", "device": "cpu:0", "state": "up", "running": 2, "over_limit": true,
+            "resident_bytes": 600 << 20, "base_bytes": 300 << 20, "limit_bytes": 500 << 20,
+            "models": [{"name": "m", "version": 1, "state": "loading", "loading_seconds": 2.5,
+                "loading_seconds_max": 600, "loading_grown_bytes": 10 << 20,
+                "weights_bytes": 100 << 20}],
+        }]});
+        let text = table(&memory);
+        assert!(text.contains("worker shared on cpu:0"), "{text}");
+        assert!(text.contains("600.0 MiB  up, 300.0 MiB by itself, 2 running, over its limit"));
+        let line = "loading for 2 of at most 600 s, 10.0 MiB of 100.0 MiB so far";
+        assert!(text.contains(line), "{text}");
+    }
 
     #[test]
     fn bars_are_as_long_as_their_share() {

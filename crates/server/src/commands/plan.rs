@@ -3,6 +3,8 @@
 //! Every model is loaded here once, alone, and measured: its weights, what is packed of them, and
 //! its plan for each batch size. Nothing is served and nothing runs.
 
+mod worker;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use crate::cli::Persona;
 use crate::config::Config;
 use crate::devices::{Devices, Logical};
 use crate::flags::Flags;
+use worker::{TensorFlow, Worker};
 
 /// The batch sizes that are tried.
 const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -31,12 +34,13 @@ pub(crate) fn main(flags: &Flags) -> Result<()> {
     let active = Arc::new(Active::default());
     drop(active.replace(&config.models));
     let devices = devices::find(flags, active)?;
+    let tensorflow = TensorFlow::new(flags, &config, &devices)?;
     let mut needs = Vec::new();
     for model in &config.models {
-        let need = measure(&model.base_path, &config.tags);
-        needs.push((model.name.clone(), need));
+        let native = || measure(&model.base_path, &config.tags);
+        needs.push((model.name.clone(), tensorflow.measure(&devices, model, native)));
     }
-    say!("{:#}", report(&devices, &needs));
+    say!("{:#}", report(&devices, &tensorflow.slots(), &needs));
     Ok(())
 }
 
@@ -47,6 +51,8 @@ struct Needed {
     other_bytes: u64,
     /// The workspace for each batch size that could be planned.
     plans: Vec<(usize, u64)>,
+    /// What its worker needs, if TensorFlow serves it.
+    worker: Option<Worker>,
 }
 
 impl Needed {
@@ -96,28 +102,31 @@ fn measure(base_path: &str, tags: &[String]) -> Result<Needed> {
         let plan = run.and_then(|run| Ok(loaded.engine.plan(&run)?));
         plans.extend(plan.map(|plan| (batch, plan.work_bytes() as u64)));
     }
-    Ok(Needed { weights_bytes, packed_bytes, other_bytes, plans })
+    Ok(Needed { weights_bytes, packed_bytes, other_bytes, plans, worker: None })
 }
 
-fn report(devices: &Devices, needs: &[(String, Result<Needed>)]) -> Value {
+fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>)]) -> Value {
     let logical = slots(devices);
-    let slots: Vec<Slot> = logical
-        .iter()
-        .map(|one| Slot {
-            device: one.space.name().to_owned(),
-            free_bytes: one.space.account().limit_bytes(),
-        })
-        .collect();
+    let own = logical.iter().map(|one| Slot {
+        device: one.space.name().to_owned(),
+        free_bytes: one.space.account().limit_bytes(),
+    });
+    let slots: Vec<Slot> = own.chain(external.iter().cloned()).collect();
     let fit: Vec<(&String, &Needed)> =
         needs.iter().filter_map(|(name, need)| Some((name, need.as_ref().ok()?))).collect();
     let wanted: Vec<Need> = fit
         .iter()
         .map(|(name, need)| {
             let rule = devices.rule(name);
-            let pin = |device: &String| slots.iter().position(|slot| slot.device == *device);
+            // Our own engine has kernels for its own devices, TensorFlow for its own.
+            let is_external = need.worker.as_ref().is_some_and(Worker::is_on_gpu);
+            let usable = (0..slots.len()).filter(|slot| (*slot >= logical.len()) == is_external);
+            let pinned = |slot: &usize| rule.devices.contains(&slots[*slot].device);
+            let usable: Vec<usize> = usable.collect();
+            let pins: Vec<usize> = usable.iter().copied().filter(pinned).collect();
             Need {
                 bytes: need.total(1),
-                pins: rule.devices.iter().filter_map(pin).collect(),
+                pins: if pins.is_empty() { usable } else { pins },
                 replicas: rule.replicas,
                 priority: rule.priority,
                 current: Vec::new(),
@@ -133,8 +142,14 @@ fn report(devices: &Devices, needs: &[(String, Result<Needed>)]) -> Value {
         let error = need.as_ref().err()?;
         Some(json!({"name": name, "error": format!("{error:#}")}))
     });
-    let free = slots.iter().zip(&placement.free_bytes).map(|(slot, left)| {
-        json!({"name": slot.device, "limit_bytes": slot.free_bytes, "left_bytes": left})
+    let free = slots.iter().zip(&placement.free_bytes).enumerate().map(|(at, (slot, left))| {
+        let engine = if at < logical.len() { "native" } else { "tensorflow" };
+        json!({
+            "name": slot.device,
+            "engine": engine,
+            "limit_bytes": slot.free_bytes,
+            "left_bytes": left,
+        })
     });
     json!({
         "devices": free.collect::<Vec<_>>(),
@@ -176,6 +191,10 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
         "batch_size_max": batch.min(),
         "copies_alone": copies.collect::<Vec<_>>(),
     });
+    answer["engine"] = json!(if need.worker.is_some() { "tensorflow" } else { "native" });
+    if let Some(worker) = &need.worker {
+        answer["worker"] = worker.to_json();
+    }
     if on.is_empty() {
         let largest = placement.free_bytes.iter().max().copied().unwrap_or(0);
         answer["refused"] = json!(format!(
@@ -195,7 +214,7 @@ mod tests {
 
     fn needed(weights: u64) -> Needed {
         let plans = vec![(1, 10), (2, 20), (4, 40)];
-        Needed { weights_bytes: weights, packed_bytes: 0, other_bytes: 0, plans }
+        Needed { weights_bytes: weights, packed_bytes: 0, other_bytes: 0, plans, worker: None }
     }
 
     #[test]

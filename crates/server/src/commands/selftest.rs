@@ -99,7 +99,8 @@ impl Trial {
 
     fn load(&self, settings: &ModelSettings) -> Result<Servable> {
         let (model, dir) = ("selftest", &self.dir);
-        let request = Request { model, version: 1, dir, settings, is_cancelled: &|| false };
+        let (is_cancelled, admit) = (&|| false, &|_: &_| Ok(()));
+        let request = Request { model, version: 1, dir, settings, is_cancelled, admit };
         Ok(self.workers.load(&request)?)
     }
 
@@ -130,7 +131,8 @@ impl Trial {
     fn limited(&self) -> Result<String> {
         let gpu = GpuOptions { memory_limit_bytes: Some(GPU_LIMIT_BYTES), ..growing() };
         let session = tensorflow::session_config(&ConfigProto::default(), Threads::default(), &gpu);
-        let servable = self.load(&ModelSettings { session: Some(session) })?;
+        let servable =
+            self.load(&ModelSettings { session: Some(session), ..ModelSettings::default() })?;
         check(&servable)?;
         let pid = self.workers.snapshot().iter().find_map(|worker| worker.pid);
         let gpus = self.gpus();

@@ -28,6 +28,7 @@ use crate::config::Config;
 use crate::control::{self, Control};
 use crate::devices::{Devices, LaneOptions};
 use crate::engines::{self, Choices};
+use crate::external::{self, External};
 use crate::flags::Flags;
 use crate::loader::{Engines, Settings};
 use crate::loads::{Counted, Loads};
@@ -72,8 +73,9 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let versions = Arc::new(Versions::new(config.batching.clone(), Arc::clone(&active)));
     let devices = start_devices(config, &active)?;
     let scheduler = Scheduler { versions: Arc::clone(&versions), devices: Arc::clone(&devices) };
+    let external = start_external(config, flags, &devices)?;
     let warmups = Arc::new(Warmups::default());
-    let engines = start_engines((config, flags), &scheduler, &active, &warmups)?;
+    let engines = start_engines((config, flags), (&scheduler, &external), &active, &warmups)?;
     let loader = Counted { loader: engines, loads: Arc::clone(&loads) };
     let lifecycle =
         Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, unload.clone()));
@@ -83,14 +85,22 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let requests = context(flags, &lifecycle, &log);
     tasks.spawn(batching::watch(versions, token.clone()));
     tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
-    let log_counts = Arc::clone(&log);
-    let counters = Counters { requests, loads, warmups, log: log_counts, scheduler };
+    tasks.spawn(external::watch(Arc::clone(&external), token.clone()));
+    let counters = Counters {
+        requests,
+        loads,
+        warmups,
+        log: Arc::clone(&log),
+        scheduler,
+        external: Arc::clone(&external),
+    };
     let doors = Doors {
         config,
         flags,
         counters: &counters,
         control: Arc::new(control),
         devices,
+        external,
         metrics_path,
         tls: Files::keys(ssl, &token),
         tasks: &tasks,
@@ -192,15 +202,21 @@ fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> 
     Ok(devices)
 }
 
+/// Finds TensorFlow, and the GPUs that only it can use.
+fn start_external(config: &Config, flags: &Flags, devices: &Arc<Devices>) -> Result<Arc<External>> {
+    let workers = engines::workers(flags, &Choices::parse(&flags.engine)?, config)?;
+    External::start(&config.devices, workers.map(Arc::new), Arc::clone(devices))
+}
+
 fn start_engines(
     (config, flags): (&Config, &Flags),
-    scheduler: &Scheduler,
+    (scheduler, external): (&Scheduler, &Arc<External>),
     active: &Arc<Active>,
     warmups: &Arc<Warmups>,
 ) -> Result<Engines> {
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
     let choices = Choices::parse(&flags.engine)?;
-    let workers = engines::workers(flags, &choices, config)?;
+    let external = Arc::clone(external);
     let settings = Settings {
         session: config.session.clone(),
         active: Arc::clone(active),
@@ -209,7 +225,7 @@ fn start_engines(
         warmups: Arc::clone(warmups),
     };
     let devices = Arc::clone(&scheduler.devices);
-    Ok(Engines { devices, options, choices, workers, settings })
+    Ok(Engines { devices, options, choices, external, settings })
 }
 
 /// Waits for the first versions of the models.

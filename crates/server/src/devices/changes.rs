@@ -9,6 +9,7 @@ use lifecycle::Code;
 
 use super::options::device_rules;
 use super::{Devices, Logical};
+use crate::external::External;
 
 impl Devices {
     /// Makes of the devices what a device config says. What is in use keeps its place: limits
@@ -78,6 +79,16 @@ impl Devices {
 }
 
 impl Devices {
+    /// Puts other limits in force on the GPUs that only TensorFlow can use; gives their names.
+    pub(crate) fn change_external(
+        &self,
+        config: &str,
+        external: &External,
+    ) -> Result<Vec<String>, Status> {
+        let rules = device_rules(config).map_err(|error| Status::invalid(format!("{error:#}")))?;
+        external.change(&rules).map_err(status)
+    }
+
     /// Refuses limits below what is held when all that nobody uses was given back.
     fn check_limits(&self, kept: &[Arc<Logical>], configured: &Configured) -> Result<(), Status> {
         let refuse = |name: &str, held: u64, limit: u64| {

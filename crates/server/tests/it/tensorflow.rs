@@ -3,8 +3,10 @@
 mod answers;
 mod config;
 mod confined;
+mod gpus;
 mod life;
 mod memory;
+mod serving;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -12,7 +12,7 @@ use crate::support::{
     Server, check_half_plus_two, copy, half_plus_two, model_server, model_with_versions, tensord,
 };
 
-const WARMUP: &str = "assets.extra/tf_serving_warmup_requests";
+pub(crate) const WARMUP: &str = "assets.extra/tf_serving_warmup_requests";
 
 /// A folder with a model `m`, in which version 1 is.
 struct Model {
@@ -46,7 +46,7 @@ impl Model {
 }
 
 /// A record of a predict request to a signature, with nothing in it if that is empty.
-fn record(signature: &str) -> Vec<u8> {
+pub(crate) fn record(signature: &str) -> Vec<u8> {
     let spec = ModelSpec {
         name: "another model".to_owned(),
         signature_name: signature.to_owned(),

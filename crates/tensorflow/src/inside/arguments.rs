@@ -22,14 +22,25 @@ pub(crate) struct Given {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Files {
     pub(crate) socket: RawFd,
+    pub(crate) bell: RawFd,
+    pub(crate) rings: RawFd,
     pub(crate) inputs: RawFd,
     pub(crate) outputs: RawFd,
+}
+
+impl Files {
+    /// All of them.
+    pub(crate) fn all(self) -> [RawFd; 5] {
+        [self.socket, self.bell, self.rings, self.inputs, self.outputs]
+    }
 }
 
 /// What a worker starts with.
 pub(super) struct Arguments {
     pub(super) given: Given,
     pub(super) socket: UnixStream,
+    pub(super) bell: OwnedFd,
+    pub(super) rings: OwnedFd,
     pub(super) inputs: OwnedFd,
     pub(super) outputs: OwnedFd,
 }
@@ -39,6 +50,8 @@ impl Given {
     pub(crate) fn to_words(&self, files: Files) -> Vec<OsString> {
         let mut words = vec![
             format!("--socket={}", files.socket).into(),
+            format!("--bell={}", files.bell).into(),
+            format!("--rings={}", files.rings).into(),
             format!("--inputs={}", files.inputs).into(),
             format!("--outputs={}", files.outputs).into(),
             format!("--area_bytes={}", self.area_bytes).into(),
@@ -76,6 +89,8 @@ impl Arguments {
         Ok(Self {
             given,
             socket: UnixStream::from(open(files.socket)?),
+            bell: open(files.bell)?,
+            rings: open(files.rings)?,
             inputs: open(files.inputs)?,
             outputs: open(files.outputs)?,
         })
@@ -89,12 +104,14 @@ fn parse(words: &[String]) -> Result<(Given, Files)> {
         n_threads: 1,
         sandbox: Rules { is_on: false, has_gpu: false, readable: Vec::new() },
     };
-    let mut files = Files { socket: -1, inputs: -1, outputs: -1 };
+    let mut files = Files { socket: -1, bell: -1, rings: -1, inputs: -1, outputs: -1 };
     for word in words {
         let (flag, value) = word.split_once('=').unwrap_or((word, ""));
         let bad = |_| Error::Malformed(format!("worker argument {word}"));
         match flag {
             "--socket" => files.socket = value.parse().map_err(bad)?,
+            "--bell" => files.bell = value.parse().map_err(bad)?,
+            "--rings" => files.rings = value.parse().map_err(bad)?,
             "--inputs" => files.inputs = value.parse().map_err(bad)?,
             "--outputs" => files.outputs = value.parse().map_err(bad)?,
             "--area_bytes" => given.area_bytes = value.parse().map_err(bad)?,
@@ -121,11 +138,11 @@ mod tests {
             n_threads: 3,
             sandbox: Rules { is_on: true, has_gpu: true, readable: vec!["/m".into(), "/n".into()] },
         };
-        let files = Files { socket: 5, inputs: 6, outputs: 7 };
+        let files = Files { socket: 5, bell: 8, rings: 9, inputs: 6, outputs: 7 };
         let words = given.to_words(files).into_iter().map(|word| word.into_string().unwrap());
         let (parsed, numbers) = parse(&words.collect::<Vec<_>>()).unwrap();
         assert_eq!(parsed, given);
-        assert_eq!((numbers.socket, numbers.inputs, numbers.outputs), (5, 6, 7));
+        assert_eq!(numbers.all(), files.all());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use session::{Error, Reply};
 use super::Sent;
 use crate::area::Block;
 use crate::process::Link;
-use crate::snapshot::{WorkerSnapshot, WorkerState};
+use crate::snapshot::{ModelSnapshot, ModelState, WorkerState};
 use crate::wire::Load;
 
 /// How a worker is.
@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) link: Option<Arc<Link>>,
     pub(super) pid: Option<u32>,
     pub(super) version: String,
+    /// What the process held when the library was loaded and no model yet.
+    pub(super) base_bytes: u64,
     pub(super) n_restarts: u64,
     pub(super) seats: BTreeMap<u64, Seat>,
     pub(super) queue: VecDeque<Task>,
@@ -49,10 +51,22 @@ pub(super) struct State {
     last_number: u64,
 }
 
+/// A model that wants a seat.
+#[derive(Debug, Clone)]
+pub(crate) struct Passenger {
+    pub(crate) model: String,
+    pub(crate) version: i64,
+    pub(crate) weights_bytes: u64,
+    pub(crate) load: Load,
+}
+
 /// A model in a worker.
 pub(super) struct Seat {
-    pub(super) model: String,
-    pub(super) load: Load,
+    pub(super) passenger: Passenger,
+    /// Whether there is room for it.
+    pub(super) is_admitted: bool,
+    /// When its load began, and what the process held then.
+    pub(super) began: Option<(Instant, u64)>,
     pub(super) state: SeatState,
     /// Whether it was ever loaded: then it is loaded again after a crash.
     pub(super) was_loaded: bool,
@@ -73,6 +87,11 @@ pub(super) enum SeatState {
 }
 
 impl SeatState {
+    /// Whether it is to be loaded.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting)
+    }
+
     /// Whether the process knows of it.
     pub(super) fn is_there(&self) -> bool {
         matches!(self, Self::Loading | Self::Loaded)
@@ -93,10 +112,18 @@ impl Task {
 
 /// A run in the process.
 pub(super) struct Flight {
+    pub(super) seat: u64,
     pub(super) reply: Reply,
     pub(super) block: Option<Block>,
     pub(super) deadline: Option<Instant>,
     pub(super) is_cancelled: Arc<AtomicBool>,
+}
+
+impl Flight {
+    /// Whether nobody waits for it any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
 }
 
 /// What is to be done with the task at the front of the queue.
@@ -109,13 +136,13 @@ pub(super) enum Next {
 
 impl State {
     /// Takes a seat for a model. `None` if the worker is ending.
-    pub(super) fn sit(&mut self, model: &str, load: Load) -> Option<u64> {
+    pub(super) fn sit(&mut self, mut passenger: Passenger) -> Option<u64> {
         if matches!(self.phase, Phase::Ended) {
             return None;
         }
         let number = self.next_number();
-        let load = Load { model: number, ..load };
-        self.seats.insert(number, Seat::new(model, load));
+        passenger.load.model = number;
+        self.seats.insert(number, Seat::new(passenger));
         Some(number)
     }
 
@@ -127,11 +154,24 @@ impl State {
     /// Whether a task can be sent to the process now.
     pub(super) fn can_fly(&self, task: &Task, n_threads: usize) -> bool {
         matches!(self.phase, Phase::Up)
-            && self.flights.len() < n_threads
+            && self.flights.len() < places_max(n_threads)
+            && self.n_wanted() < n_threads
             && self
                 .seats
                 .get(&task.sent.seat)
                 .is_some_and(|seat| matches!(seat.state, SeatState::Loaded))
+    }
+
+    /// The runs in the process that somebody waits for.
+    fn n_wanted(&self) -> usize {
+        self.flights.values().filter(|flight| !flight.is_abandoned()).count()
+    }
+
+    /// Whether runs that nobody waits for have taken all places while others wait for one.
+    pub(super) fn is_stuck(&self, n_threads: usize) -> bool {
+        self.flights.len() >= places_max(n_threads)
+            && self.n_wanted() == 0
+            && !self.queue.is_empty()
     }
 
     /// Notes that something is too late after `deadline`. Gives whether that is sooner than what
@@ -244,27 +284,81 @@ impl State {
         devices.any(|device| device.contains("GPU"))
     }
 
-    pub(super) fn snapshot(&self, name: &str) -> WorkerSnapshot {
-        let state = match self.phase {
+    /// The model that the process speaks of when it says something now, if it can be but one.
+    pub(super) fn speaker(&self) -> Option<&Passenger> {
+        let is_loading = |seat: &&Seat| matches!(seat.state, SeatState::Loading);
+        let loading = self.seats.values().filter(is_loading).map(|seat| &seat.passenger);
+        let running = self.flights.values().filter_map(|flight| self.seats.get(&flight.seat));
+        let mut busy = loading.chain(running.map(|seat| &seat.passenger));
+        let all = self.seats.values().map(|seat| &seat.passenger);
+        let first = busy.next();
+        let Some(first) = first else {
+            let mut all = all;
+            return all.next().filter(|_| self.seats.len() == 1);
+        };
+        busy.all(|other| std::ptr::eq(first, other)).then_some(first)
+    }
+
+    pub(super) fn worker_state(&self) -> WorkerState {
+        match self.phase {
             Phase::Starting => WorkerState::Starting,
             Phase::Up => WorkerState::Up,
             Phase::Draining => WorkerState::Renewing,
             Phase::BackingOff { .. } => WorkerState::BackingOff,
             Phase::Ended => WorkerState::Ended,
+        }
+    }
+
+    /// The models, when the process holds so many bytes.
+    pub(super) fn models(&self, resident: u64, now: Instant) -> Vec<ModelSnapshot> {
+        let model = |seat: &Seat| {
+            let began = seat.began.filter(|_| matches!(seat.state, SeatState::Loading));
+            ModelSnapshot {
+                model: seat.passenger.model.clone(),
+                version: seat.passenger.version,
+                state: match seat.state {
+                    SeatState::Waiting => ModelState::Waiting,
+                    SeatState::Loading => ModelState::Loading,
+                    SeatState::Loaded => ModelState::Loaded,
+                    SeatState::Failed(_) => ModelState::Failed,
+                },
+                weights_bytes: seat.passenger.weights_bytes,
+                loading_for: began.map(|(since, _)| now.saturating_duration_since(since)),
+                grown_bytes: began.map_or(0, |(_, before)| resident.saturating_sub(before)),
+            }
         };
+        self.seats.values().map(model).collect()
+    }
+
+    /// The devices that TensorFlow sees.
+    pub(super) fn devices(&self) -> Vec<String> {
         let devices = self.seats.values().flat_map(|seat| seat.devices.iter().cloned());
         let devices: std::collections::BTreeSet<String> = devices.collect();
-        WorkerSnapshot {
-            name: name.to_owned(),
-            state,
-            pid: self.pid,
-            tensorflow_version: self.version.clone(),
-            models: self.seats.values().map(|seat| seat.model.clone()).collect(),
-            devices: devices.into_iter().collect(),
-            n_restarts: self.n_restarts,
-            n_running: self.flights.len(),
-            n_waiting: self.queue.len(),
-            resident_bytes: self.pid.map_or(0, crate::snapshot::resident_bytes),
+        devices.into_iter().collect()
+    }
+
+    /// How many runs are wanted, and how many are abandoned.
+    pub(super) fn n_runs(&self) -> (usize, usize) {
+        let wanted = self.n_wanted();
+        (wanted, self.flights.len() - wanted)
+    }
+}
+
+/// The runs that a process can have at once, those that nobody waits for included: TensorFlow
+/// cannot end them, and the others must not wait for them.
+pub(crate) fn places_max(n_threads: usize) -> usize {
+    2 * n_threads
+}
+
+impl Seat {
+    fn new(passenger: Passenger) -> Self {
+        Self {
+            passenger,
+            is_admitted: false,
+            began: None,
+            state: SeatState::Waiting,
+            was_loaded: false,
+            devices: Vec::new(),
         }
     }
 }
@@ -273,3 +367,6 @@ impl State {
 pub(super) fn late(when: &str) -> Error {
     Error::DeadlineExceeded(format!("the request's time ran out {when}"))
 }
+
+#[cfg(test)]
+mod tests;

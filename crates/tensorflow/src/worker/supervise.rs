@@ -8,16 +8,23 @@ use session::{Error, Reply};
 use tensor::Tensor;
 
 use super::Worker;
-use super::state::{Next, Phase, SeatState, late};
+use super::state::{Next, Phase, Seat, SeatState, late};
+use crate::bell::Watched;
 use crate::error::session_error;
 use crate::options::{Renewal, Sandbox};
 use crate::process::{Link, Process};
 use crate::snapshot::resident_bytes;
 use crate::tensors::{self, Received};
-use crate::wire::{Done, FromWorker, Inbox, Loaded, Order, Ready, Tensors, Word};
+use crate::wire::{Done, FromWorker, Loaded, Order, Ready, Tensors, Word};
 
 /// How often an idle worker is looked at.
 const TICK: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether those that run are still waited for, while others wait.
+const PATROL: Duration = Duration::from_millis(20);
+
+/// How much of what a worker says is heard before it is looked at what else is due.
+const WORDS_AT_ONCE: usize = 1000;
 
 /// The first and the longest wait before a process is started again.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
@@ -45,7 +52,7 @@ impl Worker {
             match ending {
                 Ending::Unwanted => break,
                 Ending::Renewed => {
-                    tracing::info!(worker = self.name, "started anew");
+                    tracing::info!(worker = self.role.name, "started anew");
                     n_failures = 0;
                 }
                 Ending::Lost(why) => {
@@ -64,7 +71,7 @@ impl Worker {
     fn back_off(&self, why: &str, n_failures: u32) -> bool {
         let wait = BACK_OFF.0 * 2u32.saturating_pow(n_failures.min(10) - 1);
         let wait = wait.min(BACK_OFF.1);
-        tracing::error!(worker = self.name, "{why}; the next start is in {wait:?}");
+        tracing::error!(worker = self.role.name, "{why}; the next start is in {wait:?}");
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Ended) {
             return false;
@@ -92,7 +99,7 @@ impl Worker {
     }
 
     /// Starts a process and serves it until it ends.
-    fn run_process(&self) -> Ending {
+    fn run_process(self: &Arc<Self>) -> Ending {
         {
             let mut state = self.state.lock();
             if matches!(state.phase, Phase::Ended) {
@@ -100,7 +107,13 @@ impl Worker {
             }
             state.phase = Phase::Starting;
         }
-        let ending = match Process::start(&self.options, &self.name, &self.rules) {
+        let worker = Arc::downgrade(self);
+        let log = move |line: &str| {
+            if let Some(worker) = worker.upgrade() {
+                worker.log(line);
+            }
+        };
+        let ending = match Process::start(&self.options, &self.role, log) {
             Ok(mut process) => {
                 self.state.lock().pid = Some(process.id());
                 let ending = Serving::new(self, &mut process).until_the_end();
@@ -170,8 +183,9 @@ impl Worker {
 struct Serving<'a> {
     worker: &'a Worker,
     process: &'a mut Process,
-    inbox: Inbox,
     last_tick: Instant,
+    /// Whether not all that was said to the worker has fitted in its ring.
+    has_more: bool,
     has_rested: bool,
     was_reported: bool,
 }
@@ -181,8 +195,8 @@ impl<'a> Serving<'a> {
         Self {
             worker,
             process,
-            inbox: Inbox::default(),
             last_tick: Instant::now(),
+            has_more: false,
             has_rested: true,
             was_reported: false,
         }
@@ -193,21 +207,11 @@ impl<'a> Serving<'a> {
             if let Some(ending) = self.look() {
                 return ending;
             }
-            let limit = self.wait_limit();
-            let woken = self.worker.bell.wait(Some(&self.process.socket), limit);
-            if woken.by_socket {
-                match self.inbox.fill(&mut self.process.socket) {
-                    Ok(true) => {}
-                    Ok(false) | Err(_) => {
-                        return Ending::Lost(format!(
-                            "its process ended: {}",
-                            self.process.ended()
-                        ));
-                    }
-                }
-            }
-            loop {
-                match self.inbox.next::<FromWorker>() {
+            let has_ended = self.wait();
+            // What it said before its end is heard, but one that never stops is not listened to for
+            // ever: others wait for what is due.
+            for _ in 0..WORDS_AT_ONCE {
+                match self.process.answers.next::<FromWorker>() {
                     Ok(None) => break,
                     Ok(Some(FromWorker { word })) => {
                         if let Some(why) = word.and_then(|word| self.take(word)) {
@@ -217,14 +221,35 @@ impl<'a> Serving<'a> {
                     Err(error) => return Ending::Lost(error.to_string()),
                 }
             }
+            if has_ended {
+                return Ending::Lost(format!("its process ended: {}", self.process.end()));
+            }
         }
     }
 
+    /// Waits until there is something to do. Gives whether the process has ended.
+    fn wait(&self) -> bool {
+        let Process { answers, bell, socket, .. } = &*self.process;
+        if !answers.begin_sleep() {
+            return false;
+        }
+        let watched = Watched { bell, socket };
+        let woken = self.worker.bell.wait(Some(watched), self.wait_limit());
+        answers.end_sleep();
+        woken.by_socket
+    }
+
     fn wait_limit(&self) -> Duration {
-        let next = self.worker.state.lock().next_check;
+        let (next, has_queue) = {
+            let state = self.worker.state.lock();
+            (state.next_check, !state.queue.is_empty())
+        };
         let now = Instant::now();
         let tick = (self.last_tick + TICK).saturating_duration_since(now);
-        next.map_or(tick, |next| tick.min(next.saturating_duration_since(now)))
+        let due = next.map_or(tick, |next| tick.min(next.saturating_duration_since(now)));
+        // Those that wait may take the places of runs that nobody waits for any more, of which
+        // nobody tells us.
+        if has_queue || self.has_more { due.min(PATROL) } else { due }
     }
 
     /// Does what is due, and gives the ending if it is time for it.
@@ -242,7 +267,12 @@ impl<'a> Serving<'a> {
             if is_asked && state.has_leavers && matches!(state.phase, Phase::Up) {
                 state.phase = Phase::Draining;
             }
-            if matches!(state.phase, Phase::Draining) && state.flights.is_empty() {
+            if matches!(state.phase, Phase::Draining) && state.n_runs().0 == 0 {
+                return Some(Ending::Renewed);
+            }
+            if state.is_stuck(self.worker.options.n_threads) {
+                let worker = &self.worker.role.name;
+                tracing::warn!(worker, "all it runs was given up by those who asked for it");
                 return Some(Ending::Renewed);
             }
             if state.next_check.is_some_and(|check| check <= now) {
@@ -255,6 +285,10 @@ impl<'a> Serving<'a> {
             reply(Err(late("while it ran")));
         }
         self.worker.pump();
+        match self.process.link.say_on() {
+            Ok(has_more) => self.has_more = has_more,
+            Err(error) => return Some(Ending::Lost(error.to_string())),
+        }
         if now.duration_since(self.last_tick) >= TICK {
             self.last_tick = now;
             return self.tick();
@@ -263,14 +297,12 @@ impl<'a> Serving<'a> {
     }
 
     fn start_loads(&self, state: &mut super::State) {
-        let link = state.link.clone();
-        for seat in state.seats.values_mut() {
-            if matches!(seat.state, SeatState::Waiting)
-                && let Some(link) = &link
-            {
-                seat.state = SeatState::Loading;
-                drop(link.say(Order::Load(seat.load.clone())));
-            }
+        let Some(link) = state.link.clone() else { return };
+        let is_due = |seat: &&mut Seat| seat.is_admitted && seat.state.is_waiting();
+        for seat in state.seats.values_mut().filter(is_due) {
+            seat.state = SeatState::Loading;
+            seat.began = Some((Instant::now(), resident_bytes(self.process.id())));
+            drop(link.say(Order::Load(seat.passenger.load.clone())));
         }
     }
 
@@ -283,11 +315,22 @@ impl<'a> Serving<'a> {
             self.was_reported = true;
             let limit = limit.map_or(0, |limit| limit.bytes);
             tracing::warn!(
-                worker = self.worker.name,
+                worker = self.worker.role.name,
                 "holds {resident} bytes, which is more than its limit of {limit}"
             );
         }
         let state = self.worker.state.lock();
+        for model in state.models(resident, Instant::now()) {
+            if let Some(since) = model.loading_for {
+                let (mib, of) = (model.grown_bytes >> 20, model.weights_bytes >> 20);
+                let (model, limit) = (&model.model, self.worker.options.load_timeout);
+                tracing::info!(
+                    model,
+                    "loading for {since:.0?} of at most {limit:.0?}: grown by {mib} MiB, its \
+                     variables have {of} MiB"
+                );
+            }
+        }
         if !state.is_idle() {
             self.has_rested = false;
             return None;
@@ -324,10 +367,13 @@ impl<'a> Serving<'a> {
         }
         let mut state = self.worker.state.lock();
         state.version = version;
+        state.base_bytes = resident_bytes(self.process.id());
         state.link = Some(Arc::clone(&self.process.link));
         if !matches!(state.phase, Phase::Ended) {
             state.phase = Phase::Up;
         }
+        drop(state);
+        self.worker.changed.notify_all();
     }
 
     fn is_loaded(&self, loaded: Loaded) {
@@ -381,7 +427,8 @@ fn open(link: &Arc<Link>, outputs: &Tensors) -> session::Result<Vec<Tensor>> {
     }
     let (owner, offset) = (Arc::clone(link), outputs.offset);
     // If the worker is gone, so is its memory.
-    let given_back = Box::new(move || drop(owner.say(Order::Free(offset))));
+    let bytes = outputs.len;
+    let given_back = Box::new(move || drop(owner.free(offset, bytes)));
     let received = Received::new(&link.outputs, outputs, given_back)?;
     let whole = Buffer::from_foreign(Box::new(received));
     Ok(tensors::take(outputs, &whole)?)

@@ -13,6 +13,7 @@ use super::PATIENCE;
 use crate::config::Config;
 use crate::control::Control;
 use crate::devices::Devices;
+use crate::external::External;
 use crate::flags::Flags;
 use crate::metrics::Counters;
 use crate::monitoring;
@@ -31,6 +32,7 @@ pub(super) struct Doors<'a> {
     pub(super) counters: &'a Counters,
     pub(super) control: Arc<Control>,
     pub(super) devices: Arc<Devices>,
+    pub(super) external: Arc<External>,
     /// Where the metrics are shown besides `/metrics`.
     pub(super) metrics_path: Option<String>,
     pub(super) tls: Option<Tls>,

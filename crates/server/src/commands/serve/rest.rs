@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tracing::{error, info};
 
 use super::{Doors, PATIENCE};
-use crate::memory::Pages;
+use crate::external::Pages;
 use crate::metrics::Counters;
 use crate::scheduler;
 
@@ -75,7 +75,7 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>) -> Rest
     let scheduler = counters.scheduler.clone();
     let metrics =
         Metrics { page: Arc::new(move || counters.page()), path: doors.metrics_path.clone() };
-    let pages = Arc::new(Pages(Arc::clone(&doors.devices)));
+    let pages = Arc::new(Pages::new(&doors.devices, &doors.external));
     let rest = Rest::new(context, options, Some(metrics))
         .with_memory(pages)
         .with_look("/v1/scheduler", Arc::new(move || scheduler::page(&scheduler)));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use proto::tensorflow::ConfigProto;
@@ -17,12 +18,16 @@ use crate::support::python;
 
 /// Workers without a server around them.
 fn start(renewal: Renewal) -> Workers {
+    Workers::new(options(renewal))
+}
+
+fn options(renewal: Renewal) -> Options {
     let python = python();
     let prefix = Path::new(python.get_program()).parent().and_then(Path::parent);
     let places = Places { given: prefix.map(Path::to_path_buf), ..Places::default() };
     let library = tensorflow::find(&places).unwrap().unwrap();
     let threads = Threads { intra: 1, inter: 1 };
-    Workers::new(Options {
+    Options {
         library,
         program: Program {
             file: env!("CARGO_BIN_EXE_tensord").into(),
@@ -42,12 +47,13 @@ fn start(renewal: Renewal) -> Workers {
         model_folders: vec![fallback()],
         session: session_config(&ConfigProto::default(), threads, &GpuOptions::default()),
         memory: None,
-    })
+    }
 }
 
 fn load(workers: &Workers, model: &str, settings: &ModelSettings) -> Servable {
     let dir = storage::open(&fallback().join(model).join("1").to_string_lossy()).unwrap();
-    let request = Request { model, version: 1, dir: &dir, settings, is_cancelled: &|| false };
+    let (is_cancelled, admit) = (&|| false, &|_: &_| Ok(()));
+    let request = Request { model, version: 1, dir: &dir, settings, is_cancelled, admit };
     workers.load(&request).unwrap()
 }
 
@@ -86,7 +92,8 @@ fn two_hundred_loads_and_unloads_leave_the_memory_of_a_shared_worker_as_it_was()
     spin(&stays);
     let snapshot = workers.snapshot();
     assert_eq!(snapshot.len(), 1);
-    assert_eq!(snapshot[0].models, ["spin/1"]);
+    let names: Vec<&str> = snapshot[0].models.iter().map(|one| one.model.as_str()).collect();
+    assert_eq!(names, ["spin"]);
     let after = snapshot[0].resident_bytes;
     assert!(after < before + before / 50 + (4 << 20), "{before} bytes became {after}");
 }
@@ -95,7 +102,7 @@ fn two_hundred_loads_and_unloads_leave_the_memory_of_a_shared_worker_as_it_was()
 fn a_model_with_settings_of_its_own_has_a_worker_that_ends_with_it() {
     let workers = start(Renewal::WhenIdle);
     let stays = load(&workers, "spin", &ModelSettings::default());
-    let own = ModelSettings { session: Some(ConfigProto::default()) };
+    let own = ModelSettings { session: Some(ConfigProto::default()), ..ModelSettings::default() };
     for _ in 0..2 {
         let servable = load(&workers, "keeper", &own);
         run(&servable, "serving_default", Vec::new());
@@ -165,4 +172,41 @@ fn what_does_not_fit_is_refused_and_the_rest_goes_on() {
     let error = receive.recv().unwrap().unwrap_err();
     assert!(matches!(error, session::Error::ResourceExhausted(_)), "{error}");
     run(&servable, "serving_default", Vec::new());
+}
+
+/// Starts a run that never ends, and gives what tells it that nobody waits for it.
+fn spin_for_ever(servable: &Servable) -> Arc<AtomicBool> {
+    let is_cancelled = Arc::new(AtomicBool::new(false));
+    let run = Run {
+        signature: "serving_default".to_owned(),
+        inputs: vec![Tensor::scalar(i64::MAX).unwrap()],
+        outputs: vec![0],
+        deadline: None,
+        is_cancelled: Arc::clone(&is_cancelled),
+    };
+    servable.engine.start(run, Box::new(drop));
+    is_cancelled
+}
+
+#[test]
+fn a_run_that_is_given_up_gives_its_place_to_the_next() {
+    let workers = Workers::new(Options { n_threads: 1, ..options(Renewal::Never) });
+    let servable = load(&workers, "spin", &ModelSettings::default());
+    let pid = workers.snapshot()[0].pid;
+    let first = spin_for_ever(&servable);
+    let waits = std::thread::scope(|scope| {
+        let next = scope.spawn(|| spin(&servable));
+        until("the next waits", || workers.snapshot()[0].n_waiting == 1);
+        first.store(true, Ordering::Relaxed);
+        next.join()
+    });
+    waits.unwrap();
+    let snapshot = workers.snapshot().remove(0);
+    assert_eq!((snapshot.n_running, snapshot.n_abandoned, snapshot.pid), (0, 1, pid));
+    // What nobody waits for takes no more than its share: then the worker is started anew.
+    spin_for_ever(&servable).store(true, Ordering::Relaxed);
+    spin(&servable);
+    let snapshot = workers.snapshot().remove(0);
+    assert_eq!((snapshot.n_abandoned, snapshot.n_restarts), (0, 0));
+    assert_ne!(snapshot.pid, pid);
 }

@@ -1,0 +1,138 @@
+//! `Charge`: memory that a space knows of but did not give out.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Block, Owner, Space};
+use crate::error::Result;
+use crate::ledger::Category;
+
+/// Memory of the device that somebody else took for an owner, as another process does: limited and
+/// in the books like memory that the space gave out. Dropping it takes the charge back.
+#[derive(Debug)]
+pub struct Charge {
+    owner: Arc<Owner>,
+    category: Category,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Charges an owner `bytes`.
+    ///
+    /// # Errors
+    /// If a limit refuses.
+    pub fn new(owner: &Arc<Owner>, category: Category, bytes: u64) -> Result<Charge> {
+        let mut charge = Charge { owner: Arc::clone(owner), category, bytes: 0 };
+        charge.add(bytes)?;
+        Ok(charge)
+    }
+
+    /// What is charged.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Charges `bytes` instead, or as many of them as the limits allow. Gives how many.
+    pub fn set(&mut self, bytes: u64) -> u64 {
+        if bytes < self.bytes {
+            self.take_back(self.bytes - bytes);
+        } else if self.add(bytes - self.bytes).is_err() {
+            // Others may charge meanwhile; what is missing then is charged next time.
+            let room = self.owner.space().room(self.owner.account());
+            drop(self.add(room.min(bytes - self.bytes)));
+        }
+        self.bytes
+    }
+
+    fn add(&mut self, bytes: u64) -> Result<()> {
+        let tally = self.owner.tally(self.category);
+        self.owner.space().charge(tally, bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    fn take_back(&mut self, bytes: u64) {
+        let tally = self.owner.tally(self.category);
+        self.owner.space().free(tally, Block::Heap, bytes);
+        self.bytes -= bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.take_back(self.bytes);
+    }
+}
+
+impl Space {
+    fn charge(&self, tally: &Arc<super::Tally>, bytes: u64) -> Result<()> {
+        if let Some(account) = tally.account() {
+            account.charge(bytes).map_err(|error| self.with_holders(error))?;
+        }
+        if let Err(error) = self.charge_heap(tally, bytes) {
+            if let Some(account) = tally.account() {
+                account.refund(bytes);
+            }
+            return Err(self.with_holders(error));
+        }
+        let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak_in_use.fetch_max(now, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What may still be charged.
+    fn room(&self, account: Option<&Arc<crate::Account>>) -> u64 {
+        let all = self.accounts.iter().chain(account);
+        all.map(|account| account.free_bytes()).min().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logical::GrowthRule;
+    use crate::{Account, Driver, Holder, Host, Limited, SpaceOptions};
+
+    const MIB: u64 = 1 << 20;
+
+    fn space() -> Arc<Space> {
+        let host = Arc::new(Host::new("cpu:0", 64 * MIB)) as Arc<dyn Driver>;
+        let whole = Arc::new(Limited::new(host, "cpu:0", 64 * MIB));
+        let physical = Arc::clone(whole.account());
+        let driver = Arc::new(Limited::new(whole as Arc<dyn Driver>, "cpu:0", 10 * MIB));
+        let growth = GrowthRule::OnDemand;
+        Space::new(SpaceOptions { driver, physical, growth, step_bytes: MIB }).unwrap()
+    }
+
+    #[test]
+    fn a_charge_is_limited_and_in_the_books_until_it_is_dropped() {
+        let space = space();
+        let account = Arc::new(Account::new("model m", 4 * MIB));
+        let holder = Holder::Version { model: Arc::from("m"), version: 1 };
+        let owner = Owner::new(&space, holder.clone(), Some(Arc::clone(&account)));
+        assert!(Charge::new(&owner, Category::Weights, 5 * MIB).is_err());
+        assert_eq!((account.held_bytes(), space.account().held_bytes()), (0, 0));
+        let mut charge = Charge::new(&owner, Category::Weights, 2 * MIB).unwrap();
+        let rows = space.snapshot().rows;
+        let row = rows.iter().find(|row| row.holder == holder && row.bytes > 0).unwrap();
+        assert_eq!((row.category, row.bytes), (Category::Weights, 2 * MIB));
+        assert_eq!(space.snapshot().held_bytes, rows.iter().map(|row| row.bytes).sum::<u64>());
+        assert_eq!(charge.set(9 * MIB), 4 * MIB, "no more than the limit");
+        assert_eq!(charge.set(MIB), MIB);
+        assert_eq!((charge.bytes(), account.held_bytes()), (MIB, MIB));
+        drop(charge);
+        assert_eq!((account.held_bytes(), space.snapshot().in_use_bytes), (0, 0));
+    }
+
+    #[test]
+    fn what_a_device_needs_for_itself_is_booked_as_that() {
+        let space = space();
+        let owner = Owner::new(&space, Holder::Shared, None);
+        let mut charge = Charge::new(&owner, Category::Context, 0).unwrap();
+        assert_eq!(charge.set(20 * MIB), 10 * MIB);
+        let rows = space.snapshot().rows;
+        let row = rows.iter().find(|row| row.bytes > 0).unwrap();
+        assert_eq!((&row.holder, row.category), (&Holder::Shared, Category::Context));
+        assert_eq!(space.free_bytes(), 0);
+    }
+}

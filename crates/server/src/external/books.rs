@@ -1,0 +1,192 @@
+//! What workers hold, in the books: of the host always, of GPUs where the driver tells.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::logical::GrowthRule;
+use device::{Category, Charge, Holder, Kind, Owner};
+use parking_lot::Mutex;
+use tensorflow::{ModelState, WorkerSnapshot};
+use tokio_util::sync::CancellationToken;
+
+use super::{External, ExternalDevice};
+use crate::devices::{Devices, Logical};
+
+/// How often the books are brought up to date.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The part of the host's books that is about workers.
+pub(super) struct Books {
+    host: Option<Arc<Logical>>,
+    /// What workers hold beside variables, by their processes.
+    workers: Mutex<BTreeMap<u32, Charge>>,
+}
+
+/// The variables of a version in a worker.
+pub(crate) struct Booking {
+    _weights: Charge,
+}
+
+impl Books {
+    pub(super) fn new(devices: &Devices) -> Self {
+        let host = devices.all().into_iter().find(|one| one.space.kind() == Kind::Cpu);
+        Self { host, workers: Mutex::default() }
+    }
+
+    /// Books the variables of a version. Fails, in words, if there is no room for them.
+    pub(super) fn book(
+        &self,
+        devices: &Devices,
+        (model, version): (&str, i64),
+        bytes: u64,
+    ) -> Result<Option<Booking>, String> {
+        let Some(host) = &self.host else { return Ok(None) };
+        let holder = Holder::Version { model: Arc::from(model), version };
+        let owner = Owner::new(&host.space, holder, Some(devices.account(model, host)));
+        devices.note(&owner);
+        let charge = Charge::new(&owner, Category::Weights, bytes);
+        let charge = charge.map_err(|_| devices.refusal(model, host, bytes).to_string())?;
+        Ok(Some(Booking { _weights: charge }))
+    }
+
+    /// What is booked for a process beside variables.
+    pub(super) fn booked_bytes(&self, pid: Option<u32>) -> u64 {
+        let workers = self.workers.lock();
+        pid.and_then(|pid| workers.get(&pid)).map_or(0, Charge::bytes)
+    }
+}
+
+impl External {
+    /// Brings the books up to date. Gives the bytes of workers that there is no room for.
+    pub(crate) fn refresh(&self) -> u64 {
+        let snapshots = self.worker_snapshots();
+        self.measure_contexts(&snapshots);
+        let Some(host) = &self.books.host else { return 0 };
+        let mut workers = self.books.workers.lock();
+        workers.retain(|pid, _| snapshots.iter().any(|worker| worker.pid == Some(*pid)));
+        let mut missing = 0;
+        for worker in &snapshots {
+            let Some(pid) = worker.pid else { continue };
+            let on_host = !self.all().iter().any(|device| device.name() == worker.device);
+            let bytes = beside_variables(worker, on_host);
+            let charge = workers.entry(pid).or_insert_with(|| {
+                let owner = Owner::new(&host.space, holder(worker), None);
+                Charge::new(&owner, Category::Context, 0).expect("nothing always fits")
+            });
+            missing += bytes - charge.set(bytes);
+        }
+        missing
+    }
+
+    /// Notes what workers hold of GPUs beside variables.
+    fn measure_contexts(&self, snapshots: &[WorkerSnapshot]) {
+        let gpus = self.gpus();
+        for device in self.all() {
+            let name = device.name();
+            for worker in snapshots.iter().filter(|worker| worker.device == name) {
+                let Some(held) = device.held_by(&gpus, worker.pid) else { continue };
+                if let Some(context) = context(&device, worker, held) {
+                    *device.context_bytes.lock() = Some(context);
+                }
+            }
+        }
+    }
+}
+
+/// What a worker holds of a GPU beside variables, or beside what it took at once.
+fn context(device: &ExternalDevice, worker: &WorkerSnapshot, held: u64) -> Option<u64> {
+    let is_quiet = worker.models.iter().all(|model| model.state == ModelState::Loaded);
+    if !is_quiet || worker.models.is_empty() {
+        return None;
+    }
+    let logical = device.device.lock();
+    let known = match logical.growth {
+        GrowthRule::OnDemand => worker.models.iter().map(|model| model.weights_bytes).sum(),
+        GrowthRule::Reserved => logical.limit_bytes,
+    };
+    Some(held.saturating_sub(known))
+}
+
+/// Whose a worker is.
+fn holder(worker: &WorkerSnapshot) -> Holder {
+    match worker.models.first().filter(|_| !worker.is_shared) {
+        Some(one) => Holder::Version { model: Arc::from(&*one.model), version: one.version },
+        None => Holder::Shared,
+    }
+}
+
+/// What of a worker's resident memory is not the variables of its models.
+fn beside_variables(worker: &WorkerSnapshot, on_host: bool) -> u64 {
+    let is_there = |state| matches!(state, ModelState::Loading | ModelState::Loaded);
+    let there = worker.models.iter().filter(|model| is_there(model.state) && on_host);
+    let weights: u64 = there.map(|model| model.weights_bytes).sum();
+    // Variables that are not in memory yet are booked already.
+    let base = worker.base_bytes.min(worker.resident_bytes);
+    worker.resident_bytes.saturating_sub(weights).max(base)
+}
+
+/// Keeps the books up to date until the token is cancelled.
+pub(crate) async fn watch(external: Arc<External>, token: CancellationToken) {
+    let mut was_missing = false;
+    while token.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        let missing = external.refresh();
+        if missing > 0 && !was_missing {
+            tracing::warn!("workers hold {missing} bytes more than cpu:0 has room for");
+        }
+        was_missing = missing > 0;
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use tensorflow::{ModelSnapshot, WorkerState};
+
+    use super::*;
+
+    /// A worker with models in these states and with so many bytes of variables.
+    pub(in crate::external) fn worker(models: &[(ModelState, u64)]) -> WorkerSnapshot {
+        let model = |(state, weights_bytes): &(ModelState, u64)| ModelSnapshot {
+            model: "m".to_owned(),
+            version: 3,
+            state: *state,
+            weights_bytes: *weights_bytes,
+            loading_for: None,
+            grown_bytes: 0,
+        };
+        WorkerSnapshot {
+            name: "m/3".to_owned(),
+            is_shared: false,
+            device: "cpu:0".to_owned(),
+            state: WorkerState::Up,
+            pid: Some(1),
+            tensorflow_version: String::new(),
+            models: models.iter().map(model).collect(),
+            devices: Vec::new(),
+            n_restarts: 0,
+            n_running: 0,
+            n_abandoned: 0,
+            n_waiting: 0,
+            resident_bytes: 1000,
+            base_bytes: 300,
+            limit_bytes: None,
+            load_timeout: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn what_is_not_variables_is_the_workers() {
+        use ModelState::{Failed, Loaded, Loading, Waiting};
+        let check = |models: &[_], on_host, expected| {
+            assert_eq!(beside_variables(&worker(models), on_host), expected, "{models:?}");
+        };
+        check(&[], true, 1000);
+        check(&[(Loaded, 400), (Waiting, 200), (Failed, 100)], true, 600);
+        check(&[(Loading, 900)], true, 300);
+        check(&[(Loaded, 400)], false, 1000);
+        assert_eq!(worker(&[]).limit_bytes, None);
+        let version = Holder::Version { model: Arc::from("m"), version: 3 };
+        assert_eq!(holder(&worker(&[(Loaded, 1)])), version);
+        assert_eq!(holder(&worker(&[])), Holder::Shared);
+    }
+}

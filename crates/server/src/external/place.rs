@@ -1,0 +1,261 @@
+//! Which GPU a model's worker sees, whether there is room for it there, and what TensorFlow is told.
+
+use std::sync::Arc;
+
+use device::logical::GrowthRule;
+use device::placement::Replicas;
+use proto::serving::ModelConfig;
+use proto::tensorflow::ConfigProto;
+use session::{Batching, Engine, Error, QueueState, Reply, Result, Run};
+use tensorflow::{GpuOptions, ModelSettings, Needed, Placement, Threads, Workers, session_config};
+
+use super::books::Booking;
+use super::{Admission, External, ExternalDevice};
+use crate::config::Session;
+use crate::devices::ModelRule;
+
+/// A model that is to be placed.
+pub(crate) struct Wish<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) version: i64,
+    pub(crate) config: &'a ModelConfig,
+    pub(crate) rule: &'a ModelRule,
+}
+
+impl External {
+    /// The GPUs that a model may be on: those it names, else all of them. None if it names only
+    /// other devices, or its own settings list none of them.
+    pub(crate) fn candidates(&self, wish: &Wish<'_>) -> Vec<Arc<ExternalDevice>> {
+        let listed = |one: &Arc<ExternalDevice>| {
+            let gpu = wish.config.config.as_ref().and_then(|config| config.gpu_options.as_ref());
+            let list = gpu.map_or("", |gpu| gpu.visible_device_list.as_str());
+            let number = one.device.lock().physical.to_string();
+            list.is_empty() || list.split(',').any(|entry| entry.trim() == number)
+        };
+        let named = |one: &Arc<ExternalDevice>| {
+            wish.rule.devices.is_empty() || wish.rule.devices.contains(&one.name())
+        };
+        self.all().into_iter().filter(|one| listed(one) && named(one)).collect()
+    }
+
+    /// The devices that a version is to be on, the best first: those with the fewest models, then
+    /// with the most room. At least one, if it may be on any.
+    pub(crate) fn choose(&self, wish: &Wish<'_>, weights_bytes: u64) -> Vec<Arc<ExternalDevice>> {
+        let mut all = self.candidates(wish);
+        let gpus = self.gpus();
+        let room = |one: &Arc<ExternalDevice>| self.room(one, &gpus);
+        all.sort_by_cached_key(|one| {
+            let has_room = room(one) >= weights_bytes;
+            (!has_room, one.admissions().len(), u64::MAX - room(one))
+        });
+        let n_fitting = all.iter().filter(|one| room(one) >= weights_bytes).count().max(1);
+        let wanted = match wish.rule.replicas {
+            Replicas::Number(n) => n,
+            Replicas::All => usize::MAX,
+        };
+        all.truncate(wanted.min(n_fitting));
+        all
+    }
+
+    /// How many bytes may still be promised there: within its limit, and beside what others hold.
+    fn room(&self, one: &ExternalDevice, gpus: &[tensorflow::Gpu]) -> u64 {
+        let promised = one.account.held_bytes();
+        let gpu = gpus.iter().find(|gpu| gpu.uuid == one.gpu.uuid);
+        let snapshots = self.worker_snapshots();
+        let on_it = snapshots.iter().filter(|worker| worker.device == one.name());
+        let ours: u64 = on_it.filter_map(|worker| one.held_by(gpus, worker.pid)).sum();
+        let limit = one.account.limit_bytes();
+        let there = gpu.map_or(limit, |gpu| {
+            let others = gpu.used_bytes.saturating_sub(ours);
+            limit.min(gpu.total_bytes.saturating_sub(others))
+        });
+        // Growth that is off takes all at once, of which models use what they were promised.
+        let held = match one.device.lock().growth {
+            GrowthRule::OnDemand => promised.max(ours),
+            GrowthRule::Reserved => promised,
+        };
+        there.saturating_sub(held)
+    }
+
+    /// Promises a version memory of a GPU.
+    fn admit(
+        &self,
+        wish: &Wish<'_>,
+        device: &Arc<ExternalDevice>,
+        weights_bytes: u64,
+    ) -> Result<Arc<Admission>> {
+        let snapshots = self.worker_snapshots();
+        let has_worker = device.admissions().iter().any(|one| one.context_bytes > 0)
+            && snapshots.iter().any(|worker| worker.is_shared && worker.device == device.name());
+        let measured = device.context_bytes.lock().unwrap_or(0);
+        let context_bytes = if has_worker && !wants_own(wish) { 0 } else { measured };
+        let needed = weights_bytes + context_bytes;
+        let room = self.room(device, &self.gpus());
+        let charged = if needed <= room { device.account.charge(needed).is_ok() } else { false };
+        if !charged {
+            let Wish { model, version, .. } = wish;
+            let holders = device.admissions();
+            let holder =
+                |one: &Arc<Admission>| format!("{}:{} {}", one.model, one.version, one.bytes());
+            let holders: Vec<String> = holders.iter().map(holder).collect();
+            return Err(Error::ResourceExhausted(format!(
+                "{model} version {version}: {} has no room: {needed} bytes are needed \
+                 ({weights_bytes} for variables, {context_bytes} for a worker), {room} are free; \
+                 promised to {}",
+                device.name(),
+                if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
+            )));
+        }
+        let admission = Arc::new(Admission {
+            device: Arc::clone(device),
+            model: wish.model.to_owned(),
+            version: wish.version,
+            weights_bytes,
+            context_bytes,
+        });
+        device.admissions.lock().push(Arc::downgrade(&admission));
+        Ok(admission)
+    }
+
+    /// Books what a version needs, on the host or on a GPU. Fails if there is no room.
+    pub(crate) fn book(
+        &self,
+        wish: &Wish<'_>,
+        device: Option<&Arc<ExternalDevice>>,
+        needed: Needed,
+    ) -> Result<Booked> {
+        let gpu =
+            device.map(|device| self.admit(wish, device, needed.weights_bytes)).transpose()?;
+        // What the worker holds by itself is in the books from now on.
+        let missing = self.refresh();
+        let on_host = if gpu.is_some() { 0 } else { needed.weights_bytes };
+        let who = (wish.model, wish.version);
+        let host = self.books.book(&self.devices, who, on_host).map_err(|refusal| {
+            Error::ResourceExhausted(format!(
+                "{} version {}: {refusal} ({} bytes are its worker's)",
+                wish.model, wish.version, needed.base_bytes
+            ))
+        })?;
+        if missing > 0 {
+            return Err(Error::ResourceExhausted(format!(
+                "{} version {}: cpu:0 has no room for {missing} of the {} bytes of its worker",
+                wish.model, wish.version, needed.base_bytes
+            )));
+        }
+        Ok(Booked { _host: host, _gpu: gpu })
+    }
+
+    /// What TensorFlow is told for a model on a device, and where that is.
+    pub(crate) fn settings(
+        &self,
+        wish: &Wish<'_>,
+        device: Option<&Arc<ExternalDevice>>,
+        (session, workers): (&Session, &Workers),
+    ) -> ModelSettings {
+        let own = session.own(wish.config);
+        let Some(device) = device else {
+            let session = own.map(|own| workers.with_usual_threads(&own));
+            // A model that is not placed on one of the GPUs sees none.
+            let gpus = (!self.all().is_empty()).then(Vec::new);
+            let device = "cpu:0".to_owned();
+            return ModelSettings { session, placement: Placement { device, gpus, session: None } };
+        };
+        let logical = device.device.lock().clone();
+        let mut shared = workers.with_usual_threads(&session.shared());
+        let limit = device.is_limited.then_some(logical.limit_bytes);
+        let priority = Some(logical.priority).filter(|priority| *priority != 0);
+        let gpu = GpuOptions { memory_limit_bytes: limit, priority, ..GpuOptions::default() };
+        shared = seeing_one(&shared, &gpu);
+        let session = wants_own(wish).then(|| {
+            let own = own.map_or_else(|| session.shared(), |own| own);
+            let own = workers.with_usual_threads(&own);
+            let memory = wish.config.memory.as_ref();
+            let has_limit =
+                memory.is_some_and(|m| !m.limit.is_empty() || !m.reservation.is_empty());
+            let of_model = wish.rule.limit.filter(|_| has_limit);
+            let of_model = of_model.map(|limit| limit.of(device.gpu.total_bytes));
+            let allow_growth = has_limit.then_some(wish.rule.growth == GrowthRule::OnDemand);
+            let memory_limit_bytes = [of_model, limit].into_iter().flatten().min();
+            seeing_one(&own, &GpuOptions { memory_limit_bytes, allow_growth, ..gpu })
+        });
+        let gpus = Some(vec![device.gpu.uuid.clone()]);
+        let placement = Placement { device: logical.name, gpus, session: Some(shared) };
+        ModelSettings { session, placement }
+    }
+}
+
+/// Whether a model has settings of its own, so that it has a worker of its own.
+fn wants_own(wish: &Wish<'_>) -> bool {
+    wish.config.config.is_some() || wish.rule.limit.is_some()
+}
+
+/// A session's options where the worker sees one GPU, which is its first then.
+fn seeing_one(config: &ConfigProto, gpu: &GpuOptions) -> ConfigProto {
+    let mut config = config.clone();
+    if let Some(options) = &mut config.gpu_options {
+        options.visible_device_list.clear();
+        if let Some(more) = &mut options.experimental {
+            more.virtual_devices.clear();
+            more.num_virtual_devices_per_gpu = 0;
+        }
+    }
+    session_config(&config, Threads::default(), gpu)
+}
+
+/// What was booked for a version; taken back when it is dropped.
+pub(crate) struct Booked {
+    _host: Option<Booking>,
+    _gpu: Option<Arc<Admission>>,
+}
+
+/// An engine whose memory is in the books for as long as it is there.
+pub(crate) struct Placed {
+    // Before what was booked for it: its memory is gone when the books say so.
+    engine: Arc<dyn Engine>,
+    _booked: Option<Booked>,
+}
+
+impl Placed {
+    pub(crate) fn new(engine: Arc<dyn Engine>, booked: Option<Booked>) -> Self {
+        Self { engine, _booked: booked }
+    }
+}
+
+impl Engine for Placed {
+    fn start(&self, run: Run, reply: Reply) {
+        self.engine.start(run, reply);
+    }
+
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn set_batching(&self, batching: &Batching) -> Result<()> {
+        self.engine.set_batching(batching)
+    }
+
+    fn queues(&self) -> Vec<QueueState> {
+        self.engine.queues()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_sees_one_gpu_is_told_nothing_of_others() {
+        let text = "gpu_options { allow_growth: true visible_device_list: '1,0' \
+                    experimental { virtual_devices { memory_limit_mb: 100 } } }";
+        let config: ConfigProto = proto::text::parse(text).unwrap();
+        let plain = seeing_one(&config, &GpuOptions::default()).gpu_options.unwrap();
+        assert_eq!(plain.visible_device_list, "");
+        assert_eq!(plain.allow_growth, Some(true));
+        assert!(plain.experimental.unwrap().virtual_devices.is_empty());
+        let limit = GpuOptions { memory_limit_bytes: Some(1 << 30), ..GpuOptions::default() };
+        let limited = seeing_one(&config, &limit).gpu_options.unwrap();
+        let devices = limited.experimental.unwrap().virtual_devices;
+        assert_eq!(devices[0].memory_limit_mb, [1024.0]);
+        assert_eq!((limited.visible_device_list.as_str(), devices.len()), ("0", 1));
+    }
+}

@@ -1,0 +1,211 @@
+//! GPUs that the NVIDIA driver knows, played by a library of our own: what is placed on them, what
+//! workers see of them, and what the books say. TensorFlow itself finds no GPU here and computes on
+//! the host.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::with_tensorflow;
+use crate::support::{Server, check_half_plus_two, root, tensord};
+
+const GIB: u64 = 1 << 30;
+
+/// A machine with GPUs.
+struct Machine {
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    /// With GPUs of these sizes, of which nothing is used.
+    fn new(gpus: &[u64]) -> Self {
+        let machine = Self { folder: tempfile::tempdir().unwrap() };
+        let source = root().join("crates/server/tests/it/tensorflow/fake_nvml.c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-o"]).arg(machine.path("nvml.so")).arg(source);
+        assert!(compiler.status().unwrap().success());
+        machine.write(gpus, &[]);
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Has processes hold memory: of which GPU, which process, how much.
+    fn write(&self, gpus: &[u64], processes: &[(usize, u64, u64)]) {
+        let mut text = String::new();
+        for (number, total) in gpus.iter().enumerate() {
+            let held = processes.iter().filter(|(gpu, ..)| *gpu == number);
+            let used: u64 = held.map(|(_, _, bytes)| bytes).sum();
+            writeln!(text, "gpu GPU-{number}{number}{number} {total} {used}").unwrap();
+        }
+        for (gpu, pid, bytes) in processes {
+            writeln!(text, "process {gpu} {pid} {bytes}").unwrap();
+        }
+        fs::write(self.path("new"), text).unwrap();
+        fs::rename(self.path("new"), self.path("gpus")).unwrap();
+    }
+
+    /// A program on this machine.
+    fn on(&self, command: Command) -> Command {
+        let mut command = with_tensorflow(command);
+        command.env("TENSORD_NVML", self.path("nvml.so")).env("FAKE_NVML", self.path("gpus"));
+        command.env_remove("CUDA_VISIBLE_DEVICES").env("TF_FORCE_GPU_ALLOW_GROWTH", "true");
+        command
+    }
+
+    /// A flag with a config of models: their names and what is said of each beside.
+    fn models(&self, models: &[(&str, &str)]) -> String {
+        let mut text = String::from("model_config_list {\n");
+        let base = root().join("models/half_plus_two");
+        for (name, more) in models {
+            let base = base.display();
+            writeln!(text, "config {{ name: '{name}' base_path: '{base}' {more} }}").unwrap();
+        }
+        fs::write(self.path("models.config"), text + "}\n").unwrap();
+        format!("--model_config_file={}", self.path("models.config").display())
+    }
+}
+
+fn page(server: &Server, path: &str) -> Value {
+    serde_json::from_str(&server.rest("GET", path, "").1).unwrap()
+}
+
+/// The one in a list of a page with this name.
+#[track_caller]
+fn named<'a>(page: &'a Value, list: &str, name: &str) -> &'a Value {
+    let mut all = page[list].as_array().unwrap().iter();
+    all.find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name} in {page:#}"))
+}
+
+/// The worker of a model.
+#[track_caller]
+fn worker_of<'a>(page: &'a Value, model: &str) -> &'a Value {
+    let has = |worker: &&Value| {
+        worker["models"].as_array().unwrap().iter().any(|one| one["name"] == model)
+    };
+    let mut all = page["workers"].as_array().unwrap().iter();
+    all.find(has).unwrap_or_else(|| panic!("no worker has {model}: {page:#}"))
+}
+
+/// What a worker was told to see.
+fn sees(worker: &Value) -> String {
+    let environment = fs::read_to_string(format!("/proc/{}/environ", worker["pid"])).unwrap();
+    let mut all = environment.split('\0');
+    let seen = all.find_map(|one| one.strip_prefix("CUDA_VISIBLE_DEVICES="));
+    seen.unwrap_or("anything").to_owned()
+}
+
+#[test]
+fn a_model_goes_to_the_gpu_that_it_is_placed_on_and_is_booked_there() {
+    let sizes = [16 * GIB, 8 * GIB];
+    let machine = Machine::new(&sizes);
+    let models = machine.models(&[
+        ("one", "memory { devices: 'gpu:1' }"),
+        ("two", "memory { devices: 'gpu:1' }"),
+        ("own", "memory { devices: 'gpu:0' limit: '2GiB' }"),
+        ("host", "memory { devices: 'cpu:0' }"),
+    ]);
+    let server = Server::start(machine.on(tensord()), &[&models]);
+    ["one", "two", "own", "host"].iter().for_each(|model| check_half_plus_two(&server, model));
+    let before = page(&server, "/v1/memory");
+    let (shared, own) = (worker_of(&before, "one"), worker_of(&before, "own"));
+    assert_eq!(worker_of(&before, "two"), shared, "models on a GPU share its worker");
+    assert_eq!((&shared["device"], sees(shared).as_str()), (&"gpu:1".into(), "GPU-111"));
+    assert_eq!((&own["device"], sees(own).as_str()), (&"gpu:0".into(), "GPU-000"));
+    assert_eq!((&shared["shared"], &own["shared"]), (&true.into(), &false.into()));
+    let workers = before["workers"].as_array().unwrap();
+    assert_eq!(workers.len(), 2, "our own engine has the ops of the model on the host");
+    // The driver says what each worker holds.
+    let pid = |worker: &Value| worker["pid"].as_u64().unwrap();
+    machine.write(&sizes, &[(1, pid(shared), GIB), (0, pid(own), 2 * GIB), (0, 1, 5 * GIB)]);
+    let after = page(&server, "/v1/memory");
+    let (first, second) = (named(&after, "devices", "gpu:0"), named(&after, "devices", "gpu:1"));
+    assert_eq!(first["reserved_bytes"], 2 * GIB);
+    assert_eq!(first["others_bytes"], 5 * GIB);
+    assert_eq!(named(first, "models", "own")["bytes"], 2 * GIB);
+    let weights = named(second, "models", "one")["categories"]["weights"].as_u64().unwrap();
+    assert!(weights > 0);
+    assert_eq!(second["reserved_bytes"], GIB);
+    assert_eq!(second["shared"]["bytes"], GIB - 2 * weights);
+    assert_eq!(worker_of(&after, "own")["gpu_memory"][0]["bytes"], 2 * GIB);
+    // What a worker costs a GPU is known from now on.
+    assert_eq!(second["worker_bytes"], GIB - 2 * weights);
+    check_devices(&server);
+}
+
+#[track_caller]
+fn check_devices(server: &Server) {
+    let devices = page(server, "/v1/devices");
+    let gpu = named(&devices, "physical", "gpu:0");
+    assert_eq!((&gpu["driver"], &gpu["total_bytes"]), (&"nvml".into(), &(16 * GIB).into()));
+    assert_eq!((&gpu["uuid"], &gpu["description"]), (&"GPU-000".into(), &"Fake GPU".into()));
+    assert_eq!(named(&devices, "logical", "gpu:1")["engine"], "tensorflow");
+    let rule = r#"{"device": [{"name": "gpu:1", "memory_limit": "3GiB"}]}"#;
+    let (status, changed) = server.rest("PUT", "/v1/devices", rule);
+    assert_eq!(status, 200, "{changed}");
+    let changed: Value = serde_json::from_str(&changed).unwrap();
+    assert_eq!(named(&changed, "logical", "gpu:1")["limit_bytes"], 3 * GIB);
+    assert_eq!(changed["warnings"].as_array().unwrap().len(), 0, "{changed:#}");
+}
+
+#[test]
+fn a_gpu_without_room_refuses_a_model_and_says_what_is_needed() {
+    let machine = Machine::new(&[7]);
+    let mut command = machine.on(tensord());
+    command.args(["--port=0", "--rest_api_port=0", "--max_num_load_retries=0"]);
+    let output = command.arg(machine.models(&[("m", "")])).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("gpu:0 has no room: 8 bytes are needed"), "{text}");
+    assert!(text.contains("7 are free; promised to nobody"), "{text}");
+}
+
+#[test]
+fn the_flags_and_the_environment_say_which_gpus_there_are() {
+    let machine = Machine::new(&[16 * GIB, 8 * GIB]);
+    let devices = |variable: Option<&str>, flags: &[&str]| {
+        let mut command = machine.on(tensord());
+        if let Some(list) = variable {
+            command.env("CUDA_VISIBLE_DEVICES", list);
+        }
+        let output = command.arg("devices").args(flags).output().unwrap();
+        let page: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let names = page["physical"].as_array().unwrap().iter();
+        let names = names.filter_map(|one| one["uuid"].as_str().map(ToOwned::to_owned));
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(devices(None, &[]), ["GPU-000", "GPU-111"]);
+    assert_eq!(devices(Some("1"), &[]), ["GPU-111"]);
+    assert!(devices(Some(""), &[]).is_empty());
+    assert!(devices(None, &["--simulated_gpus=1GiB"]).is_empty(), "GPUs are played instead");
+}
+
+#[test]
+fn inspect_says_that_a_gpu_is_for_tensorflow() {
+    let machine = Machine::new(&[16 * GIB]);
+    let mut command = machine.on(tensord());
+    let output = command.arg("inspect").arg(root().join("models/half_plus_two")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected = "engine      tensorflow: it would be placed on gpu:0 (Fake GPU)";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("every op"), "{text}");
+}
+
+#[test]
+fn plan_says_what_a_model_and_its_worker_need() {
+    let machine = Machine::new(&[16 * GIB]);
+    let mut command = machine.on(tensord());
+    let output = command.arg("plan").arg(machine.models(&[("m", "")])).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{text}"));
+    let model = named(&plan, "models", "m");
+    assert_eq!((&model["engine"], &model["devices"][0]), (&"tensorflow".into(), &"gpu:0".into()));
+    assert_eq!(model["weights_bytes"], 8);
+    assert!(model["worker"]["base_bytes"].as_u64().unwrap() > 100 << 20, "{plan:#}");
+    assert_eq!(named(&plan, "devices", "gpu:0")["engine"], "tensorflow");
+}
