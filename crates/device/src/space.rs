@@ -45,6 +45,8 @@ pub struct Space {
     heap_below_bytes: u64,
     in_use: AtomicU64,
     peak_in_use: AtomicU64,
+    /// Which allocation from now on is refused, the next one being 1; none if 0.
+    fail_in: AtomicU64,
     tallies: Mutex<Vec<Weak<Tally>>>,
     sharing: sharing::Sharing,
     events: snapshot::Events,
@@ -111,6 +113,7 @@ impl Space {
             heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
             in_use: AtomicU64::new(0),
             peak_in_use: AtomicU64::new(0),
+            fail_in: AtomicU64::new(0),
             tallies: Mutex::default(),
             sharing: sharing::Sharing::default(),
             events: snapshot::Events::default(),
@@ -204,6 +207,9 @@ impl Space {
 
     /// Takes a block for a tally: a chunk, or leave to take it from the heap.
     pub(crate) fn allocate(&self, tally: &Arc<Tally>, bytes: u64) -> Result<Block> {
+        if self.fail_in.load(Ordering::Relaxed) != 0 {
+            self.count_down(bytes)?;
+        }
         let account = tally.account();
         if let Some(account) = account {
             account.charge(bytes).map_err(|error| self.with_holders(error))?;
@@ -225,6 +231,31 @@ impl Space {
                 Err(self.with_holders(error))
             }
         }
+    }
+
+    /// Lets the `n`-th allocation from now on be refused, the next one being 1; the others are as
+    /// ever. With 0 none is. So can be tried what happens when memory is out anywhere.
+    pub fn fail_allocation(&self, n: u64) {
+        self.fail_in.store(n, Ordering::Relaxed);
+    }
+
+    /// How many allocations from now on go well until the one that is to be refused; `None` if it
+    /// was, or none is to be.
+    pub fn fails_in(&self) -> Option<u64> {
+        self.fail_in.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Counts an allocation, and refuses it if it is its turn.
+    #[cold]
+    fn count_down(&self, needed_bytes: u64) -> Result<()> {
+        let next = |n: u64| n.checked_sub(1);
+        let before = self.fail_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        if before != Ok(1) {
+            return Ok(());
+        }
+        let (device, call) = (self.name.clone(), "allocate");
+        let reason = format!("injected failure for {needed_bytes} bytes");
+        Err(Error::Driver { device, call, reason })
     }
 
     /// Takes a block back.

@@ -6,6 +6,7 @@
 //! overlap: see `device::plan`.
 
 mod build;
+mod flops;
 mod in_place;
 mod offsets;
 
@@ -73,6 +74,8 @@ pub(crate) struct Step {
     /// The input whose memory output 0 takes over, if one is.
     pub(crate) in_place: Option<usize>,
     pub(crate) scratch: Span,
+    /// The floating-point operations of the call, as far as shapes tell.
+    pub(crate) flops: u64,
     pub(crate) packed: Arc<[Option<Packed>]>,
     /// Open slots that nobody needs after this step.
     pub(crate) closes: SmallVec<[usize; 2]>,
@@ -97,6 +100,8 @@ pub struct StepSnapshot {
     pub in_place: bool,
     /// The bytes of workspace alive while it runs.
     pub live_bytes: u64,
+    /// Its floating-point operations, as far as shapes tell.
+    pub flops: u64,
 }
 
 impl Plan {
@@ -116,6 +121,11 @@ impl Plan {
         self.live_bytes
     }
 
+    /// The floating-point operations of each step, as far as shapes tell.
+    pub fn flops(&self) -> impl Iterator<Item = u64> {
+        self.steps.iter().map(|step| step.flops)
+    }
+
     /// The steps, for people.
     pub fn snapshot(&self) -> Vec<StepSnapshot> {
         let work_bytes = |place: &Place| match place {
@@ -131,6 +141,7 @@ impl Plan {
             written_bytes: step.outputs.iter().map(|place| self.n_bytes(place)).sum(),
             in_place: step.in_place.is_some(),
             live_bytes: self.live[number],
+            flops: step.flops,
         };
         self.steps.iter().enumerate().map(step).collect()
     }

@@ -12,6 +12,7 @@ use session::{Batching, Engine, Error, QueueState, Reply, Result, Run};
 use tensor::Tensor;
 
 use crate::error::session_error;
+use crate::pace::Pace;
 use crate::queues::Queues;
 
 /// What all servables on the host share: the lanes that run batches, and the threads within one.
@@ -23,6 +24,8 @@ pub struct Executor {
     pub pool: Arc<Pool>,
     /// The name of the device whose lanes they are.
     pub device: Arc<str>,
+    /// What the device takes for its work, if it is played.
+    pub pace: Option<Arc<Pace>>,
 }
 
 /// The programs of one servable.

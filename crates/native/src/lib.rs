@@ -11,6 +11,7 @@ mod assets;
 mod engine;
 mod error;
 mod load;
+mod pace;
 mod queues;
 mod rows;
 mod tables;
@@ -18,3 +19,4 @@ mod variables;
 
 pub use engine::{Executor, NativeEngine};
 pub use load::{Loaded, Opened, Options, load};
+pub use pace::{Pace, Rates};

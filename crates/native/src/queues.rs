@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use batch::Class;
 use device::Workspace;
 use ops::Cancel;
 use parking_lot::Mutex;
-use pool::Pool;
 use schedule::{Admission, Blame, Control, Fault, QueueId, QueueOptions, Share, Task, Work};
 use session::{Batching, Error, QueueState, Reply, Result, Run};
 use tensor::Tensor;
@@ -41,7 +41,7 @@ struct Entrance {
 /// Runs the batches of a signature.
 struct SignatureWork {
     model: Arc<Model>,
-    pool: Arc<Pool>,
+    executor: Executor,
     signature: String,
     writes: bool,
 }
@@ -54,7 +54,7 @@ impl Queues {
             let rows = model.rows.get(name);
             let work = Arc::new(SignatureWork {
                 model: Arc::clone(model),
-                pool: Arc::clone(&executor.pool),
+                executor: executor.clone(),
                 signature: name.clone(),
                 writes: rows.is_none_or(|rows| rows.writes),
             });
@@ -198,8 +198,16 @@ impl Work for SignatureWork {
         workspace: &mut Workspace,
     ) -> std::result::Result<Vec<Tensor>, Fault> {
         let cancel = Cancel::new(Arc::clone(&control.is_cancelled), control.deadline);
-        let outputs = self.model.with(&self.signature, &cancel, &self.pool, |program, env| {
-            program.run(inputs, env, workspace)
+        let (start, pool) = (Instant::now(), &self.executor.pool);
+        let outputs = self.model.with(&self.signature, &cancel, pool, |program, env| {
+            let outputs = program.run(inputs, env, workspace)?;
+            if let Some(pace) = &self.executor.pace {
+                let copied = inputs.iter().chain(&outputs).map(Tensor::n_bytes).sum::<usize>();
+                let plan = program.plan_for(inputs, env)?;
+                let done = pace.book(start, pace.rates().time(&plan, copied as u64));
+                std::thread::sleep(done.saturating_duration_since(Instant::now()));
+            }
+            Ok(outputs)
         });
         outputs.map_err(|error| Fault { blame: blame(&error), error: Arc::new(error) })
     }

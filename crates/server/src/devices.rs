@@ -5,6 +5,7 @@ mod found;
 mod leases;
 mod options;
 mod rules;
+mod simulated;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use device::logical::{self, LogicalDevice, Physical};
 use device::{Account, Driver, Holder, Limited, Owner, Space, SpaceOptions};
-use native::Executor;
+use native::{Executor, Pace};
 use parking_lot::Mutex;
 use pool::Pool;
 use schedule::Lanes;
@@ -46,6 +47,8 @@ pub(crate) struct PhysicalDevice {
     /// What drives it: `host`, `simulated`, `cuda`.
     pub(crate) driver_name: &'static str,
     pub(crate) driver: Arc<Limited>,
+    /// What it takes for its work, if it is played.
+    pub(crate) pace: Option<Arc<Pace>>,
 }
 
 /// A share of one, with lanes of its own.
@@ -90,7 +93,7 @@ impl Devices {
         if let Some(host) = all.iter().find(|one| one.space.kind() == device::Kind::Cpu) {
             device::set_default_owner(Owner::new(&host.space, Holder::Server, None));
         }
-        Ok(Arc::new(Devices {
+        let devices = Devices {
             physical,
             logical: Mutex::new(all),
             lanes: lanes.clone(),
@@ -99,7 +102,10 @@ impl Devices {
             active,
             accounts: Mutex::default(),
             owners: Mutex::default(),
-        }))
+        };
+        devices.check_simulations(&options.simulations)?;
+        devices.simulate(&options.simulations());
+        Ok(Arc::new(devices))
     }
 
     /// The logical devices, CPUs first.
@@ -153,6 +159,7 @@ fn logical(
         lanes: Arc::new(Lanes::start_for(options, Some(owner))?),
         pool: Arc::clone(&lanes.pool),
         device: space.name().into(),
+        pace: of.pace.clone(),
     };
     Ok(Logical { device: Mutex::new(device), space, executor })
 }

@@ -60,14 +60,22 @@ fn print(value: &Json) -> Vec<u8> {
 /// Which devices were found, and what was made of them.
 pub(crate) fn devices(devices: &Devices) -> Json {
     let physical = devices.physical.iter().map(|one| {
-        json!({
+        let mut shown = json!({
             "name": one.found.name,
             "kind": one.found.kind.to_string(),
             "driver": one.driver_name,
             "total_bytes": one.found.total_bytes,
             "limit_bytes": one.driver.limit_bytes(),
             "held_bytes": one.driver.account().held_bytes(),
-        })
+        });
+        if let Some(rates) = one.pace.as_ref().map(|pace| pace.rates()) {
+            shown["simulation"] = json!({
+                "flops_per_second": rates.flops_per_second,
+                "copy_bytes_per_second": rates.copy_bytes_per_second,
+                "launch_nanos": u64::try_from(rates.launch.as_nanos()).unwrap_or(u64::MAX),
+            });
+        }
+        shown
     });
     let logical = devices.all().into_iter().map(|one| {
         let device = one.device.lock();

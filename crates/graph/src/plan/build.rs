@@ -36,6 +36,7 @@ pub(super) struct DraftStep {
     pub(super) when: SmallVec<[bool; 2]>,
     pub(super) outputs: SmallVec<[Spot; 2]>,
     pub(super) scratch_bytes: usize,
+    pub(super) flops: u64,
     pub(super) packed: Arc<[Option<Packed>]>,
 }
 
@@ -161,6 +162,7 @@ impl Drafter<'_> {
             when: node.when.clone(),
             outputs: spots.clone(),
             scratch_bytes: op.scratch_bytes(&specs, &outputs),
+            flops: super::flops::flops(def.name, &specs, &outputs),
             packed: Arc::clone(program.packed(number)),
         });
         self.add(outputs, spots);
@@ -180,6 +182,7 @@ impl Drafter<'_> {
             when: node.when.clone(),
             outputs: SmallVec::new(),
             scratch_bytes: 0,
+            flops: 0,
             packed: Arc::new([]),
         });
         self.add(Vec::new(), []);

@@ -49,6 +49,7 @@ pub(super) fn place(draft: Draft) -> Plan {
         outputs: step.outputs.into_iter().map(place).collect(),
         in_place: in_place[number],
         scratch: Span { offset: offset(n_values + number), len: step.scratch_bytes },
+        flops: step.flops,
         packed: step.packed,
         closes,
     };

@@ -73,7 +73,7 @@ fn measure(base_path: &str, tags: &[String]) -> Result<Needed> {
     let owner = Owner::new(&space, holder, None);
     let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO })?;
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(1)));
-    let executor = Executor { lanes, pool, device: "cpu:0".into() };
+    let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = native::Options { tags: tags.to_vec(), plans_max: PLANS_MAX };
     let opened = Opened::open(&dir, &options)?;
     let loaded = opened.load(&options, &executor, Some(Arc::clone(&owner)))?;
