@@ -40,6 +40,6 @@ pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Simulated, SimulatedOptions};
 pub use space::{
     Event, Owner, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as, booked_to,
-    set_default_owner,
+    set_default_owner, shared,
 };
 pub use workspace::{Borrowed, Span, Workspace};

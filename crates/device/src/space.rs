@@ -29,7 +29,7 @@ use crate::logical::GrowthRule;
 
 pub use owner::{Owner, Tally};
 pub(crate) use scope::current;
-pub use scope::{Scope, booked_as, booked_to, set_default_owner};
+pub use scope::{Scope, booked_as, booked_to, set_default_owner, shared};
 pub use snapshot::{Event, Snapshot};
 
 /// The memory of one logical device; see the module.
@@ -45,6 +45,8 @@ pub struct Space {
     heap_below_bytes: u64,
     in_use: AtomicU64,
     peak_in_use: AtomicU64,
+    /// Whether what is given out is only counted.
+    is_rehearsal: bool,
     /// Which allocation from now on is refused, the next one being 1; none if 0.
     fail_in: AtomicU64,
     tallies: Mutex<Vec<Weak<Tally>>>,
@@ -85,6 +87,36 @@ impl Space {
         Space::make(options).map(Arc::new)
     }
 
+    /// A space in which something is only rehearsed, to learn what it would take: large buffers are
+    /// counted as ever, but nobody writes their bytes, so that they take no memory.
+    ///
+    /// # Errors
+    /// As [`Space::new`].
+    pub fn rehearsal(options: SpaceOptions) -> Result<Arc<Space>> {
+        let space = Space::make(options)?;
+        Ok(Arc::new(Space { is_rehearsal: true, ..space }))
+    }
+
+    /// Whether it is a rehearsal's.
+    pub fn is_rehearsal(&self) -> bool {
+        self.is_rehearsal
+    }
+
+    /// The most bytes that were given out at once.
+    pub fn peak_in_use_bytes(&self) -> u64 {
+        self.peak_in_use.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the peak: from now on it is what was given out at most since now.
+    pub fn reset_peak(&self) {
+        self.peak_in_use.store(self.in_use.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The bytes that are given out.
+    pub fn in_use_bytes(&self) -> u64 {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
     fn make(options: SpaceOptions) -> Result<Space> {
         let SpaceOptions { driver, physical, growth, step_bytes } = options;
         let properties = driver.properties();
@@ -113,6 +145,7 @@ impl Space {
             heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
             in_use: AtomicU64::new(0),
             peak_in_use: AtomicU64::new(0),
+            is_rehearsal: false,
             fail_in: AtomicU64::new(0),
             tallies: Mutex::default(),
             sharing: sharing::Sharing::default(),

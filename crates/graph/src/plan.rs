@@ -29,6 +29,8 @@ pub struct Plan {
     pub(crate) open_bytes: Vec<usize>,
     input_bytes: Vec<usize>,
     pub(crate) outputs: Vec<Place>,
+    /// Whether the size of every tensor is known.
+    is_static: bool,
     /// The bytes of workspace alive while each step runs.
     live: Vec<u64>,
     /// The bytes of workspace that the steps want.
@@ -119,6 +121,27 @@ impl Plan {
     /// The most bytes of activations alive at once: no plan could take less.
     pub fn live_bytes(&self) -> usize {
         self.live_bytes
+    }
+
+    /// The most bytes outside the workspace at once, as far as sizes are known: results, and what
+    /// else is filled while running.
+    pub fn dynamic_bytes(&self) -> usize {
+        let (mut now, mut peak) = (0, 0);
+        for step in &self.steps {
+            for output in &step.outputs {
+                if let Place::Open(number) = output {
+                    now += self.open_bytes[*number];
+                }
+            }
+            peak = peak.max(now);
+            now -= step.closes.iter().map(|number| self.open_bytes[*number]).sum::<usize>();
+        }
+        peak
+    }
+
+    /// Whether the size of every tensor is known before the run.
+    pub fn is_static(&self) -> bool {
+        self.is_static
     }
 
     /// The floating-point operations of each step, as far as shapes tell.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use graph::Plan;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// What a device that is played by the host would take for its work. Kernels run as fast as they
 /// do, and the lane then waits until the played device would have been done. Its lanes share it, one
@@ -13,6 +13,8 @@ pub struct Pace {
     rates: Mutex<Rates>,
     /// When the device is done with all it was given.
     busy_until: Mutex<Option<Instant>>,
+    /// Never signalled: lanes wait on it for the time to pass.
+    done: Condvar,
 }
 
 /// The rates of a played device. What has no rate takes no time.
@@ -38,7 +40,7 @@ impl Rates {
 impl Pace {
     /// A device with these rates.
     pub fn new(rates: Rates) -> Self {
-        Self { rates: Mutex::new(rates), busy_until: Mutex::default() }
+        Self { rates: Mutex::new(rates), busy_until: Mutex::default(), done: Condvar::new() }
     }
 
     /// The rates.
@@ -57,6 +59,14 @@ impl Pace {
         let done = busy_until.map_or(start, |until| until.max(start)) + time;
         *busy_until = Some(done);
         done
+    }
+
+    /// Waits until work is done.
+    pub(crate) fn wait(&self, done: Instant) {
+        let mut busy_until = self.busy_until.lock();
+        while Instant::now() < done {
+            self.done.wait_until(&mut busy_until, done);
+        }
     }
 }
 

@@ -200,12 +200,13 @@ impl Work for SignatureWork {
         let cancel = Cancel::new(Arc::clone(&control.is_cancelled), control.deadline);
         let (start, pool) = (Instant::now(), &self.executor.pool);
         let outputs = self.model.with(&self.signature, &cancel, pool, |program, env| {
-            let outputs = program.run(inputs, env, workspace)?;
+            let plan = program.plan_for(inputs, env)?;
+            let _charged = self.model.charge(plan.work_bytes() as u64)?;
+            let outputs = program.run_plan(&plan, inputs, env, workspace)?;
             if let Some(pace) = &self.executor.pace {
                 let copied = inputs.iter().chain(&outputs).map(Tensor::n_bytes).sum::<usize>();
-                let plan = program.plan_for(inputs, env)?;
                 let done = pace.book(start, pace.rates().time(&plan, copied as u64));
-                std::thread::sleep(done.saturating_duration_since(Instant::now()));
+                pace.wait(done);
             }
             Ok(outputs)
         });

@@ -14,12 +14,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use device::logical::{self, LogicalDevice, Physical};
 use device::{Account, Driver, Holder, Limited, Owner, Space, SpaceOptions};
-use native::{Executor, Pace};
+use native::{Executor, Pace, WeightKey};
 use parking_lot::Mutex;
 use pool::Pool;
 use schedule::Lanes;
 
-pub(crate) use leases::Lease;
+pub(crate) use leases::{Lease, Want};
 pub(crate) use options::DeviceOptions;
 pub(crate) use rules::ModelRule;
 
@@ -39,6 +39,8 @@ pub(crate) struct Devices {
     accounts: Mutex<BTreeMap<(String, String), Arc<Account>>>,
     /// Those whose versions are loaded, or being loaded.
     owners: Mutex<Vec<Weak<Owner>>>,
+    /// What their weights are known by.
+    keys: Mutex<Vec<(Weak<Owner>, Vec<WeightKey>)>>,
 }
 
 /// A device that was found.
@@ -102,10 +104,16 @@ impl Devices {
             active,
             accounts: Mutex::default(),
             owners: Mutex::default(),
+            keys: Mutex::default(),
         };
         devices.check_simulations(&options.simulations)?;
         devices.simulate(&options.simulations());
         Ok(Arc::new(devices))
+    }
+
+    /// The threads that lanes share.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.lanes.pool
     }
 
     /// The logical devices, CPUs first.

@@ -87,6 +87,7 @@ pub(crate) fn devices(devices: &Devices) -> Json {
             "growth": growth(device.growth),
             "priority": device.priority,
             "lanes": one.executor.lanes.n_lanes(),
+            "fails_in": one.space.fails_in(),
         })
     });
     json!({
@@ -135,12 +136,33 @@ fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
         "releases": snapshot.n_releases,
         "idle": idle(&snapshot),
         "categories": categories(&snapshot, |_| true),
+        "workspaces": workspaces(&snapshot, logical, &owners),
         "server": { "categories": categories(&snapshot, |holder| *holder == Holder::Server) },
         "shared": {
             "bytes": total(&snapshot, |holder| *holder == Holder::Shared),
             "saved_bytes": logical.space.saved_bytes(),
         },
         "models": models,
+    })
+}
+
+/// The workspaces of the lanes, which every model on the device shares: what is held for them, and
+/// what each model needs in one of them.
+fn workspaces(snapshot: &Snapshot, logical: &Logical, owners: &[Arc<Owner>]) -> Json {
+    let is_work = |row: &&device::Row| row.category == Category::Activations;
+    let held = snapshot.rows.iter().filter(is_work).map(|row| row.bytes).sum::<u64>();
+    let models = owners.iter().filter_map(|owner| match owner.holder() {
+        Holder::Version { model, version } => Some(json!({
+            "name": &**model,
+            "version": version,
+            "largest_plan_bytes": owner.work_bytes(),
+        })),
+        Holder::Server | Holder::Shared => None,
+    });
+    json!({
+        "bytes": held,
+        "lanes": logical.executor.lanes.n_lanes(),
+        "models": models.collect::<Vec<_>>(),
     })
 }
 
@@ -158,6 +180,7 @@ fn version_of(
         "version": version,
         "bytes": total(snapshot, is_it),
         "limit_bytes": limit_bytes,
+        "largest_plan_bytes": owner.work_bytes(),
         "categories": categories(snapshot, is_it),
         "largest_tensors": tensors.collect::<Vec<_>>(),
     })

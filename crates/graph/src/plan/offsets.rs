@@ -60,6 +60,7 @@ pub(super) fn place(draft: Draft) -> Plan {
         live: live(&requests, n_steps),
         open_bytes: draft.open_bytes,
         input_bytes: draft.input_bytes,
+        is_static: draft.is_static,
         outputs: draft.outputs.into_iter().map(place).collect(),
         work_bytes: usize::try_from(height).expect("it fits memory"),
         live_bytes: usize::try_from(lower_bound).expect("it fits memory"),
