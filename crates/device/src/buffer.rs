@@ -18,6 +18,9 @@ pub const ALIGNMENT: usize = 64;
 /// whatever the heap does.
 const MAPPED_FROM: usize = 256 << 10;
 
+/// Smaller buffers have their bytes in a rehearsal too: what is decided by values is decided by few.
+const REHEARSED_FROM: usize = 64 << 10;
+
 /// Owned, aligned, zero-initialised bytes on the host. Clones and slices share the memory, which is
 /// returned when the last of them is dropped.
 #[derive(Clone)]
@@ -45,6 +48,31 @@ impl Buffer {
             _ => Memory::booked(owner.tally(category), len)?,
         };
         Ok(Self { memory: Arc::new(memory), offset: 0, len })
+    }
+
+    /// As many bytes that nobody has: they take no memory, nobody counts them, and they read as
+    /// zeros. In place of a weight whose packed form is all that is used.
+    pub fn vacant(len: usize) -> Result<Self> {
+        let memory = match len {
+            0 => Memory::allocate(0)?,
+            _ => {
+                let start = map(len, libc::PROT_READ).ok_or(Error::OutOfMemory { bytes: len })?;
+                Memory { start, len, source: Source::Vacant }
+            }
+        };
+        Ok(Self { memory: Arc::new(memory), offset: 0, len })
+    }
+
+    /// Whether nobody has its bytes: see [`Buffer::vacant`].
+    pub fn is_vacant(&self) -> bool {
+        matches!(self.memory.source, Source::Vacant)
+    }
+
+    /// Whether its bytes are counted but not meant: they are of a space in which a load is only
+    /// rehearsed ([`Space::rehearsal`](crate::Space::rehearsal)), and too many to be written.
+    pub fn is_rehearsed(&self) -> bool {
+        let Source::Booked { tally, .. } = &self.memory.source else { return false };
+        self.memory.len >= REHEARSED_FROM && tally.lock().space().is_rehearsal()
     }
 
     /// A reference that does not keep the memory alive.
@@ -94,6 +122,9 @@ impl Buffer {
     /// The bytes for writing, if nothing else shares them.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let memory = Arc::get_mut(&mut self.memory)?;
+        if matches!(memory.source, Source::Vacant) {
+            return None;
+        }
         assert!(self.offset + self.len <= memory.len);
         // SAFETY: the assertion above keeps the offset inside the memory.
         let start = unsafe { memory.start.as_ptr().add(self.offset) };
@@ -183,6 +214,8 @@ enum Source {
     Empty,
     Heap(Layout),
     Mapped,
+    /// Mapped to be read only, and never written.
+    Vacant,
     /// Kept for its drop.
     Foreign(#[expect(dead_code, reason = "dropping it gives the memory back")] Box<dyn Foreign>),
     /// A block of a space; with a layout if its bytes are on the heap.
@@ -209,7 +242,7 @@ impl Memory {
             return Ok(Self { start, len, source: Source::Empty });
         }
         if len >= MAPPED_FROM {
-            let start = map(len).ok_or(refused)?;
+            let start = map(len, libc::PROT_READ | libc::PROT_WRITE).ok_or(refused)?;
             return Ok(Self { start, len, source: Source::Mapped });
         }
         let (start, layout) = from_heap(len).ok_or(refused)?;
@@ -228,8 +261,10 @@ impl Memory {
                     usize::try_from(chunk.address()).expect("a buffer's device is host visible"),
                 );
                 let start = NonNull::new(start).expect("an arena gives no null pointers");
-                // SAFETY: the chunk has as many bytes (asserted above), committed, and is ours.
-                unsafe { start.as_ptr().write_bytes(0, len) };
+                if !(space.is_rehearsal() && len >= REHEARSED_FROM) {
+                    // SAFETY: the chunk has as many bytes (asserted above), committed, and is ours.
+                    unsafe { start.as_ptr().write_bytes(0, len) };
+                }
                 (start, None)
             }
             Block::Heap => match from_heap(len) {
@@ -268,7 +303,7 @@ impl Drop for Memory {
             }
             // SAFETY: `start` came from `alloc_zeroed` with this very layout, and is freed once.
             Source::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
-            Source::Mapped => {
+            Source::Mapped | Source::Vacant => {
                 // SAFETY: `start` and `len` are those of one mapping of ours, unmapped once.
                 let failed = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
                 assert_eq!(failed, 0, "munmap of our own mapping");
@@ -278,7 +313,7 @@ impl Drop for Memory {
 }
 
 /// Maps `len` zeroed bytes of our own; `None` if the system refuses.
-fn map(len: usize) -> Option<NonNull<u8>> {
+fn map(len: usize, access: libc::c_int) -> Option<NonNull<u8>> {
     if isize::try_from(len).is_err() {
         return None;
     }
@@ -288,7 +323,7 @@ fn map(len: usize) -> Option<NonNull<u8>> {
         libc::mmap(
             std::ptr::null_mut(),
             len,
-            libc::PROT_READ | libc::PROT_WRITE,
+            access,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
             -1,
             0,
@@ -323,6 +358,14 @@ mod tests {
         assert!(part.shares_memory_with(&buffer));
         drop(part);
         assert!(buffer.bytes_mut().is_some());
+    }
+
+    #[test]
+    fn vacant_bytes_read_as_zeros_and_cannot_be_written() {
+        let mut buffer = Buffer::vacant(3 << 20).unwrap();
+        assert!(buffer.is_vacant() && buffer.bytes_mut().is_none());
+        assert!(buffer.bytes().iter().all(|byte| *byte == 0));
+        assert_eq!(Buffer::vacant(0).unwrap().len(), 0);
     }
 
     #[test]

@@ -41,6 +41,6 @@ pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
     Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
-    SpaceOptions, Tally, booked_as, booked_to, set_default_owner,
+    SpaceOptions, Tally, booked_as, booked_to, set_default_owner, shared,
 };
 pub use workspace::{Borrowed, Span, Workspace};

@@ -36,7 +36,7 @@ pub use events::{Change, EVENT_MICROS, Event, EventTotal};
 pub use idle::Idle;
 pub use owner::{Owner, Tally};
 pub(crate) use scope::current;
-pub use scope::{Scope, booked_as, booked_to, set_default_owner};
+pub use scope::{Scope, booked_as, booked_to, set_default_owner, shared};
 pub use snapshot::Snapshot;
 
 /// The memory of one logical device; see the module.
@@ -52,6 +52,10 @@ pub struct Space {
     heap_below_bytes: u64,
     in_use: AtomicU64,
     peak_in_use: AtomicU64,
+    /// Whether what is given out is only counted.
+    is_rehearsal: bool,
+    /// Which allocation from now on is refused, the next one being 1; none if 0.
+    fail_in: AtomicU64,
     tallies: Mutex<Vec<Weak<Tally>>>,
     sharing: sharing::Sharing,
     events: events::Events,
@@ -115,6 +119,36 @@ impl Space {
         Ok(Arc::new(space))
     }
 
+    /// A space in which something is only rehearsed, to learn what it would take: large buffers are
+    /// counted as ever, but nobody writes their bytes, so that they take no memory.
+    ///
+    /// # Errors
+    /// As [`Space::new`].
+    pub fn rehearsal(options: SpaceOptions) -> Result<Arc<Space>> {
+        let space = Space::make(options)?;
+        Ok(Arc::new(Space { is_rehearsal: true, ..space }))
+    }
+
+    /// Whether it is a rehearsal's.
+    pub fn is_rehearsal(&self) -> bool {
+        self.is_rehearsal
+    }
+
+    /// The most bytes that were given out at once.
+    pub fn peak_in_use_bytes(&self) -> u64 {
+        self.peak_in_use.load(Ordering::Relaxed)
+    }
+
+    /// Forgets the peak: from now on it is what was given out at most since now.
+    pub fn reset_peak(&self) {
+        self.peak_in_use.store(self.in_use.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The bytes that are given out.
+    pub fn in_use_bytes(&self) -> u64 {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
     fn make(options: SpaceOptions) -> Result<Space> {
         let SpaceOptions { driver, physical, growth, step_bytes } = options;
         let properties = driver.properties();
@@ -144,6 +178,8 @@ impl Space {
             heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
             in_use: AtomicU64::new(0),
             peak_in_use: AtomicU64::new(0),
+            is_rehearsal: false,
+            fail_in: AtomicU64::new(0),
             tallies: Mutex::default(),
             sharing: sharing::Sharing::default(),
             events: events::Events::default(),
@@ -246,6 +282,9 @@ impl Space {
 
     /// Takes a block for a tally: a chunk, or leave to take it from the heap.
     pub(crate) fn allocate(&self, tally: &Arc<Tally>, bytes: u64) -> Result<Block> {
+        if self.fail_in.load(Ordering::Relaxed) != 0 {
+            self.count_down(bytes)?;
+        }
         let account = tally.account();
         if let Some(account) = account {
             account.charge(bytes).map_err(|error| self.with_holders(error))?;
@@ -268,6 +307,31 @@ impl Space {
                 Err(self.with_holders(error))
             }
         }
+    }
+
+    /// Lets the `n`-th allocation from now on be refused, the next one being 1; the others are as
+    /// ever. With 0 none is. So can be tried what happens when memory is out anywhere.
+    pub fn fail_allocation(&self, n: u64) {
+        self.fail_in.store(n, Ordering::Relaxed);
+    }
+
+    /// How many allocations from now on go well until the one that is to be refused; `None` if it
+    /// was, or none is to be.
+    pub fn fails_in(&self) -> Option<u64> {
+        self.fail_in.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Counts an allocation, and refuses it if it is its turn.
+    #[cold]
+    fn count_down(&self, needed_bytes: u64) -> Result<()> {
+        let next = |n: u64| n.checked_sub(1);
+        let before = self.fail_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        if before != Ok(1) {
+            return Ok(());
+        }
+        let (device, call) = (self.name.clone(), "allocate");
+        let reason = format!("injected failure for {needed_bytes} bytes");
+        Err(Error::Driver { device, call, reason })
     }
 
     /// Takes a block back.

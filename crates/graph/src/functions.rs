@@ -8,7 +8,7 @@ use tensor::{Spec, Tensor};
 
 use crate::captures::Captures;
 use crate::error::{Error, Result};
-use crate::graph::Graph;
+use crate::graph::{Graph, Node};
 use crate::program::{Build, Program};
 use crate::source::Source;
 
@@ -45,6 +45,11 @@ impl Library {
         Ok(())
     }
 
+    /// Calls `each` with the nodes of all functions.
+    pub fn visit(&self, each: &mut dyn FnMut(&Node)) {
+        self.programs.values().for_each(|program| program.visit(each));
+    }
+
     fn program(&self, function: &str) -> ops::Result<&Program> {
         let lost = || ops::Error::NotFound(format!("function {function} is not defined"));
         self.programs.get(function).ok_or_else(lost)
@@ -67,6 +72,11 @@ impl Library {
     /// Adds a program.
     pub(crate) fn insert(&mut self, name: String, program: Program) {
         self.programs.insert(name, program);
+    }
+
+    /// The programs, to be packed.
+    pub(crate) fn programs_mut(&mut self) -> impl Iterator<Item = &mut Program> {
+        self.programs.values_mut()
     }
 
     /// Whether there is a function of this name.

@@ -6,8 +6,8 @@
 //! 1. [`Source`] indexes the nodes and functions of a `GraphDef`.
 //! 2. [`Source::trace`] follows the fetches back to the feeds, puts function bodies in place of
 //!    their calls, and gives a flat [`Graph`] in an order that respects every dependency.
-//! 3. [`Program::build`] binds variables, folds what does not depend on the feeds, runs the passes
-//!    and packs weights.
+//! 3. [`Program::build`] binds variables, folds what does not depend on the feeds and runs the
+//!    passes; [`pack`] then packs the weights of all programs.
 //! 4. A program makes a [`Plan`] for each combination of input shapes it meets, in a bounded cache:
 //!    shapes inferred, size arithmetic folded away, every tensor at its offset.
 //! 5. [`Program::run`] runs the plan, step by step.
@@ -17,6 +17,7 @@
     reason = "attribute values and dtypes have many variants"
 )]
 
+mod adopt;
 mod captures;
 mod error;
 mod fold;
@@ -24,6 +25,7 @@ mod functions;
 mod graph;
 mod infer;
 mod merge;
+mod pack;
 mod passes;
 mod plan;
 mod program;
@@ -35,9 +37,11 @@ mod specialise;
 mod trace;
 mod variables;
 
+pub use adopt::Adoption;
 pub use error::{Error, MissingOps, Result};
 pub use functions::Library;
 pub use graph::{Graph, Node, Port};
+pub use pack::pack;
 pub use plan::{Plan, StepSnapshot};
 pub use program::{Bindings, Build, Options, Program};
 pub use rows::{Mixing, ROWS};

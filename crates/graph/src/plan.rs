@@ -6,6 +6,7 @@
 //! overlap: see `device::plan`.
 
 mod build;
+mod flops;
 mod in_place;
 mod offsets;
 
@@ -28,6 +29,8 @@ pub struct Plan {
     pub(crate) open_bytes: Vec<usize>,
     input_bytes: Vec<usize>,
     pub(crate) outputs: Vec<Place>,
+    /// Whether the size of every tensor is known.
+    is_static: bool,
     /// The bytes of workspace alive while each step runs.
     live: Vec<u64>,
     /// The bytes of workspace that the steps want.
@@ -73,6 +76,8 @@ pub(crate) struct Step {
     /// The input whose memory output 0 takes over, if one is.
     pub(crate) in_place: Option<usize>,
     pub(crate) scratch: Span,
+    /// The floating-point operations of the call, as far as shapes tell.
+    pub(crate) flops: u64,
     pub(crate) packed: Arc<[Option<Packed>]>,
     /// Open slots that nobody needs after this step.
     pub(crate) closes: SmallVec<[usize; 2]>,
@@ -97,6 +102,8 @@ pub struct StepSnapshot {
     pub in_place: bool,
     /// The bytes of workspace alive while it runs.
     pub live_bytes: u64,
+    /// Its floating-point operations, as far as shapes tell.
+    pub flops: u64,
 }
 
 impl Plan {
@@ -122,6 +129,32 @@ impl Plan {
         self.live_bytes
     }
 
+    /// The most bytes outside the workspace at once, as far as sizes are known: results, and what
+    /// else is filled while running.
+    pub fn dynamic_bytes(&self) -> usize {
+        let (mut now, mut peak) = (0, 0);
+        for step in &self.steps {
+            for output in &step.outputs {
+                if let Place::Open(number) = output {
+                    now += self.open_bytes[*number];
+                }
+            }
+            peak = peak.max(now);
+            now -= step.closes.iter().map(|number| self.open_bytes[*number]).sum::<usize>();
+        }
+        peak
+    }
+
+    /// Whether the size of every tensor is known before the run.
+    pub fn is_static(&self) -> bool {
+        self.is_static
+    }
+
+    /// The floating-point operations of each step, as far as shapes tell.
+    pub fn flops(&self) -> impl Iterator<Item = u64> {
+        self.steps.iter().map(|step| step.flops)
+    }
+
     /// The steps, for people.
     pub fn snapshot(&self) -> Vec<StepSnapshot> {
         let work_bytes = |place: &Place| match place {
@@ -137,6 +170,7 @@ impl Plan {
             written_bytes: step.outputs.iter().map(|place| self.n_bytes(place)).sum(),
             in_place: step.in_place.is_some(),
             live_bytes: self.live[number],
+            flops: step.flops,
         };
         self.steps.iter().enumerate().map(step).collect()
     }

@@ -10,13 +10,14 @@ use tensor::{DType, Dim, Shape, Spec, Tensor};
 
 use crate::error::{Error, Result};
 use crate::functions::Library;
-use crate::graph::{Body, Graph};
+use crate::graph::{Graph, Node};
 use crate::infer;
+use crate::pack::{PackedInputs, Part};
 use crate::passes;
 use crate::plan::Plan;
 use crate::rows::{self, Mixing};
 use crate::run;
-use crate::specialise::{Overlay, specialise};
+use crate::specialise::{Handed, Overlay, specialise};
 
 /// The settings of a program.
 #[derive(Debug, Clone, Copy)]
@@ -54,15 +55,17 @@ pub struct Build<'a> {
     pub options: Options,
 }
 
-/// A graph with its variables bound, its constants folded and its weights packed; and the plans
-/// that were made of it so far.
+/// A graph with its variables bound, its constants folded and, once [`pack`](crate::pack) was
+/// called, its weights packed; and the plans that were made of it so far.
 #[derive(Debug)]
 pub struct Program {
     graph: Graph,
     /// The graph without functions of its own, if it has any.
     plain: Option<Box<Graph>>,
     /// For each node the packed forms of its constant inputs.
-    packed: Vec<Arc<[Option<Packed>]>>,
+    packed: PackedInputs,
+    /// The inputs of calls that nobody reads.
+    handed: Handed,
     options: Options,
     /// The plans, last used last.
     plans: Mutex<Vec<(Key, Arc<Plan>)>>,
@@ -108,11 +111,11 @@ impl Program {
         assert!(build.options.plans_max > 0);
         let mut graph = passes::run(graph, build.bindings, build.env)?;
         let plain = graph.clone();
-        let functions = specialise(&mut graph, build)?;
+        let (functions, handed) = specialise(&mut graph, build)?;
         let plain = (!functions.is_empty()).then(|| Box::new(plain));
-        let packed = pack(&graph)?;
+        let packed = vec![Arc::from([]); graph.nodes.len()];
         let (options, plans) = (build.options, Mutex::default());
-        Ok(Self { graph, plain, packed, options, plans, functions })
+        Ok(Self { graph, plain, packed, handed, options, plans, functions })
     }
 
     /// The graph after all passes.
@@ -129,10 +132,27 @@ impl Program {
         &self.packed[node]
     }
 
+    /// What packing changes: of the program, and of the functions that are its own. What was only
+    /// needed to build others goes, and so do plans, which know nothing of what will be packed.
+    pub(crate) fn parts<'a>(&'a mut self, parts: &mut Vec<Part<'a>>) {
+        self.plain = None;
+        self.plans.get_mut().clear();
+        let Self { graph, packed, handed, functions, .. } = self;
+        parts.push(Part { graph, packed, handed });
+        functions.programs_mut().for_each(|program| program.parts(parts));
+    }
+
+    /// Calls `each` with the nodes of the program and of the functions that are its own.
+    pub fn visit(&self, each: &mut dyn FnMut(&Node)) {
+        self.graph.nodes.iter().for_each(&mut *each);
+        self.functions.visit(each);
+    }
+
     /// The bytes of constants, weights and packed weights that the program holds. Those that it
     /// shares with others count too.
     pub fn held_bytes(&self) -> usize {
         let consts = self.graph.nodes.iter().filter_map(|node| node.as_const());
+        let consts = consts.filter(|tensor| !tensor.is_vacant());
         let packed = self.packed.iter().flat_map(|packed| packed.iter().flatten());
         consts.map(Tensor::n_bytes).sum::<usize>()
             + packed.map(|packed| packed.n_bytes).sum::<usize>()
@@ -212,7 +232,18 @@ impl Program {
         workspace: &mut Workspace,
     ) -> Result<Vec<Tensor>> {
         let plan = self.plan_for(inputs, env)?;
-        self.with_own(env, |env| run::run(&plan, inputs, env, workspace))
+        self.run_plan(&plan, inputs, env, workspace)
+    }
+
+    /// Runs the program by a plan of its own for these inputs.
+    pub fn run_plan(
+        &self,
+        plan: &Plan,
+        inputs: &[Tensor],
+        env: &Env<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Tensor>> {
+        self.with_own(env, |env| run::run(plan, inputs, env, workspace))
     }
 
     /// Like [`Program::run`], and calls `observe` after each step of the plan, with its number.
@@ -253,21 +284,4 @@ impl Program {
             None => self.make_plan(inputs.iter().map(Known::of).collect(), env),
         }
     }
-}
-
-/// Packs the constant inputs of every node that wants them so.
-fn pack(graph: &Graph) -> Result<Vec<Arc<[Option<Packed>]>>> {
-    let _scope = device::booked_as(device::Category::PackedWeights);
-    let none: Arc<[Option<Packed>]> = Arc::new([]);
-    let pack_node = |node: &crate::graph::Node| {
-        let Body::Op { op, .. } = &node.body else { return Ok(Arc::clone(&none)) };
-        let packed = node.operands().iter().enumerate().map(|(i, port)| {
-            let Some(weight) = graph.node(port.node).as_const() else { return Ok(None) };
-            op.pack(i, weight).map_err(|error| Error::node(&node.name, error))
-        });
-        let packed: Vec<Option<Packed>> = packed.collect::<Result<_>>()?;
-        let any = packed.iter().any(Option::is_some);
-        Ok(if any { packed.into() } else { Arc::clone(&none) })
-    };
-    graph.nodes.iter().map(pack_node).collect()
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ops::{Attrs, Env, Functions};
 use proto::tensorflow::AttrValue;
 use proto::tensorflow::attr_value::Value as AttrKind;
+use rustc_hash::FxHashSet;
 use tensor::{Spec, Tensor};
 
 use crate::error::{Error, Result};
@@ -17,13 +18,18 @@ use crate::program::{Build, Program};
 /// The most calls of one program that get functions of their own.
 const CALLS_MAX: usize = 16;
 
+/// Inputs of nodes that nobody reads any more: a loop that has them as constants of its own only
+/// hands them around.
+pub(crate) type Handed = FxHashSet<(u32, usize)>;
+
 /// Replaces the functions that nodes call with constants by functions of their own, and gives
-/// those. Nested ones are specialised as often as the functions around allow.
-pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<Library> {
-    let mut library = Library::default();
+/// those, with what calls then only hand around. Nested ones are specialised as often as the
+/// functions around allow.
+pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<(Library, Handed)> {
+    let (mut library, mut handed) = (Library::default(), Handed::default());
     let levels = build.env.functions.levels();
     if levels == 0 {
-        return Ok(library);
+        return Ok((library, handed));
     }
     let inner = Nested { outer: build.env.functions, levels: levels - 1 };
     let env = Env { functions: &inner, ..*build.env };
@@ -36,6 +42,7 @@ pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<Library
             break;
         }
         let attrs = call.build(&mut library, number, &build)?;
+        handed.extend(call.handed(graph, u32::try_from(number).expect("a graph is bounded")));
         let node = &mut graph.nodes[number];
         let Body::Op { def, .. } = &node.body else { continue };
         let op =
@@ -43,7 +50,7 @@ pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<Library
         node.body = Body::Op { def, op: Arc::from(op) };
         node.attrs = Arc::new(attrs);
     }
-    Ok(library)
+    Ok((library, handed))
 }
 
 /// A call of functions with constants.
@@ -53,6 +60,7 @@ struct Call<'a> {
     bodies: BTreeMap<String, &'a Graph>,
     /// The arguments that are constant: their numbers, and the nodes that give them.
     constants: Vec<(usize, &'a Node)>,
+    is_loop: bool,
 }
 
 impl<'a> Call<'a> {
@@ -77,7 +85,21 @@ impl<'a> Call<'a> {
         };
         let operands = node.operands().get(first..)?;
         let constants: Vec<_> = operands.iter().enumerate().filter_map(constant).collect();
-        (!constants.is_empty()).then_some(Self { attrs: &node.attrs, bodies, constants })
+        let is_loop = goes_around.is_some();
+        (!constants.is_empty()).then_some(Self { attrs: &node.attrs, bodies, constants, is_loop })
+    }
+
+    /// The inputs of a loop that it only hands around, if nobody wants them back.
+    fn handed(&self, graph: &Graph, node: u32) -> Vec<(u32, usize)> {
+        let is_wanted = |number: usize| {
+            let output = u32::try_from(number).expect("a node has few outputs");
+            let port = Port { node, output };
+            let reads = |node: &Node| node.inputs.contains(&port);
+            graph.fetches.contains(&port) || graph.nodes.iter().any(reads)
+        };
+        let numbers = self.constants.iter().map(|(number, _)| *number);
+        let handed = numbers.filter(|number| self.is_loop && !is_wanted(*number));
+        handed.map(|number| (node, number)).collect()
     }
 
     /// Adds the functions with their constants to a library; gives the attributes that name them.
@@ -157,7 +179,16 @@ fn with_constants(body: &Graph, constants: &[(usize, &Node)]) -> Graph {
         node.inputs.iter_mut().for_each(|port| *port = read(*port));
         graph.push(node);
     }
-    graph.fetches = body.fetches.iter().map(|port| moved(*port)).collect();
+    let arg = |wanted: usize| {
+        let is_it = |node: &Node| matches!(node.body, Body::Arg(number) if number == wanted);
+        let node = body.nodes.iter().position(is_it)?;
+        Some(Port { node: u32::try_from(node).ok()?, output: 0 })
+    };
+    let fetch = |(number, port): (usize, &Port)| {
+        let is_handed = places.contains_key(&number) && hands_on(body, number);
+        moved(is_handed.then(|| arg(number)).flatten().unwrap_or(*port))
+    };
+    graph.fetches = body.fetches.iter().enumerate().map(fetch).collect();
     graph
 }
 

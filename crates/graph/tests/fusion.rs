@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use device::Workspace;
-use graph::{Bindings, Build, Options, Program, Request, Source};
+use graph::{Bindings, Build, Library, Options, Program, Request, Source};
 use ops::{Cancel, Env, NoFiles, NoFunctions, Resources};
 use pool::Pool;
 use proto::tensorflow::attr_value::{ListValue, Value};
@@ -102,7 +102,10 @@ fn program(graph: &GraphDef, inputs: &[Tensor], fetches: Vec<String>) -> Program
     with_env(1, |env| {
         let bindings = Bindings { resources: env.resources, written: &FxHashSet::default() };
         let options = Options { plans_max: 2 };
-        Program::build(traced, &Build { bindings: &bindings, env, options }).unwrap()
+        let build = Build { bindings: &bindings, env, options };
+        let mut program = Program::build(traced, &build).unwrap();
+        graph::pack([&mut program], &mut Library::default()).unwrap();
+        program
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use device::{Category, Owner, Workspace};
+use device::{Account, Category, Owner, Workspace};
 use graph::{Library, Plan, Program};
 use ops::{Cancel, Env, NoFiles, Resources};
 use pool::Pool;
@@ -12,6 +12,7 @@ use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Ru
 use tensor::Tensor;
 
 use crate::error::session_error;
+use crate::pace::Pace;
 use crate::queues::Queues;
 
 /// What all servables on the host share: the lanes that run batches, and the threads within one.
@@ -23,6 +24,8 @@ pub struct Executor {
     pub pool: Arc<Pool>,
     /// The name of the device whose lanes they are.
     pub device: Arc<str>,
+    /// What the device takes for its work, if it is played.
+    pub pace: Option<Arc<Pace>>,
 }
 
 /// The programs of one servable.
@@ -138,7 +141,31 @@ impl Engine for NativeEngine {
     }
 }
 
+/// What a run takes of its model's limit for the workspace it runs in, while it runs.
+#[derive(Debug)]
+pub(crate) struct Charged<'a> {
+    account: &'a Account,
+    bytes: u64,
+}
+
+impl Drop for Charged<'_> {
+    fn drop(&mut self) {
+        self.account.refund(self.bytes);
+    }
+}
+
 impl Model {
+    /// Charges the workspace of a run to the model for as long as the run takes: the lane's memory
+    /// is everybody's, but what a model needs of it counts towards its limit. Fails if that leaves
+    /// too little room.
+    pub(crate) fn charge(&self, work_bytes: u64) -> device::Result<Option<Charged<'_>>> {
+        let Some(owner) = &self.lease.0 else { return Ok(None) };
+        owner.note_work(work_bytes);
+        let Some(account) = owner.account() else { return Ok(None) };
+        account.charge(work_bytes)?;
+        Ok(Some(Charged { account, bytes: work_bytes }))
+    }
+
     fn run(&self, run: &Run, pool: &Pool, workspace: &mut Workspace) -> Result<Vec<Tensor>> {
         let outputs =
             self.with_program(run, pool, |program, env| program.run(&run.inputs, env, workspace))?;

@@ -11,10 +11,16 @@ mod assets;
 mod engine;
 mod error;
 mod load;
+pub mod measure;
+mod pace;
 mod queues;
+mod rehearsal;
 mod rows;
 mod tables;
 mod variables;
 
 pub use engine::{Executor, NativeEngine};
 pub use load::{Loaded, Opened, Options, load};
+pub use pace::{Pace, Rates};
+pub use rehearsal::{Batch, Need, PlanNeed, Rehearsal, rehearsal_space};
+pub use variables::WeightKey;

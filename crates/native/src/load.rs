@@ -4,22 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{Category, Owner};
-use graph::{Bindings, Build, Graph, Library, Program, Request};
+use graph::{Adoption, Bindings, Build, Graph, Library, Program, Request};
 use ops::{Cancel, Env, NoFunctions, Resources};
+use pool::Pool;
 use proto::tensorflow::GraphDef;
 use proto::tensorflow::attr_value::Value;
 use rustc_hash::FxHashSet;
 use savedmodel::SavedModel;
-use session::{Endpoint, Error, Result, Servable, Signature};
+use session::{Endpoint, Error, Result, Servable, Signature, Weights};
 use storage::Storage;
 use tensor::{Shape, Strings, Tensor};
 
 use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
 use crate::error::{read_error, session_error};
+use crate::rehearsal::{Rehearsal, rehearsal_owner, rehearsal_space};
 use crate::rows;
 use crate::tables;
-use crate::variables::{self, Uses};
+use crate::variables::{self, Uses, WeightKey};
 
 /// The settings of loading.
 #[derive(Debug, Clone)]
@@ -51,6 +53,7 @@ pub struct Opened {
     traced: Traced,
     init: Option<Graph>,
     weights_bytes: u64,
+    weight_keys: Vec<WeightKey>,
 }
 
 impl Opened {
@@ -62,38 +65,47 @@ impl Opened {
         let source = graph::Source::new(restore_graph, ops).map_err(session_error)?;
         let mut traced = Traced::new(&model, &source)?;
         let init = traced.init(&model, &source)?;
-        let weights_bytes = variables::predict(&model, &traced.uses)?;
-        Ok(Self { model, source, traced, init, weights_bytes })
+        let (variables_bytes, weight_keys) = variables::predict(&model, &traced.uses)?;
+        let nodes = traced.graphs.values().flat_map(|graph| &graph.nodes);
+        let constants = nodes.filter_map(|node| node.as_const());
+        let constants_bytes = constants.map(Tensor::n_bytes).sum::<usize>() as u64;
+        let weights_bytes = variables_bytes + constants_bytes;
+        Ok(Self { model, source, traced, init, weights_bytes, weight_keys })
     }
 
-    /// The bytes of its weights.
+    /// The bytes of its weights, and of other constants.
     pub fn weights_bytes(&self) -> u64 {
         self.weights_bytes
     }
 
+    /// What its weights are known by.
+    pub fn weight_keys(&self) -> &[WeightKey] {
+        &self.weight_keys
+    }
+
+    /// Learns what loading it takes on devices of a kind, by a load in which nothing large is read,
+    /// computed or written.
+    pub fn rehearse(
+        &self,
+        options: &Options,
+        pool: &Arc<Pool>,
+        kind: device::Kind,
+    ) -> Result<Rehearsal> {
+        let memory = |error: device::Error| Error::ResourceExhausted(error.to_string());
+        let owner = rehearsal_owner(&rehearsal_space(kind).map_err(memory)?);
+        let (model, _) = self.build(options, pool, Some(Arc::clone(&owner)))?;
+        Ok(Rehearsal::new(model, self.traced.signatures.clone(), pool, owner))
+    }
+
     /// Loads it in the memory of `owner`, who pays for it; nobody counts it without one.
     pub fn load(
-        mut self,
+        self,
         options: &Options,
         executor: &Executor,
         owner: Option<Arc<Owner>>,
     ) -> Result<Loaded> {
-        let _scope = owner.as_ref().map(|owner| device::booked_to(owner, Category::Weights));
-        // Made first, and so dropped last if the load fails.
-        let lease = Lease(owner);
-        let (model, source) = (&self.model, &self.source);
-        let resources = Resources::default();
-        let owner = lease.0.as_ref();
-        let mut weights = variables::restore(model, &self.traced.uses, &resources, owner)?;
-        let graphs = self.traced.graphs.values().chain(&self.init);
-        tables::restore(model, graphs, &resources, &mut weights)?;
-        let loading = Loading { source, model, executor, options };
-        loading.run_init(self.init, &resources)?;
-        let (programs, library) = loading.build(&mut self.traced, &resources)?;
-        let traced = &self.traced;
-        let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
-        let engine = Model { programs, library, resources, rows, lease };
-        let engine = Arc::new(NativeEngine::new(executor.clone(), engine)?);
+        let (model, weights) = self.build(options, &executor.pool, owner)?;
+        let engine = Arc::new(NativeEngine::new(executor.clone(), model)?);
         let servable = Servable {
             signatures: self.traced.signatures,
             signature_defs: self.model.signature_defs,
@@ -102,6 +114,31 @@ impl Opened {
             engine: Arc::clone(&engine) as Arc<dyn session::Engine>,
         };
         Ok(Loaded { servable, engine })
+    }
+
+    /// Reads the weights and builds the programs.
+    fn build(
+        &self,
+        options: &Options,
+        pool: &Arc<Pool>,
+        owner: Option<Arc<Owner>>,
+    ) -> Result<(Model, Weights)> {
+        let _scope = owner.as_ref().map(|owner| device::booked_to(owner, Category::Weights));
+        // Made first, and so dropped last if the load fails.
+        let lease = Lease(owner);
+        let (model, source, traced) = (&self.model, &self.source, &self.traced);
+        let resources = Resources::default();
+        let owner = lease.0.as_ref();
+        let mut weights = variables::restore(model, &traced.uses, &resources, owner)?;
+        let graphs = traced.graphs.values().chain(&self.init);
+        tables::restore(model, graphs, &resources, &mut weights)?;
+        let loading = Loading { source, model, pool, options };
+        loading.run_init(self.init.clone(), &resources)?;
+        let (mut programs, mut library) = loading.build(traced, &resources)?;
+        variables::release(programs.values(), &library, &traced.uses, &resources);
+        graph::pack(programs.values_mut(), &mut library).map_err(session_error)?;
+        let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
+        Ok((Model { programs, library, resources, rows, lease }, weights))
     }
 }
 
@@ -207,7 +244,7 @@ impl Traced {
 struct Loading<'a> {
     source: &'a graph::Source,
     model: &'a SavedModel,
-    executor: &'a Executor,
+    pool: &'a Arc<Pool>,
     options: &'a Options,
 }
 
@@ -218,7 +255,7 @@ impl Loading<'_> {
         let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
         let cancel = Cancel::default();
         let env = Env {
-            pool: &self.executor.pool,
+            pool: self.pool,
             functions: &NoFunctions,
             files: &assets,
             resources,
@@ -249,14 +286,14 @@ impl Loading<'_> {
 
     fn build(
         &self,
-        traced: &mut Traced,
+        traced: &Traced,
         resources: &Resources,
     ) -> Result<(BTreeMap<String, Program>, Library)> {
         let cancel = Cancel::default();
         let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
         let bindings = Bindings { resources, written: &traced.written };
         let env = Env {
-            pool: &self.executor.pool,
+            pool: self.pool,
             functions: &NoFunctions,
             files: &assets,
             resources,
@@ -271,9 +308,11 @@ impl Loading<'_> {
         let env = Env { functions: &library, ..env };
         let build = Build { env: &env, ..build };
         let mut programs = BTreeMap::new();
-        for (name, graph) in std::mem::take(&mut traced.graphs) {
+        let mut adoption = Adoption::default();
+        for (name, graph) in &traced.graphs {
+            let graph = adoption.take(graph).map_err(session_error)?;
             let program = Program::build(graph, &build).map_err(session_error)?;
-            programs.insert(name, program);
+            programs.insert(name.clone(), program);
         }
         Ok((programs, library))
     }

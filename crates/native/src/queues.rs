@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use batch::Class;
 use device::Workspace;
@@ -51,7 +51,7 @@ struct Entrance {
 /// Runs the batches of a signature.
 struct SignatureWork {
     model: Arc<Model>,
-    pool: Arc<Pool>,
+    executor: Executor,
     signature: String,
     writes: bool,
 }
@@ -64,7 +64,7 @@ impl Queues {
             let rows = model.rows.get(name);
             let work = Arc::new(SignatureWork {
                 model: Arc::clone(model),
-                pool: Arc::clone(&executor.pool),
+                executor: executor.clone(),
                 signature: name.clone(),
                 writes: rows.is_none_or(|rows| rows.writes),
             });
@@ -251,8 +251,17 @@ impl Work for SignatureWork {
         workspace: &mut Workspace,
     ) -> std::result::Result<Vec<Tensor>, Fault> {
         let cancel = Cancel::new(Arc::clone(&control.is_cancelled), control.deadline);
-        let outputs = self.model.with(&self.signature, &cancel, &self.pool, |program, env| {
-            program.run(inputs, env, workspace)
+        let (start, pool) = (Instant::now(), &self.executor.pool);
+        let outputs = self.model.with(&self.signature, &cancel, pool, |program, env| {
+            let plan = program.plan_for(inputs, env)?;
+            let _charged = self.model.charge(plan.work_bytes() as u64)?;
+            let outputs = program.run_plan(&plan, inputs, env, workspace)?;
+            if let Some(pace) = &self.executor.pace {
+                let copied = inputs.iter().chain(&outputs).map(Tensor::n_bytes).sum::<usize>();
+                let done = pace.book(start, pace.rates().time(&plan, copied as u64));
+                pace.wait(done);
+            }
+            Ok(outputs)
         });
         outputs.map_err(|error| Fault { blame: blame(&error), error: Arc::new(error) })
     }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use device::{Buffer, Owner};
-use graph::VariableUse;
-use ops::{Resources, Variable};
+use device::{Buffer, Category, Owner};
+use graph::{Library, Node, Program, VariableUse};
+use ops::{Kind, Resources, Variable};
+use rustc_hash::FxHashMap;
 use savedmodel::{Checkpoint, SavedModel, Source};
 use session::{Error, Result, Weights};
-use tensor::{DType, Shape, Tensor};
+use tensor::{DType, Handle, Shape, Tensor};
 
 use crate::error::{op_error, read_error};
 
@@ -37,12 +38,14 @@ pub(crate) fn restore(
     let Some(checkpoint) = model.checkpoint().map_err(|error| read_error(&error))? else {
         return Ok(weights);
     };
+    let mut alike = Alike::default();
     for assignment in sources.assignments {
         let id = assignment.variable;
         let key = (id.container, id.name);
         let Some(variable) = uses.get(&key) else { continue };
         let sharer = owner.filter(|_| !variable.is_written);
         let value = read(&checkpoint, &assignment.source, sharer)?;
+        let value = alike.merge(&checkpoint, &assignment.source, sharer, value);
         check(variable, &value)?;
         if let Some(owner) = owner {
             owner.note(&key.1, value.n_bytes() as u64);
@@ -58,13 +61,91 @@ pub(crate) fn restore(
     Ok(weights)
 }
 
-/// The bytes of the values that [`restore`] would read, without those of strings.
-pub(crate) fn predict(model: &SavedModel, uses: &Uses) -> Result<u64> {
+/// Weights that a rehearsal takes for equal, since their bytes are not there to be compared.
+#[derive(Default)]
+struct Alike(FxHashMap<WeightKey, Tensor>);
+
+/// Smaller weights are not shared.
+const SHARED_FROM_BYTES: u64 = 4 << 10;
+
+impl Alike {
+    fn key(
+        checkpoint: &Checkpoint,
+        source: &Source,
+        owner: Option<&Arc<Owner>>,
+    ) -> Option<WeightKey> {
+        owner.filter(|owner| owner.space().is_rehearsal() && source.part.is_none())?;
+        let entry = checkpoint.entry(&source.key).ok()?;
+        let bytes = (entry.shape().n_elements() * entry.dtype().size()) as u64;
+        let checksum = entry.checksum()?;
+        let is_shared = entry.dtype().is_plain() && bytes >= SHARED_FROM_BYTES;
+        is_shared.then_some(WeightKey { checksum, bytes })
+    }
+
+    /// The first weight that is like this one, in its shape; else this one.
+    fn merge(
+        &mut self,
+        checkpoint: &Checkpoint,
+        source: &Source,
+        owner: Option<&Arc<Owner>>,
+        value: Tensor,
+    ) -> Tensor {
+        let Some(key) = Self::key(checkpoint, source, owner) else { return value };
+        let known = self.0.entry(key).or_insert_with(|| value.clone());
+        let shared = known.buffer().map(|buffer| {
+            Tensor::from_buffer(value.dtype(), value.shape().clone(), buffer.clone())
+        });
+        shared.and_then(std::result::Result::ok).unwrap_or(value)
+    }
+}
+
+/// Takes the values of variables away that no program reads any more, as all that it needs of them
+/// was folded into constants.
+pub(crate) fn release<'a>(
+    programs: impl Iterator<Item = &'a Program>,
+    library: &Library,
+    uses: &Uses,
+    resources: &Resources,
+) {
+    let (mut read, mut has_unknown) = (Vec::new(), false);
+    let mut look = |node: &Node| match node.as_const() {
+        Some(value) if value.dtype() == DType::Resource => {
+            read.extend(value.view().handles().iter().filter_map(Handle::get_shared::<Variable>));
+        }
+        // Which variable it finds is known only to itself.
+        None if node.kind() == Kind::Handle => has_unknown = true,
+        _ => {}
+    };
+    programs.for_each(|program| program.visit(&mut look));
+    library.visit(&mut look);
+    if has_unknown {
+        return;
+    }
+    for (key, _) in uses.iter().filter(|(_, variable)| !variable.is_written) {
+        let Some(variable) = resources.get::<Variable>(&key.0, &key.1) else { continue };
+        if !read.iter().any(|other| Arc::ptr_eq(other, &variable)) {
+            variable.clear();
+        }
+    }
+}
+
+/// What a weight is known by before it is read: weights with the same are most likely equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WeightKey {
+    /// The checksum in the checkpoint's index.
+    pub checksum: u32,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// What the values that [`restore`] would read are known by, without strings and slices; and how
+/// many bytes all of them have.
+pub(crate) fn predict(model: &SavedModel, uses: &Uses) -> Result<(u64, Vec<WeightKey>)> {
     let sources = model.restore().map_err(|error| read_error(&error))?;
     let Some(checkpoint) = model.checkpoint().map_err(|error| read_error(&error))? else {
-        return Ok(0);
+        return Ok((0, Vec::new()));
     };
-    let mut bytes = 0u64;
+    let (mut bytes, mut keys) = (0u64, Vec::new());
     for assignment in sources.assignments {
         let id = assignment.variable;
         if uses.contains_key(&(id.container, id.name)) {
@@ -73,11 +154,14 @@ pub(crate) fn predict(model: &SavedModel, uses: &Uses) -> Result<u64> {
             let slice = part.as_ref().map(|part| &part.slice);
             let shape = checkpoint.shape(key, slice).map_err(|error| read_error(&error))?;
             if entry.dtype() != DType::String {
-                bytes += (shape.n_elements() * entry.dtype().size()) as u64;
+                let n_bytes = (shape.n_elements() * entry.dtype().size()) as u64;
+                bytes += n_bytes;
+                let whole = entry.checksum().filter(|_| slice.is_none());
+                keys.extend(whole.map(|checksum| WeightKey { checksum, bytes: n_bytes }));
             }
         }
     }
-    Ok(bytes)
+    Ok((bytes, keys))
 }
 
 /// Reads one tensor, or a part of one, straight into its own memory.
@@ -98,10 +182,12 @@ pub(crate) fn read(
     let n_bytes = shape.n_elements() * entry.dtype().size();
     let mut buffer =
         Buffer::allocate(n_bytes).map_err(|error| Error::ResourceExhausted(error.to_string()))?;
-    let bytes = buffer.bytes_mut().expect("a new buffer has one owner");
-    checkpoint.read_into(&source.key, slice, bytes).map_err(|error| bad(&error))?;
+    if !buffer.is_rehearsed() {
+        let bytes = buffer.bytes_mut().expect("a new buffer has one owner");
+        checkpoint.read_into(&source.key, slice, bytes).map_err(|error| bad(&error))?;
+    }
     if let Some(owner) = sharer {
-        buffer = owner.space().share(buffer, owner);
+        buffer = owner.space().share(buffer, owner, Category::Weights);
     }
     Tensor::from_buffer(entry.dtype(), shape, buffer).map_err(memory)
 }

@@ -27,7 +27,7 @@ fn root() -> PathBuf {
 fn load(dir: &Path) -> Option<Loaded> {
     let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO }).unwrap();
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(2)));
-    let executor = Executor { lanes, pool, device: "cpu:0".into() };
+    let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = Options { tags: vec!["serve".to_owned()], plans_max: 8 };
     native::load(&storage::open(&dir.to_string_lossy()).unwrap(), &options, &executor).ok()
 }

@@ -147,7 +147,10 @@ fn run(
             _ => Ok(None),
         })
         .collect::<Result<_, _>>()?;
-    let mut views: Vec<View<'_>> = inputs.iter().map(Tensor::view).collect();
+    // What is packed is all that a kernel may read of its input.
+    let given =
+        if kind == Memory::Packed { without_packed(op.as_ref(), &inputs)? } else { inputs.clone() };
+    let mut views: Vec<View<'_>> = given.iter().map(Tensor::view).collect();
     let nothing = Shape::of(&[0]);
     let taken = op.in_place().filter(|_| kind == Memory::InPlace);
     let in_place = taken.is_some_and(|at| take_over(&mut views[at], &nothing, &mut memory));
@@ -178,6 +181,15 @@ fn run(
     }
     check_without_values(op.as_ref(), &inputs, &made, env)?;
     Ok(made)
+}
+
+/// The inputs, without the elements of those that the op packs.
+fn without_packed(op: &dyn Op, inputs: &[Tensor]) -> Result<Vec<Tensor>, ops::Error> {
+    let without = |(i, input): (usize, &Tensor)| match op.pack(i, input)? {
+        Some(_) => Ok(Tensor::vacant(input.dtype(), input.shape().clone())?),
+        None => Ok(input.clone()),
+    };
+    inputs.iter().enumerate().map(without).collect()
 }
 
 /// Moves an input into the output's memory, if that is planned and alike.

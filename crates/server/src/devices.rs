@@ -5,6 +5,7 @@ mod found;
 mod leases;
 mod options;
 mod rules;
+mod simulated;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,12 +14,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use device::logical::{self, LogicalDevice, Physical};
 use device::{Account, Driver, Holder, Limited, Owner, Space, SpaceOptions};
-use native::Executor;
+use native::{Executor, Pace, WeightKey};
 use parking_lot::Mutex;
 use pool::Pool;
 use schedule::Lanes;
 
-pub(crate) use leases::Lease;
+pub(crate) use leases::{Lease, Want};
 pub(crate) use options::DeviceOptions;
 pub(crate) use rules::ModelRule;
 
@@ -38,6 +39,8 @@ pub(crate) struct Devices {
     accounts: Mutex<BTreeMap<(String, String), Arc<Account>>>,
     /// Those whose versions are loaded, or being loaded.
     owners: Mutex<Vec<Weak<Owner>>>,
+    /// What their weights are known by.
+    keys: Mutex<Vec<(Weak<Owner>, Vec<WeightKey>)>>,
 }
 
 /// A device that was found.
@@ -46,6 +49,8 @@ pub(crate) struct PhysicalDevice {
     /// What drives it: `host`, `simulated`, `cuda`.
     pub(crate) driver_name: &'static str,
     pub(crate) driver: Arc<Limited>,
+    /// What it takes for its work, if it is played.
+    pub(crate) pace: Option<Arc<Pace>>,
 }
 
 /// A share of one, with lanes of its own.
@@ -90,7 +95,7 @@ impl Devices {
         if let Some(host) = all.iter().find(|one| one.space.kind() == device::Kind::Cpu) {
             device::set_default_owner(Owner::new(&host.space, Holder::Server, None));
         }
-        Ok(Arc::new(Devices {
+        let devices = Devices {
             physical,
             logical: Mutex::new(all),
             lanes: lanes.clone(),
@@ -99,7 +104,16 @@ impl Devices {
             active,
             accounts: Mutex::default(),
             owners: Mutex::default(),
-        }))
+            keys: Mutex::default(),
+        };
+        devices.check_simulations(&options.simulations)?;
+        devices.simulate(&options.simulations());
+        Ok(Arc::new(devices))
+    }
+
+    /// The threads that lanes share.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.lanes.pool
     }
 
     /// The logical devices, CPUs first.
@@ -158,6 +172,7 @@ fn logical(
         lanes: Arc::new(Lanes::start_for(options, Some(owner))?),
         pool: Arc::clone(&lanes.pool),
         device: space.name().into(),
+        pace: of.pace.clone(),
     };
     Ok(Logical { device: Mutex::new(device), space, executor })
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::active::Active;
 use crate::batching::Versions;
 use crate::config::{Session, Warmup};
-use crate::devices::{Devices, Lease};
+use crate::devices::{Devices, Lease, Want};
 use crate::engines::{Choices, Engine};
 use crate::external::{External, ExternalDevice, Placed, Wish};
 use crate::replicas::Replicas;
@@ -37,6 +37,10 @@ pub(crate) struct Settings {
     pub(crate) warmup: Option<Warmup>,
     pub(crate) warmups: Arc<Warmups>,
 }
+
+/// With so many times the bytes of its weights free, and some more, a version surely fits.
+const AMPLE: u64 = 4;
+const AMPLE_BYTES: u64 = 256 << 20;
 
 /// A version to be loaded.
 struct Wanted<'a> {
@@ -102,8 +106,10 @@ impl Engines {
         let Wanted { model, version, dir, .. } = wanted;
         self.devices.check_rule(model).map_err(|e| Error::InvalidArgument(format!("{e:#}")))?;
         let opened = Opened::open(dir, &self.options)?;
-        let needed = opened.weights_bytes();
-        let leases = self.devices.lease(model, *version, needed).map_err(|refusal| {
+        let needed = self.needed(model, &opened)?;
+        let keys = opened.weight_keys().to_vec();
+        let want = Want { model, version: *version, needed_bytes: needed, keys: &keys };
+        let leases = self.devices.lease(&want).map_err(|refusal| {
             Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
         })?;
         let mut opened = Some(opened);
@@ -123,6 +129,24 @@ impl Engines {
             servable.engine = engine;
         }
         Ok(servable)
+    }
+
+    /// The most that a version holds at once: while it is loaded, or when it then runs a single row.
+    /// It is rehearsed, unless there is so much room that it does not matter.
+    fn needed(&self, model: &str, opened: &Opened) -> session::Result<u64> {
+        let at_least = opened.weights_bytes();
+        let ample = at_least.saturating_mul(AMPLE).saturating_add(AMPLE_BYTES);
+        if self.devices.has_room(model, ample) {
+            return Ok(at_least);
+        }
+        let (kind, pool) = (self.devices.kind_for(model), self.devices.pool());
+        let rehearsal = opened.rehearse(&self.options, pool, kind)?;
+        let need = rehearsal.need();
+        let batch = rehearsal.batch(None, 1)?;
+        // What cannot be planned beforehand is found out when it runs.
+        let plan = batch.and_then(|one| rehearsal.plan(&one.signature, &one.inputs).ok());
+        let run = plan.map_or(0, |plan| plan.total_bytes());
+        Ok(need.load_peak_bytes.max(need.resident_bytes() + run))
     }
 
     /// Loads what was opened on one device.

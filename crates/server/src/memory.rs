@@ -61,14 +61,22 @@ pub(crate) fn print(value: &Json) -> Vec<u8> {
 /// Which devices were found, and what was made of them.
 pub(crate) fn devices(devices: &Devices) -> Json {
     let physical = devices.physical.iter().map(|one| {
-        json!({
+        let mut shown = json!({
             "name": one.found.name,
             "kind": one.found.kind.to_string(),
             "driver": one.driver_name,
             "total_bytes": one.found.total_bytes,
             "limit_bytes": one.driver.limit_bytes(),
             "held_bytes": one.driver.account().held_bytes(),
-        })
+        });
+        if let Some(rates) = one.pace.as_ref().map(|pace| pace.rates()) {
+            shown["simulation"] = json!({
+                "flops_per_second": rates.flops_per_second,
+                "copy_bytes_per_second": rates.copy_bytes_per_second,
+                "launch_nanos": u64::try_from(rates.launch.as_nanos()).unwrap_or(u64::MAX),
+            });
+        }
+        shown
     });
     let logical = devices.all().into_iter().map(|one| {
         let device = one.device.lock();
@@ -80,6 +88,7 @@ pub(crate) fn devices(devices: &Devices) -> Json {
             "growth": growth(device.growth),
             "priority": device.priority,
             "lanes": one.executor.lanes.n_lanes(),
+            "fails_in": one.space.fails_in(),
         })
     });
     json!({
@@ -128,12 +137,33 @@ fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
         "releases": snapshot.n_releases,
         "idle": idle(&snapshot),
         "categories": categories(&snapshot, |_| true),
+        "workspaces": workspaces(&snapshot, logical, &owners),
         "server": { "categories": categories(&snapshot, |holder| *holder == Holder::Server) },
         "shared": {
             "bytes": total(&snapshot, |holder| *holder == Holder::Shared),
             "saved_bytes": logical.space.saved_bytes(),
         },
         "models": models,
+    })
+}
+
+/// The workspaces of the lanes, which every model on the device shares: what is held for them, and
+/// what each model needs in one of them.
+fn workspaces(snapshot: &Snapshot, logical: &Logical, owners: &[Arc<Owner>]) -> Json {
+    let is_work = |row: &&device::Row| row.category == Category::Activations;
+    let held = snapshot.rows.iter().filter(is_work).map(|row| row.bytes).sum::<u64>();
+    let models = owners.iter().filter_map(|owner| match owner.holder() {
+        Holder::Version { model, version } => Some(json!({
+            "name": &**model,
+            "version": version,
+            "largest_plan_bytes": owner.work_bytes(),
+        })),
+        Holder::Server | Holder::Shared => None,
+    });
+    json!({
+        "bytes": held,
+        "lanes": logical.executor.lanes.n_lanes(),
+        "models": models.collect::<Vec<_>>(),
     })
 }
 
@@ -151,6 +181,7 @@ fn version_of(
         "version": version,
         "bytes": total(snapshot, is_it),
         "limit_bytes": limit_bytes,
+        "largest_plan_bytes": owner.work_bytes(),
         "categories": categories(snapshot, is_it),
         "largest_tensors": tensors.collect::<Vec<_>>(),
     })

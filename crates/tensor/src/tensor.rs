@@ -92,6 +92,23 @@ impl Tensor {
         Self { dtype, shape: Shape::scalar(), data: Data::Handles(Arc::new([handle])) }
     }
 
+    /// A plain tensor whose elements nobody has: they take no memory and read as zeros.
+    pub fn vacant(dtype: DType, shape: Shape) -> Result<Self> {
+        assert!(dtype.is_plain());
+        let buffer = Buffer::vacant(shape.n_elements() * dtype.size())?;
+        Self::from_buffer(dtype, shape, buffer)
+    }
+
+    /// Whether nobody has its elements: see [`Tensor::vacant`].
+    pub fn is_vacant(&self) -> bool {
+        self.buffer().is_some_and(Buffer::is_vacant)
+    }
+
+    /// Whether its elements are counted but not meant: see [`Buffer::is_rehearsed`].
+    pub fn is_rehearsed(&self) -> bool {
+        self.buffer().is_some_and(Buffer::is_rehearsed)
+    }
+
     /// The dtype.
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -1,6 +1,7 @@
 //! Who holds memory of a space, and for what.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Space;
 use crate::account::Account;
@@ -16,6 +17,8 @@ pub struct Owner {
     tallies: [Arc<Tally>; CATEGORIES.len()],
     /// The tensors that were named, and their bytes.
     tensors: Mutex<Vec<(Arc<str>, u64)>>,
+    /// The most workspace that a run needed.
+    work: AtomicU64,
 }
 
 /// What an owner can hold memory for.
@@ -34,7 +37,19 @@ impl Owner {
     pub fn new(space: &Arc<Space>, holder: Holder, account: Option<Arc<Account>>) -> Arc<Owner> {
         let tallies = CATEGORIES.map(|category| Tally::new(space, &holder, category, &account));
         let (space, tensors) = (Arc::clone(space), Mutex::default());
-        Arc::new(Owner { holder, space, account, tallies, tensors })
+        Arc::new(Owner { holder, space, account, tallies, tensors, work: AtomicU64::new(0) })
+    }
+
+    /// Notes that a run needs so much of its lane's workspace, which is the device's and not its own.
+    pub fn note_work(&self, bytes: u64) {
+        if self.work.load(Ordering::Relaxed) < bytes {
+            self.work.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The most workspace that a run needed.
+    pub fn work_bytes(&self) -> u64 {
+        self.work.load(Ordering::Relaxed)
     }
 
     /// Notes that it holds a tensor of this name, for people to see.

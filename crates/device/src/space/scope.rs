@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use super::owner::{Owner, Tally};
+use crate::buffer::Buffer;
 use crate::ledger::Category;
 
 thread_local! {
@@ -38,6 +39,19 @@ pub fn booked_as(category: Category) -> Scope {
 /// change nothing.
 pub fn set_default_owner(owner: Arc<Owner>) {
     drop(DEFAULT.set(owner));
+}
+
+/// The buffer that holds the same bytes as a weight, packed or not, that this thread just made, if
+/// its owner's space has one already; see [`Space::share`](crate::Space::share). Any other buffer is
+/// given back as it is.
+pub fn shared(buffer: Buffer) -> Buffer {
+    let current = CURRENT.with_borrow(Clone::clone);
+    match current {
+        Some((owner, category @ (Category::Weights | Category::PackedWeights))) => {
+            owner.space().share(buffer, &owner, category)
+        }
+        _ => buffer,
+    }
 }
 
 /// Who pays for a buffer made now; `None` if nobody counts it.

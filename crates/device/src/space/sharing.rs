@@ -20,6 +20,7 @@ pub(super) struct Sharing {
 #[derive(Debug)]
 struct Entry {
     buffer: WeakBuffer,
+    category: Category,
     sharers: Vec<Arc<Owner>>,
 }
 
@@ -30,9 +31,9 @@ impl Space {
     /// The buffer that holds the same bytes as `buffer`, if there is one already; else `buffer`,
     /// from now on to be found by others. What several share is booked to nobody in particular.
     ///
-    /// The bytes must not change any more.
-    pub fn share(&self, buffer: Buffer, owner: &Arc<Owner>) -> Buffer {
-        if buffer.len() < SHARED_FROM_BYTES {
+    /// The bytes must not change any more. Those of a rehearsal are not known, and so not shared.
+    pub fn share(&self, buffer: Buffer, owner: &Arc<Owner>, category: Category) -> Buffer {
+        if buffer.len() < SHARED_FROM_BYTES || self.is_rehearsal() {
             return buffer;
         }
         let hash = self.sharing.hash(buffer.bytes());
@@ -41,14 +42,15 @@ impl Space {
         alike.retain(|entry| entry.buffer.upgrade().is_some());
         for entry in alike.iter_mut() {
             let Some(other) = entry.buffer.upgrade() else { continue };
-            if other.len() == buffer.len() && other.bytes() == buffer.bytes() {
+            let is_same = entry.category == category && other.len() == buffer.len();
+            if is_same && other.bytes() == buffer.bytes() {
                 entry.sharers.push(Arc::clone(owner));
-                self.book_shared(&other, &entry.sharers);
+                self.book_shared(&other, entry);
                 return other;
             }
         }
         let (weak, sharers) = (buffer.downgrade(), vec![Arc::clone(owner)]);
-        alike.push(Entry { buffer: weak, sharers });
+        alike.push(Entry { buffer: weak, category, sharers });
         buffer
     }
 
@@ -62,7 +64,7 @@ impl Space {
                 if entry.sharers.len() < before
                     && let Some(buffer) = entry.buffer.upgrade()
                 {
-                    self.book_shared(&buffer, &entry.sharers);
+                    self.book_shared(&buffer, entry);
                 }
             }
             alike.retain(|entry| !entry.sharers.is_empty() && entry.buffer.upgrade().is_some());
@@ -81,22 +83,24 @@ impl Space {
     }
 
     /// Books a buffer to its only holder, or as shared.
-    fn book_shared(&self, buffer: &Buffer, sharers: &[Arc<Owner>]) {
-        let mut owners = distinct(sharers);
+    fn book_shared(&self, buffer: &Buffer, entry: &Entry) {
+        let mut owners = distinct(&entry.sharers);
         let tally = match (owners.next(), owners.next()) {
-            (Some(only), None) => Arc::clone(only.tally(Category::Weights)),
-            (Some(first), Some(_)) => self.shared_tally(first.space()),
+            (Some(only), None) => Arc::clone(only.tally(entry.category)),
+            (Some(first), Some(_)) => self.shared_tally(first.space(), entry.category),
             (None, _) => return,
         };
         buffer.rebook(&tally);
     }
 
-    fn shared_tally(&self, space: &Arc<Space>) -> Arc<Tally> {
+    fn shared_tally(&self, space: &Arc<Space>, category: Category) -> Arc<Tally> {
         let tallies = self.tallies.lock();
         let mut known = tallies.iter().filter_map(std::sync::Weak::upgrade);
-        let shared = known.find(|tally| *tally.holder() == Holder::Shared);
+        let is_it =
+            |tally: &Arc<Tally>| *tally.holder() == Holder::Shared && tally.category() == category;
+        let shared = known.find(is_it);
         drop(tallies);
-        shared.unwrap_or_else(|| Tally::new(space, &Holder::Shared, Category::Weights, &None))
+        shared.unwrap_or_else(|| Tally::new(space, &Holder::Shared, category, &None))
     }
 
     /// Moves the booking of a block from one tally of this space to another; whether the other's

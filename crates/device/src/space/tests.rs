@@ -152,7 +152,7 @@ fn equal_weights_are_held_once_and_booked_as_shared() {
     let weights = |owner: &Arc<Owner>, value: u8| {
         let mut buffer = Buffer::allocate_for(owner, Category::Weights, MIB).unwrap();
         buffer.bytes_mut().unwrap().fill(value);
-        space.share(buffer, owner)
+        space.share(buffer, owner, Category::Weights)
     };
     let (first, other) = (weights(&a, 1), weights(&a, 2));
     let second = weights(&b, 1);

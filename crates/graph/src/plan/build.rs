@@ -25,6 +25,8 @@ pub(super) struct Draft {
     /// The bytes of each input.
     pub(super) input_bytes: Vec<usize>,
     pub(super) outputs: Vec<Spot>,
+    /// Whether the size of every tensor is known.
+    pub(super) is_static: bool,
 }
 
 pub(super) struct DraftStep {
@@ -36,6 +38,7 @@ pub(super) struct DraftStep {
     pub(super) when: SmallVec<[bool; 2]>,
     pub(super) outputs: SmallVec<[Spot; 2]>,
     pub(super) scratch_bytes: usize,
+    pub(super) flops: u64,
     pub(super) packed: Arc<[Option<Packed>]>,
 }
 
@@ -50,6 +53,19 @@ pub(super) enum Spot {
     Open(usize),
 }
 
+/// Ops that run functions, whose own plans are made when they are called.
+const CALLS: &[&str] = &[
+    "Case",
+    "If",
+    "MapDefun",
+    "PartitionedCall",
+    "StatefulPartitionedCall",
+    "StatelessCase",
+    "StatelessIf",
+    "StatelessWhile",
+    "While",
+];
+
 /// Drafts the plan of a program.
 pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Draft> {
     let graph = program.graph();
@@ -57,6 +73,7 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
         graph,
         env,
         results: results(graph),
+        read: graph.nodes.iter().flat_map(|node| &node.inputs).copied().collect(),
         specs: Vec::with_capacity(graph.nodes.len()),
         spots: Vec::with_capacity(graph.nodes.len()),
         draft: Draft {
@@ -66,6 +83,7 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
             open_bytes: Vec::new(),
             input_bytes: inputs.iter().map(spec_bytes).collect(),
             outputs: Vec::new(),
+            is_static: true,
         },
     };
     for (number, node) in graph.nodes.iter().enumerate() {
@@ -95,6 +113,8 @@ struct Drafter<'a> {
     graph: &'a Graph,
     env: &'a Env<'a>,
     results: FxHashSet<Port>,
+    /// The outputs that any node reads.
+    read: FxHashSet<Port>,
     specs: Vec<Vec<Spec>>,
     spots: Vec<SmallVec<[Spot; 2]>>,
     draft: Draft,
@@ -150,8 +170,11 @@ impl Drafter<'_> {
             self.add(outputs, [spot]);
             return Ok(());
         }
-        let spots: SmallVec<[Spot; 2]> =
-            (0..).zip(&outputs).map(|(output, spec)| self.choose(number, output, spec)).collect();
+        let calls = CALLS.contains(&def.name);
+        let mut choose = |(output, spec): (u32, &Spec)| self.choose(number, output, spec, calls);
+        let spots: SmallVec<[Spot; 2]> = (0..).zip(&outputs).map(&mut choose).collect();
+        // What state there is decides what a step gives, and whether that is shared.
+        self.draft.is_static &= !calls && def.kind == Kind::Pure;
         self.draft.steps.push(DraftStep {
             node: Arc::clone(&node.name),
             op_name: def.name,
@@ -161,6 +184,7 @@ impl Drafter<'_> {
             when: node.when.clone(),
             outputs: spots.clone(),
             scratch_bytes: op.scratch_bytes(&specs, &outputs),
+            flops: super::flops::flops(def.name, &specs, &outputs),
             packed: Arc::clone(program.packed(number)),
         });
         self.add(outputs, spots);
@@ -180,6 +204,7 @@ impl Drafter<'_> {
             when: node.when.clone(),
             outputs: SmallVec::new(),
             scratch_bytes: 0,
+            flops: 0,
             packed: Arc::new([]),
         });
         self.add(Vec::new(), []);
@@ -199,14 +224,19 @@ impl Drafter<'_> {
     }
 
     /// Where an output goes: to the workspace if its size is known and it does not leave the run.
-    fn choose(&mut self, node: usize, output: u32, spec: &Spec) -> Spot {
+    /// What a call gives and nobody reads is dropped rather than copied there.
+    fn choose(&mut self, node: usize, output: u32, spec: &Spec, is_call: bool) -> Spot {
         let port = Port { node: u32::try_from(node).expect("a graph is bounded"), output };
+        let is_result = self.results.contains(&port);
+        let is_dropped = is_call && !is_result && !self.read.contains(&port);
         match spec.shape() {
-            Some(shape) if spec.dtype.is_plain() && !self.results.contains(&port) => {
+            Some(shape) if spec.dtype.is_plain() && !is_result && !is_dropped => {
                 self.draft.values.push(n_bytes(spec.dtype, &shape));
                 Spot::Value(self.draft.values.len() - 1, spec.dtype, shape)
             }
             shape => {
+                self.draft.is_static &= shape.is_some() && spec.dtype.is_plain();
+                let shape = shape.filter(|_| !is_dropped);
                 let bytes = shape.map_or(0, |shape| n_bytes(spec.dtype, &shape));
                 self.draft.open_bytes.push(bytes);
                 Spot::Open(self.draft.open_bytes.len() - 1)

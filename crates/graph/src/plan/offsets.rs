@@ -49,6 +49,7 @@ pub(super) fn place(draft: Draft) -> Plan {
         outputs: step.outputs.into_iter().map(place).collect(),
         in_place: in_place[number],
         scratch: Span { offset: offset(n_values + number), len: step.scratch_bytes },
+        flops: step.flops,
         packed: step.packed,
         closes,
     };
@@ -59,6 +60,7 @@ pub(super) fn place(draft: Draft) -> Plan {
         live: live(&requests, n_steps),
         open_bytes: draft.open_bytes,
         input_bytes: draft.input_bytes,
+        is_static: draft.is_static,
         outputs: draft.outputs.into_iter().map(place).collect(),
         work_bytes: usize::try_from(height).expect("it fits memory"),
         live_bytes: usize::try_from(lower_bound).expect("it fits memory"),

@@ -118,7 +118,9 @@ impl Runner {
             let options = Options { plans_max: 2 };
             let build = Build { bindings: &bindings, env, options };
             Library::default().add(source, &graph, &build)?;
-            Program::build(graph, &build)
+            let mut program = Program::build(graph, &build)?;
+            graph::pack([&mut program], &mut Library::default())?;
+            Ok(program)
         })
     }
 

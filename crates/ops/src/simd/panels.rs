@@ -39,8 +39,11 @@ impl Panels {
         let n_bytes = PanelsView::len(rows, columns) * size_of::<f32>();
         let mut data = Buffer::allocate(n_bytes)
             .map_err(|error| Error::ResourceExhausted(error.to_string()))?;
-        let bytes = data.bytes_mut().expect("a new buffer has one owner");
-        pack(matrix, bytemuck::cast_slice_mut(bytes));
+        if !data.is_rehearsed() {
+            let bytes = data.bytes_mut().expect("a new buffer has one owner");
+            pack(matrix, bytemuck::cast_slice_mut(bytes));
+            data = device::shared(data);
+        }
         Ok(Self { data, rows, columns })
     }
 

@@ -51,6 +51,11 @@ impl Entry {
         Ok(entry)
     }
 
+    /// The checksum of its bytes; that of a tensor stored in slices says nothing.
+    pub fn checksum(&self) -> Option<u32> {
+        self.slices.is_empty().then_some(self.crc)
+    }
+
     /// Its dtype.
     pub fn dtype(&self) -> DType {
         self.dtype

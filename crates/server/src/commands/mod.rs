@@ -46,7 +46,7 @@ fn open(dir: &Path) -> Result<Storage> {
 fn load(dir: &Path, tags: &str, n_threads: usize) -> Result<Loaded> {
     let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO })?;
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(n_threads)));
-    let executor = Executor { lanes, pool, device: "cpu:0".into() };
+    let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = native::Options { tags: split_tags(tags), plans_max: PLANS_MAX };
     Ok(native::load(&open(dir)?, &options, &executor)?)
 }

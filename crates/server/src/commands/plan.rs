@@ -1,23 +1,21 @@
 //! `tensord plan`: what fits where, and how often, before anything is served.
 //!
-//! Every model is loaded here once, alone, and measured: its weights, what is packed of them, and
-//! its plan for each batch size. Nothing is served and nothing runs.
+//! Every model is rehearsed: what is traced, folded, packed and planned is what would be, but no
+//! weight is read and nothing runs.
 
 mod worker;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use device::placement::{Need, Placement, Slot, place};
-use device::{Driver, Holder, Host, Limited, Owner, Space, SpaceOptions};
-use native::{Executor, Opened};
+use native::{Opened, PlanNeed};
 use pool::Pool;
-use schedule::Lanes;
 use serde_json::{Value, json};
-use session::DEFAULT_SIGNATURE;
 
-use super::{PLANS_MAX, devices, inputs};
+use super::memory::{bytes, human, list, word};
+use super::{PLANS_MAX, devices};
 use crate::active::Active;
 use crate::cli::Persona;
 use crate::config::Config;
@@ -28,8 +26,17 @@ use worker::{TensorFlow, Worker};
 /// The batch sizes that are tried.
 const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
+/// How what was found is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
 /// Runs the command.
-pub(crate) fn main(flags: &Flags) -> Result<()> {
+pub(crate) fn main(flags: &Flags, form: Form) -> Result<()> {
     let config = Config::new(Persona::Tensord, flags)?;
     let active = Arc::new(Active::default());
     drop(active.replace(&config.models));
@@ -37,72 +44,50 @@ pub(crate) fn main(flags: &Flags) -> Result<()> {
     let tensorflow = TensorFlow::new(flags, &config, &devices)?;
     let mut needs = Vec::new();
     for model in &config.models {
-        let native = || measure(&model.base_path, &config.tags);
+        let kind = slots(&devices).first().map_or(device::Kind::Cpu, |slot| slot.space.kind());
+        let native = || rehearse(&model.base_path, &config.tags, kind);
         needs.push((model.name.clone(), tensorflow.measure(&devices, model, native)));
     }
-    say!("{:#}", report(&devices, &tensorflow.slots(), &needs));
+    let report = report(&devices, &tensorflow.slots(), &needs);
+    match form {
+        Form::Json => say!("{report:#}"),
+        Form::Table => say!("{}", table(&report).trim_end()),
+    }
     Ok(())
 }
 
 /// What a model needs on a device.
 struct Needed {
-    weights_bytes: u64,
-    packed_bytes: u64,
-    other_bytes: u64,
-    /// The workspace for each batch size that could be planned.
-    plans: Vec<(usize, u64)>,
+    load: native::Need,
+    /// What runs take for each batch size that could be planned.
+    plans: Vec<(usize, PlanNeed)>,
     /// What its worker needs, if TensorFlow serves it.
     worker: Option<Worker>,
 }
 
 impl Needed {
-    /// What stays while it is loaded.
-    fn resident(&self) -> u64 {
-        self.weights_bytes + self.packed_bytes + self.other_bytes
-    }
-
-    /// The same with the workspace of the largest batch up to `batch`.
+    /// What stays while it is loaded, and what a run takes of the largest batch up to `batch`; or
+    /// what loading takes, if that is more.
     fn total(&self, batch: usize) -> u64 {
         let plans = self.plans.iter().filter(|(size, _)| *size <= batch);
-        self.resident() + plans.map(|(_, bytes)| *bytes).max().unwrap_or(0)
+        let run = plans.map(|(_, plan)| plan.total_bytes()).max().unwrap_or(0);
+        self.load.load_peak_bytes.max(self.load.resident_bytes() + run)
     }
 }
 
-fn measure(base_path: &str, tags: &[String]) -> Result<Needed> {
+fn rehearse(base_path: &str, tags: &[String], kind: device::Kind) -> Result<Needed> {
     let dir = super::open(std::path::Path::new(base_path))?;
-    let host = Arc::new(Host::new("cpu:0", u64::MAX >> 1)) as Arc<dyn Driver>;
-    let driver = Arc::new(Limited::new(host, "plan", u64::MAX >> 1));
-    let physical = Arc::clone(driver.account());
-    let growth = device::logical::GrowthRule::OnDemand;
-    let space = Space::new(SpaceOptions { driver, physical, growth, step_bytes: 1 })?;
-    let holder = Holder::Version { model: Arc::from("plan"), version: 0 };
-    let owner = Owner::new(&space, holder, None);
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO })?;
-    let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(1)));
-    let executor = Executor { lanes, pool, device: "cpu:0".into() };
     let options = native::Options { tags: tags.to_vec(), plans_max: PLANS_MAX };
-    let opened = Opened::open(&dir, &options)?;
-    let loaded = opened.load(&options, &executor, Some(Arc::clone(&owner)))?;
-    let of = |wanted: device::Category| {
-        let all = owner.categories();
-        all.iter().filter(|(category, _)| *category == wanted).map(|(_, bytes)| *bytes).sum()
-    };
-    let weights_bytes = of(device::Category::Weights);
-    let packed_bytes: u64 = of(device::Category::PackedWeights);
-    let other_bytes = owner.bytes() - weights_bytes - packed_bytes;
-    let signatures = &loaded.servable.signatures;
-    let name = match signatures.contains_key(DEFAULT_SIGNATURE) {
-        true => DEFAULT_SIGNATURE.to_owned(),
-        false => signatures.keys().next().cloned().context("it has no signature")?,
-    };
+    let pool = Arc::new(Pool::new(1));
+    let rehearsal = Opened::open(&dir, &options)?.rehearse(&options, &pool, kind)?;
+    let load = rehearsal.need();
     let mut plans = Vec::new();
-    for batch in BATCHES {
-        // Inputs that cannot be made up leave the model without this figure.
-        let run = inputs::run(&loaded, &name, batch);
-        let plan = run.and_then(|run| Ok(loaded.engine.plan(&run)?));
-        plans.extend(plan.map(|plan| (batch, plan.work_bytes() as u64)));
+    for rows in BATCHES {
+        // Inputs without a known number of dimensions leave the model without this figure.
+        let Some(batch) = rehearsal.batch(None, rows)? else { break };
+        plans.extend(rehearsal.plan(&batch.signature, &batch.inputs).map(|plan| (rows, plan)));
     }
-    Ok(Needed { weights_bytes, packed_bytes, other_bytes, plans, worker: None })
+    Ok(Needed { load, plans, worker: None })
 }
 
 fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>)]) -> Value {
@@ -167,8 +152,15 @@ fn slots(devices: &Devices) -> Vec<Arc<Logical>> {
 
 fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement)) -> Value {
     let (slots, placement) = around;
-    let plans = need.plans.iter().map(|(batch, bytes)| {
-        json!({"batch": batch, "activation_bytes": bytes, "total_bytes": need.total(*batch)})
+    let plans = need.plans.iter().map(|(batch, plan)| {
+        json!({
+            "batch": batch,
+            "activation_bytes": plan.work_bytes,
+            "dynamic_bytes": plan.dynamic_bytes,
+            "plan_bytes": plan.plan_bytes,
+            "is_static": plan.is_static,
+            "total_bytes": need.total(*batch),
+        })
     });
     // The largest batch that fits with what is left where it is placed.
     let batch = on.iter().map(|device| {
@@ -177,14 +169,17 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
         fits.map(|(batch, _)| *batch).max().unwrap_or(1)
     });
     let copies = slots.iter().map(|slot| {
-        let n = slot.free_bytes / need.resident().max(1);
+        // Copies of one model share its weights; those of models alike but for their weights do not.
+        let run = need.total(1) - need.load.resident_bytes();
+        let n = slot.free_bytes.saturating_sub(run) / need.load.resident_bytes().max(1);
         json!({"device": slot.device, "copies": n})
     });
     let mut answer = json!({
         "name": name,
-        "weights_bytes": need.weights_bytes,
-        "packed_weights_bytes": need.packed_bytes,
-        "other_bytes": need.other_bytes,
+        "weights_bytes": need.load.weights_bytes,
+        "packed_weights_bytes": need.load.packed_bytes,
+        "other_bytes": need.load.other_bytes,
+        "load_peak_bytes": need.load.load_peak_bytes,
         "total_bytes": need.total(1),
         "plans": plans.collect::<Vec<_>>(),
         "devices": on.iter().map(|device| &slots[*device].device).collect::<Vec<_>>(),
@@ -199,11 +194,60 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
         let largest = placement.free_bytes.iter().max().copied().unwrap_or(0);
         answer["refused"] = json!(format!(
             "{} bytes are needed, but no device has more than {largest} left: unload another \
-             model, raise a limit, or let it be on another device",
-            need.total(1)
+             model, raise a limit by {}, or let it be on another device",
+            need.total(1),
+            need.total(1) - largest,
         ));
     }
     answer
+}
+
+/// A report for people.
+fn table(report: &Value) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "{:<16} {:>10} {:>10}", "device", "limit", "left");
+    for device in list(report, "devices") {
+        let (limit, left) = (bytes(device, "limit_bytes"), bytes(device, "left_bytes"));
+        let _ =
+            writeln!(text, "{:<16} {:>10} {:>10}", word(device, "name"), human(limit), human(left));
+    }
+    let columns = ["weights", "packed", "loading", "batch 1", "batch 8", "batch 64"];
+    let columns = columns.map(|column| format!("{column:>10}")).join(" ");
+    let _ = writeln!(text, "\n{:<16} {columns}  {:<12} most rows, copies", "model", "placed on");
+    for model in list(report, "models") {
+        let name = word(model, "name");
+        if let Some(error) = model["error"].as_str() {
+            let _ = writeln!(text, "{name:<16} cannot be loaded: {error}");
+            continue;
+        }
+        let at = |batch: u64| {
+            let plan = list(model, "plans").find(|plan| plan["batch"] == batch);
+            plan.map_or("?".to_owned(), |plan| human(bytes(plan, "total_bytes")))
+        };
+        let of = |key: &str| human(bytes(model, key));
+        let figures = [
+            of("weights_bytes"),
+            of("packed_weights_bytes"),
+            of("load_peak_bytes"),
+            at(1),
+            at(8),
+            at(64),
+        ];
+        let figures = figures.map(|figure| format!("{figure:>10}")).join(" ");
+        let on: Vec<&str> = list(model, "devices").filter_map(Value::as_str).collect();
+        let on = if on.is_empty() { "nowhere".to_owned() } else { on.join(",") };
+        let copies = list(model, "copies_alone")
+            .map(|one| format!("{} on {}", one["copies"], word(one, "device")));
+        let copies: Vec<String> = copies.collect();
+        let rows = model["batch_size_max"].as_u64().map_or("-".to_owned(), |n| n.to_string());
+        let _ = writeln!(text, "{name:<16} {figures}  {on:<12} {rows}, {}", copies.join(", "));
+    }
+    for model in list(report, "models") {
+        if let Some(why) = model["refused"].as_str() {
+            let _ = writeln!(text, "\n{} would be refused: {why}", word(model, "name"));
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -212,9 +256,13 @@ mod tests {
 
     use super::*;
 
-    fn needed(weights: u64) -> Needed {
-        let plans = vec![(1, 10), (2, 20), (4, 40)];
-        Needed { weights_bytes: weights, packed_bytes: 0, other_bytes: 0, plans, worker: None }
+    fn needed(weights_bytes: u64) -> Needed {
+        let plan =
+            |work_bytes| PlanNeed { work_bytes, plan_bytes: 0, dynamic_bytes: 0, is_static: true };
+        let plans = vec![(1, plan(10)), (2, plan(20)), (4, plan(40))];
+        let load_peak_bytes = weights_bytes;
+        let load = native::Need { weights_bytes, packed_bytes: 0, other_bytes: 0, load_peak_bytes };
+        Needed { load, plans, worker: None }
     }
 
     #[test]
@@ -234,5 +282,10 @@ mod tests {
         assert_eq!(answer["copies_alone"][0]["copies"], 1);
         let nowhere = model("m", &need, &[], (&slots, &placement));
         assert!(nowhere["refused"].as_str().unwrap().starts_with("110 bytes are needed"));
+        let report = json!({"devices": [], "models": [answer, nowhere]});
+        let table = table(&report);
+        for expected in ["110 B", "gpu:0", "nowhere", "would be refused", "1 on gpu:0"] {
+            assert!(table.contains(expected), "{expected} in {table}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use device::logical::{self, Configured, LogicalDevice, Physical};
 use device::{ConfigCode, Error};
 use lifecycle::Code;
 
-use super::options::device_rules;
+use super::options::{device_config, device_rules, simulations};
 use super::{Devices, Logical};
 use crate::external::External;
 
@@ -15,7 +15,11 @@ impl Devices {
     /// Makes of the devices what a device config says. What is in use keeps its place: limits
     /// change at once, but a device in use cannot go, nor change how it grows.
     pub(crate) fn change(&self, config: &str) -> Result<Vec<String>, Status> {
-        let rules = device_rules(config).map_err(|error| Status::invalid(format!("{error:#}")))?;
+        let bad = |error: anyhow::Error| Status::invalid(format!("{error:#}"));
+        let config = device_config(config).map_err(bad)?;
+        let rules = device_rules(&config).map_err(bad)?;
+        let simulations = simulations(&config).map_err(bad)?;
+        self.check_simulations(&simulations).map_err(bad)?;
         let found: Vec<Physical> = self.physical.iter().map(|one| one.found.clone()).collect();
         let configured = logical::configure_rules(&rules, &found).map_err(status)?;
         let mut all = self.logical.lock();
@@ -33,6 +37,8 @@ impl Devices {
         let warnings = configured.warnings.clone();
         let changed = self.rebuilt(&all, configured, is_in_use)?;
         *all = changed;
+        drop(all);
+        self.simulate(&simulations);
         Ok(warnings)
     }
 

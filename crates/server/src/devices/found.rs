@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use device::logical::Physical;
 use device::{Driver, Host, Kind, Limited, Simulated};
+use native::Pace;
 
 use super::{DeviceOptions, PhysicalDevice};
 
@@ -14,6 +15,7 @@ pub(super) struct Found {
     pub(super) found: Physical,
     driver_name: &'static str,
     driver: Arc<dyn Driver>,
+    pace: Option<Arc<Pace>>,
 }
 
 impl Found {
@@ -28,14 +30,14 @@ impl Found {
             // As CUDA says of its streams.
             priorities: (0, if properties.kind == Kind::Gpu { -5 } else { 0 }),
         };
-        Found { found, driver_name, driver }
+        Found { found, driver_name, driver, pace: None }
     }
 
     /// The same with a limit for all of it.
     pub(super) fn limited(self, limit_bytes: u64) -> PhysicalDevice {
         let driver = Limited::new(self.driver, self.found.name.clone(), limit_bytes);
-        let Found { found, driver_name, .. } = self;
-        PhysicalDevice { found, driver_name, driver: Arc::new(driver) }
+        let Found { found, driver_name, pace, .. } = self;
+        PhysicalDevice { found, driver_name, driver: Arc::new(driver), pace }
     }
 }
 
@@ -43,9 +45,10 @@ impl Found {
 pub(super) fn find(options: &DeviceOptions) -> Result<Vec<Found>> {
     let host = Host::new("cpu:0", host_bytes()?);
     let mut found = vec![Found::new(Arc::new(host), "host")];
-    for (number, bytes) in options.simulated_gpus.iter().enumerate() {
-        let gpu = Simulated::gpu(format!("gpu:{number}"), *bytes);
-        found.push(Found::new(Arc::new(gpu), "simulated"));
+    for (number, gpu) in options.simulated_gpus.iter().enumerate() {
+        let driver = Simulated::gpu(format!("gpu:{number}"), gpu.bytes);
+        let pace = Some(Arc::new(Pace::new(gpu.simulation.rates)));
+        found.push(Found { pace, ..Found::new(Arc::new(driver), "simulated") });
     }
     Ok(found)
 }

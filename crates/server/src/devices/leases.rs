@@ -1,14 +1,25 @@
 //! Where a version is loaded, and whether it fits there.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use device::logical::GrowthRule;
 use device::placement::Replicas;
 use device::{Account, Holder, Kind, Owner, Space};
-use native::Executor;
+use native::{Executor, WeightKey};
 
 use super::{Devices, Logical, ModelRule};
+
+/// A version that is to be loaded.
+pub(crate) struct Want<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) version: i64,
+    /// What it takes alone.
+    pub(crate) needed_bytes: u64,
+    /// What its weights are known by.
+    pub(crate) keys: &'a [WeightKey],
+}
 
 /// A device that a version may be loaded on, and who pays for it there.
 pub(crate) struct Lease {
@@ -50,21 +61,30 @@ impl fmt::Display for Refusal {
 }
 
 impl Devices {
-    /// The devices that a version which needs at least so many bytes is to be loaded on.
-    pub(crate) fn lease(
-        &self,
-        model: &str,
-        version: i64,
-        needed_bytes: u64,
-    ) -> Result<Vec<Lease>, Refusal> {
+    /// Whether a model could take so many bytes on each device that it may be on.
+    pub(crate) fn has_room(&self, model: &str, bytes: u64) -> bool {
+        let rule = self.rule(model);
+        let room = |logical: &Arc<Logical>| self.room(model, &rule, logical);
+        self.candidates(&rule).iter().all(|logical| room(logical).is_some_and(|room| bytes <= room))
+    }
+
+    /// The kind of the devices that a model may be on.
+    pub(crate) fn kind_for(&self, model: &str) -> Kind {
+        let candidates = self.candidates(&self.rule(model));
+        candidates.first().map_or(Kind::Cpu, |logical| logical.space.kind())
+    }
+
+    /// The devices that a version is to be loaded on.
+    pub(crate) fn lease(&self, want: &Want<'_>) -> Result<Vec<Lease>, Refusal> {
+        let Want { model, needed_bytes, .. } = *want;
         let rule = self.rule(model);
         let mut candidates = self.candidates(&rule);
         let rooms: Vec<Option<u64>> =
             candidates.iter().map(|logical| self.room(model, &rule, logical)).collect();
         let mut fitting: Vec<(&Arc<Logical>, u64)> = Vec::new();
         for (logical, room) in candidates.iter().zip(rooms) {
-            // Weights that are there already may be shared: only a load can tell.
-            let shareable = shareable_bytes(&logical.space);
+            // Weights that are there already are not needed again.
+            let shareable = self.shareable_bytes(&logical.space, want.keys);
             if let Some(room) = room.filter(|room| needed_bytes <= room + shareable) {
                 fitting.push((logical, room));
             }
@@ -78,7 +98,7 @@ impl Devices {
         let mut leases = Vec::new();
         let mut refused = None;
         for (logical, _) in fitting.iter().take(wanted) {
-            match self.take(model, version, &rule, logical) {
+            match self.take(want, &rule, logical) {
                 Ok(lease) => leases.push(lease),
                 Err(refusal) => refused = Some(refusal),
             }
@@ -157,13 +177,8 @@ impl Devices {
         Arc::clone(account)
     }
 
-    fn take(
-        &self,
-        model: &str,
-        version: i64,
-        rule: &ModelRule,
-        logical: &Logical,
-    ) -> Result<Lease, Refusal> {
+    fn take(&self, want: &Want<'_>, rule: &ModelRule, logical: &Logical) -> Result<Lease, Refusal> {
+        let Want { model, version, .. } = *want;
         let holder = Holder::Version { model: Arc::from(model), version };
         let account = self.account(model, logical);
         let owner = match rule.growth {
@@ -174,6 +189,10 @@ impl Devices {
             }
         };
         self.owners.lock().push(Arc::downgrade(&owner));
+        let mut keys = self.keys.lock();
+        keys.retain(|(owner, _)| owner.strong_count() > 0);
+        keys.push((Arc::downgrade(&owner), want.keys.to_vec()));
+        drop(keys);
         Ok(Lease { executor: logical.executor.clone(), owner })
     }
 
@@ -205,11 +224,17 @@ impl Devices {
     }
 }
 
-/// The bytes of weights that a load might find to be its own too.
-fn shareable_bytes(space: &Arc<Space>) -> u64 {
-    let rows = space.snapshot().rows;
-    let weights = rows.iter().filter(|row| row.category == device::Category::Weights);
-    weights.map(|row| row.bytes).sum()
+impl Devices {
+    /// The bytes of weights that are on a device already, as far as checksums tell.
+    fn shareable_bytes(&self, space: &Arc<Space>, wanted: &[WeightKey]) -> u64 {
+        let keys = self.keys.lock();
+        let is_here = |owner: &Weak<Owner>| {
+            owner.upgrade().is_some_and(|owner| Arc::ptr_eq(owner.space(), space))
+        };
+        let here = keys.iter().filter(|(owner, _)| is_here(owner)).flat_map(|(_, keys)| keys);
+        let here: BTreeSet<&WeightKey> = here.collect();
+        wanted.iter().filter(|key| here.contains(key)).map(|key| key.bytes).sum()
+    }
 }
 
 fn nowhere(needed_bytes: u64) -> Refusal {

@@ -10,18 +10,24 @@ use device::{Amount, parse_bytes};
 use proto::serving::{DeviceConfig, DeviceRule as RuleProto, LogicalDeviceRule};
 use proto::tensorflow::ConfigProto;
 
+use super::simulated::{SimulatedGpu, Simulation};
 use crate::flags::Flags;
+
+/// What is said of simulated GPUs, by the names of devices.
+pub(super) type Simulations = Vec<(String, Simulation)>;
 
 /// What is to be made of the devices that are found.
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceOptions {
-    /// The sizes of GPUs that are played by the host.
-    pub(crate) simulated_gpus: Vec<u64>,
+    /// The GPUs that are played by the host.
+    pub(crate) simulated_gpus: Vec<SimulatedGpu>,
     /// TensorFlow's own options.
     pub(crate) gpu: GpuOptions,
     pub(crate) environment: Environment,
     /// Our own, which take the place of TensorFlow's if there are any.
     pub(crate) rules: Option<Vec<DeviceRule>>,
+    /// What the same file says of simulated GPUs, by their names.
+    pub(crate) simulations: Simulations,
     /// The least by which an arena grows.
     pub(crate) step_bytes: u64,
 }
@@ -31,20 +37,33 @@ impl DeviceOptions {
     pub(crate) fn new(flags: &Flags) -> Result<Self> {
         let amount = |text: &str| parse_bytes(text).with_context(|| format!("{text} is no size"));
         let sizes = flags.simulated_gpus.split(',').filter(|size| !size.trim().is_empty());
-        let simulated_gpus: Vec<u64> =
-            sizes.map(amount).collect::<Result<_>>().context("--simulated_gpus")?;
+        let simulated_gpus =
+            sizes.map(SimulatedGpu::parse).collect::<Result<_>>().context("--simulated_gpus")?;
         let step_bytes = amount(&flags.memory_growth_step).context("--memory_growth_step")?;
-        let rules = match flags.device_config_file.as_str() {
-            "" => None,
-            path => Some(device_rules(&read(path, "device config file")?)?),
+        let (rules, simulations) = match flags.device_config_file.as_str() {
+            "" => (None, Simulations::new()),
+            path => {
+                let config = device_config(&read(path, "device config file")?)?;
+                (Some(device_rules(&config)?), simulations(&config)?)
+            }
         };
         Ok(Self {
             simulated_gpus,
             gpu: gpu_options(flags)?,
             environment: Environment::read(|name| std::env::var(name).ok()),
             rules,
+            simulations,
             step_bytes: step_bytes.max(1),
         })
+    }
+}
+
+impl DeviceOptions {
+    /// What is said of simulated GPUs: by the flag, and then by the file.
+    pub(super) fn simulations(&self) -> Simulations {
+        let flag = self.simulated_gpus.iter().enumerate();
+        let flag = flag.map(|(number, gpu)| (format!("gpu:{number}"), gpu.simulation));
+        flag.chain(self.simulations.iter().cloned()).collect()
     }
 }
 
@@ -104,10 +123,24 @@ pub(super) fn from_config(config: &ConfigProto) -> GpuOptions {
     options
 }
 
-/// The rules of a device config file, or of a change.
-pub(super) fn device_rules(text: &str) -> Result<Vec<DeviceRule>> {
-    let config: DeviceConfig = parse(text).context("device config")?;
+/// A device config file, or a change.
+pub(super) fn device_config(text: &str) -> Result<DeviceConfig> {
+    parse(text).context("device config")
+}
+
+/// The rules of a device config.
+pub(super) fn device_rules(config: &DeviceConfig) -> Result<Vec<DeviceRule>> {
     config.device.iter().map(device_rule).collect()
+}
+
+/// What a device config says of simulated GPUs, by their names.
+pub(super) fn simulations(config: &DeviceConfig) -> Result<Simulations> {
+    let named = config.device.iter().filter_map(|rule| Some((rule, rule.simulation.as_ref()?)));
+    let read = |(rule, simulation): (&RuleProto, _)| {
+        let simulation = Simulation::of(simulation).with_context(|| rule.name.clone())?;
+        Ok((rule.name.clone(), simulation))
+    };
+    named.map(read).collect()
 }
 
 fn device_rule(rule: &RuleProto) -> Result<DeviceRule> {
@@ -152,18 +185,22 @@ fn lanes(n: u32) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn rules(text: &str) -> Result<Vec<DeviceRule>> {
+        device_rules(&device_config(text)?)
+    }
+
     #[test]
     fn text_and_json_say_the_same() {
         let text = r#"device { name: "gpu:0" allow_growth: true memory_limit: "2GiB"
             logical_device { memory_limit: "512MiB" priority: -1 } }"#;
         let json = r#"{"device": [{"name": "gpu:0", "allow_growth": true, "memory_limit": "2GiB",
             "logical_device": [{"memory_limit": "512MiB", "priority": -1}]}]}"#;
-        let rules = device_rules(text).unwrap();
-        assert_eq!(rules, device_rules(json).unwrap());
-        assert_eq!(rules[0].limit, Some(Amount::Bytes(2 << 30)));
-        assert_eq!(rules[0].logical[0].priority, Some(-1));
-        assert!(device_rules(r#"device { name: "gpu:0" memory_limit: "much" }"#).is_err());
-        assert!(device_rules("device { colour: 1 }").is_err());
+        let read = rules(text).unwrap();
+        assert_eq!(read, rules(json).unwrap());
+        assert_eq!(read[0].limit, Some(Amount::Bytes(2 << 30)));
+        assert_eq!(read[0].logical[0].priority, Some(-1));
+        assert!(rules(r#"device { name: "gpu:0" memory_limit: "much" }"#).is_err());
+        assert!(rules("device { colour: 1 }").is_err());
     }
 
     #[test]

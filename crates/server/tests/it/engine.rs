@@ -22,7 +22,7 @@ pub(crate) fn load(dir: &Path, n_threads: usize) -> Loaded {
 fn try_load(dir: &Path, n_threads: usize) -> Result<Loaded, Error> {
     let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO }).unwrap();
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(n_threads)));
-    let executor = Executor { lanes, pool, device: "cpu:0".into() };
+    let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = Options { tags: vec!["serve".to_owned()], plans_max: 32 };
     native::load(&storage::open(&dir.to_string_lossy()).unwrap(), &options, &executor)
 }

@@ -15,6 +15,7 @@ mod engine;
 mod golden;
 mod inspect;
 mod memory;
+mod memory_faults;
 mod requirements;
 mod rows;
 mod serving;

@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::support::{Server, root, tensord};
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
-fn model(name: &str) -> String {
+pub(crate) fn model(name: &str) -> String {
     root().join("models").join(name).to_string_lossy().into_owned()
 }
 
-fn start(args: &[&str], environment: &[(&str, &str)]) -> Server {
+pub(crate) fn start(args: &[&str], environment: &[(&str, &str)]) -> Server {
     let mut command = tensord();
     for name in
         ["TF_FORCE_GPU_ALLOW_GROWTH", "TF_PER_DEVICE_MEMORY_LIMIT_MB", "TF_CPU_ALLOCATOR_USE_BFC"]
@@ -32,7 +32,7 @@ fn start(args: &[&str], environment: &[(&str, &str)]) -> Server {
     Server::start(command, &args)
 }
 
-fn get(server: &Server, path: &str) -> Value {
+pub(crate) fn get(server: &Server, path: &str) -> Value {
     let (status, body) = server.rest("GET", path, "");
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).unwrap()
@@ -40,7 +40,7 @@ fn get(server: &Server, path: &str) -> Value {
 
 /// The device of this name, as `/v1/memory` shows it; asserts what holds for every device.
 #[track_caller]
-fn device(server: &Server, name: &str) -> Value {
+pub(crate) fn device(server: &Server, name: &str) -> Value {
     let memory = get(server, "/v1/memory");
     let devices = memory["devices"].as_array().unwrap();
     for device in devices {
@@ -78,19 +78,19 @@ fn limits(server: &Server, expected: &[(&str, &str, u64)]) {
     }
 }
 
-fn write(dir: &Path, name: &str, text: &str) -> String {
+pub(crate) fn write(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
     fs::write(&path, text).unwrap();
     path.to_string_lossy().into_owned()
 }
 
-fn predict(server: &Server, model: &str) -> (u16, String) {
+pub(crate) fn predict(server: &Server, model: &str) -> (u16, String) {
     let path = format!("/v1/models/{model}:predict");
     server.rest("POST", &path, r#"{"instances": [1.0, 2.0, 5.0]}"#)
 }
 
 /// Replaces the list of models.
-fn reload(server: &Server, list: &str) -> Result<(), String> {
+pub(crate) fn reload(server: &Server, list: &str) -> Result<(), String> {
     let list = proto::text::parse(list).unwrap();
     let config = ModelServerConfig { config: Some(Config::ModelConfigList(list)) };
     let request = ReloadConfigRequest { config: Some(config), metric_names: Vec::new() };
@@ -420,4 +420,77 @@ fn a_request_that_needs_too_much_fails_alone() {
     assert_eq!(status, 429, "{}", &answer[..answer.len().min(300)]);
     assert!(answer.contains("model m on gpu:0 has no room"), "{answer}");
     assert_eq!(predict(&server, "m").0, 200);
+}
+
+#[test]
+fn as_many_gpus_are_listed_as_there_are() {
+    for n in 0..=4 {
+        let sizes: Vec<String> = (1..=n).map(|i| format!("{i}GiB")).collect();
+        let gpus = format!("--simulated_gpus={}", sizes.join(","));
+        let server = start(&[&gpus], &[("TF_FORCE_GPU_ALLOW_GROWTH", "true")]);
+        let memory = get(&server, "/v1/memory");
+        let devices = memory["devices"].as_array().unwrap();
+        let names: Vec<&str> = devices.iter().map(|one| one["name"].as_str().unwrap()).collect();
+        let expected: Vec<String> = (0..n).map(|i| format!("gpu:{i}")).collect();
+        assert_eq!(names[0], "cpu:0");
+        assert_eq!(names[1..], expected);
+        let physical = get(&server, "/v1/devices")["physical"].clone();
+        for i in 1..=n {
+            assert_eq!(physical[i]["total_bytes"], i as u64 * 1024 * MIB);
+            assert_eq!(physical[i]["driver"], "simulated");
+        }
+        assert_eq!(predict(&server, "half_plus_two").0, 200);
+    }
+}
+
+#[test]
+fn two_logical_devices_of_one_gpu_serve_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let virtual_devices = "virtual_devices { memory_limit_mb: [256, 512] }";
+    let text = format!("gpu_options {{ allow_growth: true experimental {{ {virtual_devices} }} }}");
+    let file = write(dir.path(), "session", &text);
+    let file = format!("--tensorflow_session_config_file={file}");
+    let base = model("half_plus_two");
+    let config = |name: &str| format!("config {{ name: \"{name}\" base_path: \"{base}\" }}");
+    let list = format!("model_config_list {{ {} {} }}", config("a"), config("b"));
+    let models = format!("--model_config_file={}", write(dir.path(), "models", &list));
+    let server = start(&["--simulated_gpus=1GiB", &file, &models], &[]);
+    limits(&server, &[("gpu:0", "gpu:0", 256 * MIB), ("gpu:1", "gpu:0", 512 * MIB)]);
+    for name in ["gpu:0", "gpu:1"] {
+        assert_eq!(device(&server, name)["models"].as_array().unwrap().len(), 1, "on {name}");
+    }
+    let held: u64 = ["gpu:0", "gpu:1"]
+        .iter()
+        .map(|name| device(&server, name)["reserved_bytes"].as_u64().unwrap())
+        .sum();
+    assert_eq!(get(&server, "/v1/devices")["physical"][1]["held_bytes"], held);
+    assert_eq!(predict(&server, "a").0, 200);
+    assert_eq!(predict(&server, "b").0, 200);
+}
+
+#[test]
+fn a_plan_says_what_fits_where_and_reads_no_weights() {
+    let run = |args: &[&str]| {
+        let output = tensord().arg("plan").args(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let digits = model("digits");
+    let args = [&digits, "--simulated_gpus=1GiB", "--per_process_gpu_memory_fraction=0.5"];
+    let table = run(&args);
+    assert!(table.contains("gpu:0") && table.contains("digits"), "{table}");
+    let plan: Value = serde_json::from_str(&run(&["--json", args[0], args[1], args[2]])).unwrap();
+    let need = &plan["models"][0];
+    assert_eq!((&plan["fits"], &need["devices"][0]), (&true.into(), &"gpu:0".into()));
+
+    // What is loaded then holds what was said, to the byte.
+    let config =
+        format!("model_config_list {{ config {{ name: \"d\" base_path: \"{digits}\" }} }}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = format!("--model_config_file={}", write(dir.path(), "models", &config));
+    let server = start(&[&file, args[1]], &[("TF_FORCE_GPU_ALLOW_GROWTH", "true")]);
+    let loaded = &device(&server, "gpu:0")["models"][0];
+    assert_eq!(loaded["categories"]["weights"], need["weights_bytes"]);
+    assert_eq!(loaded["categories"]["packed_weights"], need["packed_weights_bytes"]);
 }

@@ -96,13 +96,10 @@ impl TensorFlow {
             gpu_bytes,
             is_on_gpu: device.is_some(),
         };
-        Ok(Needed {
-            weights_bytes,
-            packed_bytes: 0,
-            other_bytes: worker.beside(weights_bytes),
-            plans: Vec::new(),
-            worker: Some(worker),
-        })
+        let other_bytes = worker.beside(weights_bytes);
+        let load_peak_bytes = weights_bytes + other_bytes;
+        let load = native::Need { weights_bytes, packed_bytes: 0, other_bytes, load_peak_bytes };
+        Ok(Needed { load, plans: Vec::new(), worker: Some(worker) })
     }
 }
 

@@ -193,6 +193,7 @@ mod tests {
             written_bytes: bytes,
             in_place: op == "Relu",
             live_bytes,
+            flops: 0,
         }
     }
 

@@ -1,0 +1,62 @@
+//! `Adoption`: constants of a graph in memory of their reader's own.
+
+use std::hash::Hasher as _;
+
+use device::Buffer;
+use rustc_hash::{FxHashMap, FxHasher};
+use tensor::Tensor;
+
+use crate::error::{Error, Result};
+use crate::graph::{Body, Graph};
+
+/// Copies the constants of traced graphs, whose memory is that of whoever read the file, into memory
+/// of whom this thread works for. Constants that are equal are copied once.
+#[derive(Debug, Default)]
+pub struct Adoption {
+    /// The constants as they were, and their copies, by a hash of their bytes.
+    known: FxHashMap<u64, Vec<(Tensor, Buffer)>>,
+}
+
+/// Smaller constants stay where they are.
+const FROM_BYTES: usize = 4 << 10;
+
+impl Adoption {
+    /// The same graph with constants of its own. Fails without memory.
+    pub fn take(&mut self, graph: &Graph) -> Result<Graph> {
+        let mut graph = graph.clone();
+        for node in &mut graph.nodes {
+            let Some(value) = node.as_const() else { continue };
+            if value.n_bytes() < FROM_BYTES || value.buffer().is_none() {
+                continue;
+            }
+            let copy = self.copy(value).map_err(|error| Error::node(&node.name, error.into()))?;
+            node.body = Body::Const(copy);
+        }
+        Ok(graph)
+    }
+
+    fn copy(&mut self, value: &Tensor) -> tensor::Result<Tensor> {
+        let bytes = value.view().bytes();
+        let alike = self.known.entry(hash(bytes)).or_default();
+        let buffer = match alike.iter().find(|(before, _)| before.view().bytes() == bytes) {
+            Some((_, buffer)) => buffer.clone(),
+            None => {
+                let mut buffer = Buffer::allocate(value.n_bytes())?;
+                if !buffer.is_rehearsed() {
+                    let own = buffer.bytes_mut().expect("a new buffer has one owner");
+                    own.copy_from_slice(bytes);
+                    buffer = device::shared(buffer);
+                }
+                alike.push((value.clone(), buffer.clone()));
+                buffer
+            }
+        };
+        Tensor::from_buffer(value.dtype(), value.shape().clone(), buffer)
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}

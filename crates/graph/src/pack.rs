@@ -1,0 +1,175 @@
+//! Packs the weights of programs, each once, and lets go of those that are only used packed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ops::Packed;
+use proto::tensorflow::AttrValue;
+use rustc_hash::{FxHashMap, FxHashSet};
+use tensor::{Shape, Tensor};
+
+use crate::error::{Error, Result};
+use crate::functions::Library;
+use crate::graph::{Body, Graph, Node, Port};
+use crate::program::Program;
+use crate::specialise::Handed;
+
+/// The packed forms of what each node reads, by node.
+pub(crate) type PackedInputs = Vec<Arc<[Option<Packed>]>>;
+
+/// Packs the constant inputs of every node that wants them so, in all programs of a servable and in
+/// the functions they call. A weight that several read is packed once for all that want it alike.
+/// One that nobody reads but packed is given up as soon as it is packed, so that no more than one is
+/// there twice; one that is used both ways stays, beside its packed form.
+///
+/// Programs that are packed run as before, but nothing can be built with them any more.
+pub fn pack<'a>(
+    programs: impl IntoIterator<Item = &'a mut Program>,
+    library: &'a mut Library,
+) -> Result<()> {
+    let _scope = device::booked_as(device::Category::PackedWeights);
+    let mut parts = Vec::new();
+    for program in programs.into_iter().chain(library.programs_mut()) {
+        program.parts(&mut parts);
+    }
+    let uses: Vec<Uses> = parts.iter().map(|part| Uses::of(part.graph)).collect();
+    for places in weights(&parts) {
+        let mut forms = Vec::new();
+        for (part, node) in places {
+            parts[part].pack(node, &uses[part], &mut forms)?;
+        }
+    }
+    Ok(())
+}
+
+/// What of a program packing changes.
+pub(crate) struct Part<'a> {
+    pub(crate) graph: &'a mut Graph,
+    pub(crate) packed: &'a mut PackedInputs,
+    pub(crate) handed: &'a Handed,
+}
+
+/// Where each constant with memory of its own stands: the number of the part, and the node. Those
+/// that share their memory come together.
+fn weights(parts: &[Part<'_>]) -> Vec<Vec<(usize, u32)>> {
+    let mut places: Vec<Vec<(usize, u32)>> = Vec::new();
+    let mut known: FxHashMap<(usize, usize), usize> = FxHashMap::default();
+    for (number, part) in parts.iter().enumerate() {
+        for (node, body) in (0u32..).zip(&part.graph.nodes) {
+            let Some(buffer) = body.as_const().and_then(Tensor::buffer) else { continue };
+            let key = (buffer.bytes().as_ptr().addr(), buffer.len());
+            let at = *known.entry(key).or_insert_with(|| {
+                places.push(Vec::new());
+                places.len() - 1
+            });
+            places[at].push((number, node));
+        }
+    }
+    places
+}
+
+/// Who reads what in a graph.
+struct Uses {
+    /// For each node its readers, and as which of their inputs.
+    readers: Vec<Vec<(u32, usize)>>,
+    fetched: FxHashSet<u32>,
+}
+
+impl Uses {
+    fn of(graph: &Graph) -> Self {
+        let mut readers = vec![Vec::new(); graph.nodes.len()];
+        for (number, node) in (0u32..).zip(&graph.nodes) {
+            for (input, port) in node.inputs.iter().enumerate() {
+                readers[port.node as usize].push((number, input));
+            }
+        }
+        Self { readers, fetched: graph.fetches.iter().map(|port: &Port| port.node).collect() }
+    }
+}
+
+/// What the packed form of a weight depends on besides its elements.
+#[derive(PartialEq)]
+struct Form {
+    op: String,
+    attrs: BTreeMap<String, AttrValue>,
+    input: usize,
+    shape: Shape,
+}
+
+impl Form {
+    fn of(node: &Node, input: usize, weight: &Tensor) -> Self {
+        // What comes after a product does not change how its weight is packed.
+        let is_after = |name: &str| {
+            name.starts_with('_')
+                || matches!(name, "fused_ops" | "num_args" | "epsilon" | "leakyrelu_alpha")
+        };
+        let attrs = node.attrs.iter().filter(|(name, _)| !is_after(name));
+        Self {
+            op: node.op_name().trim_start_matches("_Fused").to_owned(),
+            attrs: attrs.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            input,
+            shape: weight.shape().clone(),
+        }
+    }
+}
+
+impl Part<'_> {
+    /// Packs a constant for all who read it; gives it up if they read nothing else of it.
+    fn pack(
+        &mut self,
+        node: u32,
+        uses: &Uses,
+        forms: &mut Vec<(Form, Option<Packed>)>,
+    ) -> Result<()> {
+        let weight = self.graph.node(node).as_const().expect("it is a constant").clone();
+        let readers = &uses.readers[node as usize];
+        let mut all = !readers.is_empty() && !uses.fetched.contains(&node);
+        let reads = |place: &&(u32, usize)| !self.handed.contains(*place);
+        let readers: Vec<(u32, usize)> = readers.iter().filter(reads).copied().collect();
+        for (reader, input) in &readers {
+            let packed = self.form(*reader, *input, &weight, forms)?;
+            all &= packed.is_some();
+            if packed.is_some() {
+                self.keep(*reader, *input, packed);
+            }
+        }
+        if all {
+            let vacant = Tensor::vacant(weight.dtype(), weight.shape().clone());
+            let name = Arc::clone(&self.graph.node(node).name);
+            let vacant = vacant.map_err(|error| Error::node(&name, error.into()))?;
+            self.graph.nodes[node as usize].body = Body::Const(vacant);
+        }
+        Ok(())
+    }
+
+    /// The packed form that a reader wants, if it wants one.
+    fn form(
+        &self,
+        reader: u32,
+        input: usize,
+        weight: &Tensor,
+        forms: &mut Vec<(Form, Option<Packed>)>,
+    ) -> Result<Option<Packed>> {
+        let node = self.graph.node(reader);
+        let Body::Op { op, .. } = &node.body else { return Ok(None) };
+        if input >= node.operands().len() {
+            return Ok(None);
+        }
+        let form = Form::of(node, input, weight);
+        if let Some((_, packed)) = forms.iter().find(|(known, _)| *known == form) {
+            return Ok(packed.clone());
+        }
+        let packed = op.pack(input, weight).map_err(|error| Error::node(&node.name, error))?;
+        forms.push((form, packed.clone()));
+        Ok(packed)
+    }
+
+    fn keep(&mut self, reader: u32, input: usize, packed: Option<Packed>) {
+        let n_inputs = self.graph.node(reader).operands().len();
+        let kept = &mut self.packed[reader as usize];
+        let mut all = vec![None; n_inputs];
+        all[..kept.len()].clone_from_slice(kept);
+        all[input] = packed;
+        *kept = all.into();
+    }
+}

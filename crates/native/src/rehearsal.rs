@@ -1,0 +1,168 @@
+//! `Rehearsal`: a load without the weights, to learn what it takes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use device::{Category, Driver, Holder, Host, Limited, Owner, Simulated, Space, SpaceOptions};
+use graph::Plan;
+use ops::Cancel;
+use pool::Pool;
+use session::{DEFAULT_SIGNATURE, Error, Result, Signature};
+use tensor::{DType, Shape};
+
+use crate::engine::Model;
+
+/// A version that was loaded as ever, in a space where bytes are counted but not written: what is
+/// read of the checkpoint is its index, and small values that decisions hang on. All figures are
+/// those of a load of the same version alone, to the byte.
+#[derive(Debug)]
+pub struct Rehearsal {
+    model: Model,
+    signatures: BTreeMap<String, Arc<Signature>>,
+    pool: Arc<Pool>,
+    owner: Arc<Owner>,
+    load_peak_bytes: u64,
+}
+
+/// What a version takes while it is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// Weights as they are in the checkpoint, and other constants.
+    pub weights_bytes: u64,
+    /// Weights in the form their kernels want.
+    pub packed_bytes: u64,
+    /// Everything else that stays.
+    pub other_bytes: u64,
+    /// The most that is held at once while it is loaded.
+    pub load_peak_bytes: u64,
+}
+
+impl Need {
+    /// What stays while it is loaded.
+    pub fn resident_bytes(&self) -> u64 {
+        self.weights_bytes + self.packed_bytes + self.other_bytes
+    }
+}
+
+/// What a run takes besides what stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanNeed {
+    /// The workspace of the lane it runs on, which all models on that lane share.
+    pub work_bytes: u64,
+    /// What is kept of the plan itself.
+    pub plan_bytes: u64,
+    /// Results, and other tensors outside the workspace, as far as their sizes are known.
+    pub dynamic_bytes: u64,
+    /// Whether all sizes are known before the run.
+    pub is_static: bool,
+}
+
+impl Rehearsal {
+    pub(crate) fn new(
+        model: Model,
+        signatures: BTreeMap<String, Arc<Signature>>,
+        pool: &Arc<Pool>,
+        owner: Arc<Owner>,
+    ) -> Self {
+        let load_peak_bytes = owner.space().peak_in_use_bytes();
+        Self { model, signatures, pool: Arc::clone(pool), owner, load_peak_bytes }
+    }
+
+    /// What the version takes while it is loaded.
+    pub fn need(&self) -> Need {
+        let of = |wanted: Category| {
+            let all = self.owner.categories();
+            all.iter().filter(|(category, _)| *category == wanted).map(|(_, bytes)| *bytes).sum()
+        };
+        let weights_bytes = of(Category::Weights);
+        let packed_bytes: u64 = of(Category::PackedWeights);
+        Need {
+            weights_bytes,
+            packed_bytes,
+            other_bytes: self.owner.bytes() - weights_bytes - packed_bytes - of(Category::Plans),
+            load_peak_bytes: self.load_peak_bytes,
+        }
+    }
+
+    /// The signatures.
+    pub fn signatures(&self) -> &BTreeMap<String, Arc<Signature>> {
+        &self.signatures
+    }
+
+    /// What a run of a signature takes with inputs of these dtypes and shapes.
+    pub fn plan(&self, signature: &str, inputs: &[(DType, Shape)]) -> Result<PlanNeed> {
+        let before = self.owner.bytes();
+        let plan = self.model.with(signature, &Cancel::default(), &self.pool, |program, env| {
+            program.plan(inputs, env)
+        })?;
+        Ok(PlanNeed::of(&plan, self.owner.bytes() - before))
+    }
+
+    /// The inputs that a batch of so many rows of a signature has, with 1 for other sizes that are
+    /// not known; the default signature, or the first, without a name. `None` if an input's number
+    /// of dimensions is not known.
+    pub fn batch(&self, signature: Option<&str>, n_rows: usize) -> Result<Option<Batch>> {
+        let name = match signature {
+            Some(name) => name.to_owned(),
+            None if self.signatures.contains_key(DEFAULT_SIGNATURE) => DEFAULT_SIGNATURE.to_owned(),
+            None => self.signatures.keys().next().cloned().unwrap_or_default(),
+        };
+        let unknown = || Error::NotFound(format!("no signature is called {name}"));
+        let signature = self.signatures.get(&name).ok_or_else(unknown)?;
+        let mut inputs = Vec::with_capacity(signature.inputs.len());
+        for endpoint in signature.inputs.values() {
+            let Some(dims) = endpoint.spec.dims() else { return Ok(None) };
+            let size = |(i, dim): (usize, &tensor::Dim)| {
+                dim.size().unwrap_or(if i == 0 { n_rows } else { 1 })
+            };
+            let sizes: Vec<usize> = dims.iter().enumerate().map(size).collect();
+            inputs.push((endpoint.spec.dtype, Shape::of(&sizes)));
+        }
+        Ok(Some(Batch { signature: name, inputs }))
+    }
+}
+
+/// The inputs of a run.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// The signature.
+    pub signature: String,
+    /// The dtype and shape of each of its inputs.
+    pub inputs: Vec<(DType, Shape)>,
+}
+
+impl PlanNeed {
+    /// What a run that follows a plan takes, if `plan_bytes` are kept of the plan.
+    pub fn of(plan: &Plan, plan_bytes: u64) -> Self {
+        Self {
+            work_bytes: plan.work_bytes() as u64,
+            plan_bytes,
+            dynamic_bytes: plan.dynamic_bytes() as u64,
+            is_static: plan.is_static(),
+        }
+    }
+
+    /// All of it.
+    pub fn total_bytes(&self) -> u64 {
+        self.work_bytes + self.plan_bytes + self.dynamic_bytes
+    }
+}
+
+/// A space to rehearse in, for devices of a kind.
+pub fn rehearsal_space(kind: device::Kind) -> device::Result<Arc<Space>> {
+    const NO_LIMIT: u64 = u64::MAX >> 1;
+    let driver: Arc<dyn Driver> = match kind {
+        device::Kind::Cpu => Arc::new(Host::new("cpu:0", NO_LIMIT)),
+        device::Kind::Gpu => Arc::new(Simulated::gpu("gpu:0", NO_LIMIT)),
+    };
+    let driver = Arc::new(Limited::new(driver, "rehearsal", NO_LIMIT));
+    let physical = Arc::clone(driver.account());
+    let growth = device::logical::GrowthRule::OnDemand;
+    Space::rehearsal(SpaceOptions { driver, physical, growth, step_bytes: 1 })
+}
+
+/// Who a rehearsal is booked to.
+pub(crate) fn rehearsal_owner(space: &Arc<Space>) -> Arc<Owner> {
+    let holder = Holder::Version { model: Arc::from("rehearsal"), version: 0 };
+    Owner::new(space, holder, None)
+}

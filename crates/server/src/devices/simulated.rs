@@ -1,0 +1,163 @@
+//! GPUs that the host plays: `4GiB@2TFLOPS@12GB/s@10us@fails=7`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use device::parse_bytes;
+use native::Rates;
+use proto::serving::Simulation as SimulationProto;
+
+use super::Devices;
+use super::options::Simulations;
+
+/// A GPU that the host plays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SimulatedGpu {
+    pub(crate) bytes: u64,
+    pub(crate) simulation: Simulation,
+}
+
+/// What a played GPU is like besides its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Simulation {
+    pub(crate) rates: Rates,
+    /// Which allocation from now on fails, the next one being 1; none if 0.
+    pub(crate) fail_allocation: u64,
+}
+
+impl SimulatedGpu {
+    /// Reads what `--simulated_gpus` says: a size, and what follows it after an `@` each.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut parts = text.split('@').map(str::trim);
+        let size = parts.next().unwrap_or_default();
+        let bytes = parse_bytes(size).with_context(|| format!("{size} is no size"))?;
+        let mut simulation = Simulation::default();
+        for part in parts {
+            let rates = &mut simulation.rates;
+            if let Some(n) = part.strip_prefix("fails=") {
+                simulation.fail_allocation =
+                    n.parse().with_context(|| format!("{part}: a number is wanted"))?;
+            } else if part.ends_with("/s") {
+                rates.copy_bytes_per_second = Some(copy_rate(part)?);
+            } else if part.to_ascii_uppercase().ends_with("FLOPS") {
+                rates.flops_per_second = Some(compute_rate(part)?);
+            } else {
+                rates.launch = time(part)?;
+            }
+        }
+        Ok(Self { bytes, simulation })
+    }
+}
+
+impl Simulation {
+    /// What a device config says.
+    pub(crate) fn of(proto: &SimulationProto) -> Result<Self> {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let compute = given(&proto.compute_rate).map(|text| compute_rate(&text)).transpose()?;
+        let copy = given(&proto.copy_rate).map(|text| copy_rate(&text)).transpose()?;
+        let launch = given(&proto.launch_time).map(|text| time(&text)).transpose()?;
+        let rates = Rates {
+            flops_per_second: compute,
+            copy_bytes_per_second: copy,
+            launch: launch.unwrap_or_default(),
+        };
+        Ok(Self { rates, fail_allocation: proto.fail_allocation })
+    }
+}
+
+fn compute_rate(text: &str) -> Result<u64> {
+    let number = text.trim().to_ascii_uppercase();
+    let scaled = number.strip_suffix("FLOPS").and_then(|number| scaled(number.trim()));
+    scaled.with_context(|| format!("{text} is no compute rate, such as 2TFLOPS"))
+}
+
+fn copy_rate(text: &str) -> Result<u64> {
+    let bytes = text.trim().strip_suffix("/s").and_then(parse_bytes).filter(|bytes| *bytes > 0);
+    bytes.with_context(|| format!("{text} is no copy rate, such as 12GB/s"))
+}
+
+/// `2T`, `500G`, `1.5M`.
+fn scaled(text: &str) -> Option<u64> {
+    // Thousands, as of bytes.
+    parse_bytes(&format!("{text}{}", if text.ends_with(char::is_alphabetic) { "B" } else { "" }))
+        .filter(|rate| *rate > 0)
+}
+
+fn time(text: &str) -> Result<Duration> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let seconds = match unit.trim() {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => bail!("{text} is no time, such as 10us, no rate and no fails=N"),
+    };
+    let number: f64 = number.parse().with_context(|| format!("{text} is no time"))?;
+    Duration::try_from_secs_f64(number * seconds).with_context(|| format!("{text} is no time"))
+}
+
+impl Devices {
+    /// Refuses what is said of devices that are not simulated.
+    pub(super) fn check_simulations(&self, simulations: &Simulations) -> Result<()> {
+        for (name, _) in simulations {
+            let found = self.physical.iter().find(|one| one.found.name == *name);
+            if found.is_some_and(|one| one.pace.is_none()) {
+                bail!("{name} is not simulated: it has no rates, and fails when it will");
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what is said of simulated GPUs in force. Those that are not there are left out.
+    pub(super) fn simulate(&self, simulations: &Simulations) {
+        for (name, simulation) in simulations {
+            let Some(at) = self.physical.iter().position(|one| one.found.name == *name) else {
+                continue;
+            };
+            if let Some(pace) = &self.physical[at].pace {
+                pace.set_rates(simulation.rates);
+            }
+            for logical in self.all().iter().filter(|one| one.device.lock().physical == at) {
+                logical.space.fail_allocation(simulation.fail_allocation);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_played_gpu_has_a_size_and_maybe_rates_and_failures() {
+        let gpu = SimulatedGpu::parse("4GiB@2TFLOPS@12GB/s@10us@fails=7").unwrap();
+        assert_eq!(gpu.bytes, 4 << 30);
+        let rates = Rates {
+            flops_per_second: Some(2_000_000_000_000),
+            copy_bytes_per_second: Some(12_000_000_000),
+            launch: Duration::from_micros(10),
+        };
+        assert_eq!(gpu.simulation, Simulation { rates, fail_allocation: 7 });
+        let plain = SimulatedGpu::parse("300MiB").unwrap();
+        assert_eq!(plain, SimulatedGpu { bytes: 300 << 20, simulation: Simulation::default() });
+        let some = SimulatedGpu::parse("1GB@1.5gflops").unwrap();
+        assert_eq!(some.simulation.rates.flops_per_second, Some(1_500_000_000));
+    }
+
+    #[test]
+    fn a_config_file_says_the_same() {
+        let text = r#"compute_rate: "2TFLOPS" copy_rate: "12GB/s" launch_time: "10us"
+            fail_allocation: 7"#;
+        let simulation = Simulation::of(&proto::text::parse(text).unwrap()).unwrap();
+        let gpu = SimulatedGpu::parse("1@2TFLOPS@12GB/s@10us@fails=7").unwrap();
+        assert_eq!(simulation, gpu.simulation);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "much", "1GiB@fast", "1GiB@0FLOPS", "1GiB@12GB/h", "1GiB@fails=x"] {
+            assert!(SimulatedGpu::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+"""Measures the memory goals of a running tensord; one JSON object a line.
+
+    tools/bench_memory.py unload  [--models 22] [--mb 200] [--cycles 1000]   what unloading gives back (M1)
+    tools/bench_memory.py density [--limit_mb 2048] DIR                      models in equal memory (M9)
+    tools/bench_memory.py idle    DIR                                        what an idle server holds (M16)
+    tools/bench_memory.py growth  DIR                                        growth against reservation
+
+All take --binary target/release/tensord. Models with weights of their own are made with TensorFlow,
+once, in the cache folder. `density` fills TensorFlow's own allocator (BFC, with the same limit) beside
+tensord. Servers listen on loopback only, and are stopped at the end.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import tfenv
+
+if __name__ == "__main__":
+    tfenv.enter()
+
+CACHE = Path.home() / ".cache" / "tensord" / "memory-models"
+PATIENCE_SECONDS = 300
+
+
+def free_port():
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A tensord on loopback, without models of its own."""
+
+    def __init__(self, binary, *flags, environment=None):
+        self.folder = tempfile.TemporaryDirectory()
+        self.config = Path(self.folder.name) / "models.config"
+        self.config.write_text("model_config_list { }\n")
+        self.rest, self.grpc = free_port(), free_port()
+        command = [str(binary), f"--rest_api_port={self.rest}", f"--port={self.grpc}",
+                   f"--model_config_file={self.config}", "--max_num_load_retries=0", *flags]
+        self.log = open(Path(self.folder.name) / "log", "w")
+        environment = {**os.environ, **(environment or {})}
+        self.process = subprocess.Popen(command, stderr=self.log, stdout=self.log, env=environment)
+        self.wait(lambda: self.ask("GET", "/v1/memory")[0] == 200)
+
+    def ask(self, method, path, body=None):
+        """The status and the JSON of an answer; 0 while nobody listens."""
+        try:
+            link = http.client.HTTPConnection("127.0.0.1", self.rest, timeout=PATIENCE_SECONDS)
+            link.request(method, path, body)
+            answer = link.getresponse()
+            text = answer.read()
+            return answer.status, json.loads(text or b"{}")
+        except (OSError, ValueError):
+            return 0, {}
+
+    def wait(self, until):
+        """Waits until something holds; fails if it does not in time."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not until():
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise SystemExit("the server does not answer:\n" + Path(self.log.name).read_text())
+            time.sleep(0.02)
+
+    def serve(self, models):
+        """Puts a list of models, as names and folders, in place of what is served."""
+        import grpc
+        from google.protobuf import text_format
+        from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
+        rows = [f'config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }}'
+                for name, path in models]
+        request = model_management_pb2.ReloadConfigRequest()
+        text_format.Parse("model_config_list { " + " ".join(rows) + " }", request.config)
+        with grpc.insecure_channel(f"127.0.0.1:{self.grpc}") as channel:
+            stub = model_service_pb2_grpc.ModelServiceStub(channel)
+            return stub.HandleReloadConfigRequest(request, timeout=PATIENCE_SECONDS).status
+
+    def predict(self, model, inputs):
+        """The status of a prediction."""
+        body = json.dumps({"inputs": inputs})
+        return self.ask("POST", f"/v1/models/{model}:predict", body)
+
+    def device(self, name):
+        """A device as /v1/memory shows it, and the resident bytes of the process."""
+        _, memory = self.ask("GET", "/v1/memory")
+        found = [device for device in memory["devices"] if device["name"] == name]
+        return found[0], memory["resident_bytes"]
+
+    def settled(self, name, n_models):
+        """What a device holds when all that nobody uses went back."""
+        def is_settled():
+            self.ask("POST", "/v1/memory:trim")
+            device, _ = self.device(name)
+            return len(device["models"]) == n_models and device["workspaces"]["bytes"] == 0
+        self.wait(is_settled)
+        device, resident = self.device(name)
+        return device["reserved_bytes"], device["in_use_bytes"], resident
+
+    def stop(self):
+        """Ends the server."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self.folder.cleanup()
+
+
+def say(**row):
+    """Prints a row."""
+    print(json.dumps(row), flush=True)
+
+
+def make_dense(count, megabytes):
+    """Folders of models with one matrix each, all different, made once."""
+    side = int((megabytes * 1e6 / 4) ** 0.5)
+    folders = [CACHE / f"dense{megabytes}" / f"m{number:02}" for number in range(count)]
+    missing = [(n, folder) for n, folder in enumerate(folders) if not (folder / "1" / "made").exists()]
+    if missing:
+        import numpy as np
+        import tensorflow as tf
+        for number, folder in missing:
+            module = tf.Module()
+            values = np.random.default_rng(number).standard_normal((side, side), dtype=np.float32)
+            module.w = tf.Variable(values * side**-0.5)
+            spec = tf.TensorSpec([None, side], tf.float32, name="x")
+            run = tf.function(lambda x, w=module.w: {"y": tf.reduce_sum(x @ w, 1)}, input_signature=[spec])
+            tf.saved_model.save(module, str(folder / "1"), signatures={"serving_default": run})
+            (folder / "1" / "made").write_text("")
+    return side, folders
+
+
+def unload(args):
+    """TensorFlow Serving's issue 1664: models loaded, asked, unloaded; then many times over."""
+    side, folders = make_dense(args.models, args.mb)
+    server = Server(args.binary)
+    try:
+        warm = [("warm", folders[0])]
+        server.serve(warm)
+        server.predict("warm", [[0.0] * side])
+        server.serve([])
+        before = server.settled("cpu:0", 0)
+        models = [(folder.name, folder) for folder in folders]
+        status = server.serve(models)
+        failed = [name for name, _ in models if server.predict(name, [[1.0] * side])[0] != 200]
+        device, resident = server.device("cpu:0")
+        start = time.monotonic()
+        server.serve([])
+        after = server.settled("cpu:0", 0)
+        took = time.monotonic() - start
+        say(what="unload", models=len(models), load_status=status.error_code, failed=failed,
+            held_loaded=device["reserved_bytes"], resident_loaded=resident, held_before=before[0],
+            held_after=after[0], resident_before=before[2], resident_after=after[2],
+            resident_ratio=after[2] / before[2], seconds=took)
+        small = [(path.name, path) for path in map(Path, args.small)]
+        reference = None
+        for cycle in range(args.cycles):
+            server.serve(small)
+            server.serve([])
+            if cycle in (args.cycles // 10, args.cycles - 1):
+                now = server.settled("cpu:0", 0)
+                reference = reference or now
+        say(what="cycles", cycles=args.cycles, models=[name for name, _ in small],
+            held_drift=now[0] - reference[0], resident_ratio=now[2] / reference[2])
+    finally:
+        server.stop()
+
+
+def make_copies(source, count):
+    """Copies of a SavedModel whose weights all differ, made once."""
+    source = Path(source).resolve()
+    name = source.parent.name if source.name.isdigit() else source.name
+    folders = [CACHE / "copies" / name / f"c{number:02}" for number in range(count)]
+    missing = [(n, folder) for n, folder in enumerate(folders) if not (folder / "1" / "made").exists()]
+    if missing:
+        import tensorflow as tf
+        version = source if source.name.isdigit() else max(source.glob("[0-9]*"))
+        model = tf.saved_model.load(str(version))
+        for number, folder in missing:
+            shutil.rmtree(folder, ignore_errors=True)
+            for variable in model.variables:
+                if variable.dtype.is_floating:
+                    variable.assign(variable * (1 + 1e-3 * (number + 1)))
+            tf.saved_model.save(model, str(folder / "1"), signatures=model.signatures)
+            (folder / "1" / "made").write_text("")
+    return folders
+
+
+def example_inputs(folder, rows):
+    """Made-up inputs of the default signature, by name."""
+    import numpy as np
+    import tensorflow as tf
+    model = tf.saved_model.load(str(folder / "1"))
+    specs = model.signatures["serving_default"].structured_input_signature[1]
+    sizes = {name: [rows if i == 0 else size or 16 for i, size in enumerate(spec.shape)]
+             for name, spec in specs.items()}
+    return {name: np.ones(size, specs[name].dtype.as_numpy_dtype) for name, size in sizes.items()}
+
+
+TENSORFLOW = """
+import sys, json, numpy as np, tensorflow as tf
+inputs = {name: tf.constant(np.array(value, dtype)) for name, (value, dtype) in json.load(open(sys.argv[1])).items()}
+held = []
+for folder in sys.argv[2:]:
+    try:
+        model = tf.saved_model.load(folder + "/1")
+        for one in held + [model]:
+            one.signatures["serving_default"](**inputs)
+    except (tf.errors.ResourceExhaustedError, MemoryError):
+        break
+    held.append(model)
+    print(len(held), flush=True)
+"""
+
+
+def density(args):
+    """How many models with weights of their own fit, all answering at batch 8."""
+    folders = make_copies(args.model, args.count)
+    inputs = example_inputs(folders[0], 8)
+    listed = {name: value.tolist() for name, value in inputs.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "devices"
+        config.write_text(f'device {{ name: "cpu:0" memory_limit: "{args.limit_mb}MiB" }}')
+        server = Server(args.binary, f"--device_config_file={config}")
+        try:
+            served = []
+            for one in folders:
+                status = server.serve([*served, (one.name, one)])
+                if status.error_code or server.predict(one.name, listed)[0] != 200:
+                    break
+                served.append((one.name, one))
+            server.serve(served)
+            answers = [server.predict(name, listed)[0] for name, _ in served]
+            held = server.device("cpu:0")[0]["reserved_bytes"]
+        finally:
+            server.stop()
+        data = Path(folder) / "inputs.json"
+        data.write_text(json.dumps({n: (v.tolist(), v.dtype.name) for n, v in inputs.items()}))
+        limits = {"TF_CPU_ALLOCATOR_USE_BFC": "1", "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(args.limit_mb),
+                  "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        run = subprocess.run([sys.executable, "-c", TENSORFLOW, str(data), *map(str, folders)],
+                             env={**os.environ, **limits}, capture_output=True, text=True, check=False)
+        beside = [int(line) for line in run.stdout.split() if line.isdigit()]
+    say(what="density", model=args.model, limit_mb=args.limit_mb, tensord=len(served),
+        all_answer=answers == [200] * len(served), held=held, tensorflow=max(beside, default=0),
+        tried=len(folders))
+
+
+def percentile(values, share):
+    """The least value that this share of all does not exceed."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def timed(server, model, inputs):
+    """The seconds that a prediction takes."""
+    start = time.perf_counter()
+    assert server.predict(model, inputs)[0] == 200
+    return time.perf_counter() - start
+
+
+def idle(args):
+    """What is held five seconds after the last request, and how long the next one takes."""
+    inputs = {n: v.tolist() for n, v in example_inputs(Path(args.model), args.rows).items()}
+    server = Server(args.binary, "--simulated_gpus=8GiB",
+                    environment={"TF_FORCE_GPU_ALLOW_GROWTH": "true"})
+    try:
+        server.serve([("m", Path(args.model).resolve())])
+        warm = [timed(server, "m", inputs) for _ in range(60)][20:]
+        late, over = [], []
+        for _ in range(args.rounds):
+            busy = server.device("gpu:0")[0]["reserved_bytes"]
+            time.sleep(5)
+            gpu, _ = server.device("gpu:0")
+            kept = sum(gpu["categories"].get(c, 0) for c in ("weights", "packed_weights", "plans"))
+            over.append(gpu["reserved_bytes"] - kept)
+            late.append(timed(server, "m", inputs))
+            warm += [timed(server, "m", inputs) for _ in range(5)]
+        say(what="idle", rounds=args.rounds, held_busy=busy, held_over_weights=max(over),
+            warm_p50=percentile(warm, 0.5), warm_p99=percentile(warm, 0.99),
+            next_p50=percentile(late, 0.5), next_p99=percentile(late, 0.99),
+            p99_ratio=percentile(late, 0.99) / percentile(warm, 0.99))
+    finally:
+        server.stop()
+
+
+def growth(args):
+    """The same load on a device that grows and on one that is held whole."""
+    servers = {}
+    for name, allow in (("growth", "true"), ("reserved", "false")):
+        servers[name] = Server(args.binary, "--simulated_gpus=2GiB",
+                               environment={"TF_FORCE_GPU_ALLOW_GROWTH": allow})
+        servers[name].serve([("m", Path(args.model).resolve())])
+    totals = {name: {"throughput": [], "p99": []} for name in servers}
+    try:
+        for number in range(args.rounds + 1):
+            for name, server in servers.items():
+                command = [args.binary, "bench", "--target", f"127.0.0.1:{server.grpc}", "--model", "m",
+                           "--batch", str(args.rows), "--concurrency", "4", "--duration", "3", "--json"]
+                run = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+                report = json.loads(run.stdout)
+                if number:
+                    totals[name]["throughput"].append(report["answers_per_second"])
+                    totals[name]["p99"].append(report["latency"]["p99_us"])
+    finally:
+        for server in servers.values():
+            server.stop()
+    middle = {name: {key: percentile(values, 0.5) for key, values in rows.items()}
+              for name, rows in totals.items()}
+    say(what="growth", rounds=args.rounds, **middle,
+        throughput_ratio=middle["growth"]["throughput"] / middle["reserved"]["throughput"],
+        p99_ratio=middle["growth"]["p99"] / middle["reserved"]["p99"])
+
+
+def main():
+    """Runs what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--binary", default=tfenv.ROOT / "target" / "release" / "tensord")
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("unload")
+    one.add_argument("--models", type=int, default=22)
+    one.add_argument("--mb", type=int, default=200)
+    one.add_argument("--cycles", type=int, default=1000)
+    demo = [str(tfenv.ROOT / "models" / name) for name in ("digits", "sentiment", "clicks")]
+    one.add_argument("--small", nargs="*", default=demo)
+    one.set_defaults(run=unload)
+    one = commands.add_parser("density")
+    one.add_argument("--limit_mb", type=int, default=2048)
+    one.add_argument("--count", type=int, default=26)
+    one.add_argument("model")
+    one.set_defaults(run=density)
+    for name, run in (("idle", idle), ("growth", growth)):
+        one = commands.add_parser(name)
+        one.add_argument("--rows", type=int, default=8)
+        one.add_argument("--rounds", type=int, default=10)
+        one.add_argument("model")
+        one.set_defaults(run=run)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()
