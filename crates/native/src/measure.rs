@@ -76,6 +76,7 @@ pub fn measure(dir: &Storage, batches: &[usize], pool: &Arc<Pool>) -> Result<Vec
             outputs: (0..n_outputs).collect(),
             deadline: None,
             is_cancelled: Arc::default(),
+            level: None,
         };
         // The first run makes the plan; what made-up inputs cannot be run on is left out.
         if loaded.engine.run(&run, &mut workspace).is_err() {

@@ -8,7 +8,6 @@ use batch::Class;
 use device::Workspace;
 use ops::Cancel;
 use parking_lot::Mutex;
-use pool::Pool;
 use schedule::{
     Admission, Blame, Control, Fault, QueueId, QueueOptions, Replica, Share, Task, Work,
 };
@@ -271,10 +270,12 @@ impl Work for SignatureWork {
     }
 
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
-        let plan =
-            self.model.with(&self.signature, &Cancel::default(), &self.pool, |program, env| {
-                program.plan_for(inputs, env)
-            });
+        let plan = self.model.with(
+            &self.signature,
+            &Cancel::default(),
+            &self.executor.pool,
+            |program, env| program.plan_for(inputs, env),
+        );
         let plan = plan.ok()?;
         let inputs: usize = inputs.iter().map(Tensor::n_bytes).sum();
         u64::try_from(plan.work_bytes() + plan.open_bytes() + inputs).ok()

@@ -11,10 +11,13 @@ use batch::Class;
 use device::Workspace;
 use parking_lot::Mutex;
 use schedule::{Admission, Blame, Control, Fault, Lanes, QueueId, QueueOptions, Share, Task, Work};
-use session::{Batching, Error, QueueState, Reply, Result, Run};
+use session::{Batching, Error, LEVEL_MAX, QueueState, Reply, Result, Run};
 use tensor::Tensor;
 
 use crate::worker::{Sent, Worker};
+
+/// The priority of requests that name none: the most urgent.
+const DEFAULT_LEVEL: usize = 0;
 
 /// The queues of a servable's signatures. Its lanes only wait for the worker: each is a batch under
 /// way there.
@@ -86,8 +89,9 @@ impl Queues {
         let reply = Box::new(move |answer: std::result::Result<_, schedule::Failure>| {
             reply(answer.map_err(|failure| session::failure(&failure, true)));
         });
+        let level = run.level.unwrap_or(DEFAULT_LEVEL).min(LEVEL_MAX);
         let task = Task::new(run.inputs, run.outputs, control, n_rows, reply);
-        self.share.push(queue, task, class, 0);
+        self.share.push(queue, task, class, level);
     }
 
     /// What is known of the queues.
@@ -96,6 +100,7 @@ impl Queues {
             Some(QueueState {
                 signature: signature.clone(),
                 device: self.device.clone(),
+                default_level: DEFAULT_LEVEL,
                 why_single: None,
                 snapshot: self.share.snapshot(*queue)?,
             })
@@ -141,6 +146,7 @@ impl Work for SignatureWork {
             inputs: inputs.to_vec(),
             outputs: (0..self.n_outputs).collect(),
             deadline: control.deadline,
+            level: None,
             is_cancelled: Arc::clone(&control.is_cancelled),
         };
         let (send, receive) = mpsc::channel();

@@ -221,7 +221,9 @@ impl<'a> Churn<'a> {
             100..110 => {
                 let bytes = (4 * KIB) << self.random.below(6);
                 let made = Buffer::allocate_for(&owner, Category::Weights, bytes);
-                self.buffers.extend(made.ok().map(|buffer| self.space.share(buffer, &owner)));
+                self.buffers.extend(
+                    made.ok().map(|buffer| self.space.share(buffer, &owner, Category::Weights)),
+                );
             }
             _ => {
                 let category = categories[self.below(3)];

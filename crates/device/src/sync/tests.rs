@@ -177,7 +177,7 @@ fn no_order_of_sharing_and_unloading_books_weights_twice() {
             thread::spawn(move || {
                 let mut buffer = allocate(&owner, Category::Weights, 1).unwrap();
                 buffer.bytes_mut().unwrap().fill(1);
-                let shared = space.share(buffer, &owner);
+                let shared = space.share(buffer, &owner, Category::Weights);
                 assert!(shared.bytes().iter().all(|byte| *byte == 1));
                 drop(shared);
                 space.unshare(&owner);

@@ -91,7 +91,9 @@ impl Devices {
         config: &str,
         external: &External,
     ) -> Result<Vec<String>, Status> {
-        let rules = device_rules(config).map_err(|error| Status::invalid(format!("{error:#}")))?;
+        let bad = |error: anyhow::Error| Status::invalid(format!("{error:#}"));
+        let config = device_config(config).map_err(bad)?;
+        let rules = device_rules(&config).map_err(bad)?;
         external.change(&rules).map_err(status)
     }
 

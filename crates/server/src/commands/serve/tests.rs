@@ -25,11 +25,13 @@ impl Inner {
         let flags = crate::cli::parse(&["--model_base_path=/m", "--engine=native"]);
         let config = Config::new(Persona::Tensord, &flags).unwrap();
         let active = Arc::new(Active::default());
-        let versions = Arc::new(Versions::new(config.batching.clone()));
+        let versions = Arc::new(Versions::new(config.batching.clone(), Arc::clone(&active)));
         let devices = start_devices(&config, &active).unwrap();
         let scheduler = Scheduler { versions, devices: Arc::clone(&devices) };
         let warmups = Arc::new(Warmups::default());
-        let loader = start_engines((&config, &flags), &scheduler, &active, &warmups).unwrap();
+        let external = start_external(&config, &flags, &devices).unwrap();
+        let around = (&scheduler, &external);
+        let loader = start_engines((&config, &flags), around, &active, &warmups).unwrap();
         let options = lifecycle::Options { poll: Poll::Every(POLL), ..config.lifecycle };
         let unload = CancellationToken::new();
         let lifecycle = Lifecycle::start(options, Models, loader, unload.clone());

@@ -181,6 +181,7 @@ fn spin_for_ever(servable: &Servable) -> Arc<AtomicBool> {
         signature: "serving_default".to_owned(),
         inputs: vec![Tensor::scalar(i64::MAX).unwrap()],
         outputs: vec![0],
+        level: None,
         deadline: None,
         is_cancelled: Arc::clone(&is_cancelled),
     };

@@ -19,6 +19,7 @@ fn task(seat: u64) -> Task {
         signature: String::new(),
         inputs: Vec::new(),
         outputs: Vec::new(),
+        level: None,
         deadline: None,
         is_cancelled: Arc::default(),
     };
