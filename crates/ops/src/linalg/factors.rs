@@ -97,8 +97,8 @@ impl Op for Svd {
                 let mut out = ctx.output(1 + side, input.dtype(), shape)?;
                 out.bytes().fill(0);
                 let grids = all.iter().map(|(_, u, v)| if side == 0 { u } else { v });
-                let data = grids.filter(|_| self.vectors).flat_map(|grid| grid.data.iter().copied());
-                narrow(&data.collect::<Vec<_>>(), out.as_mut_slice::<T>());
+                let data = grids.filter(|_| self.vectors).flat_map(|grid| &grid.data);
+                narrow(&data.copied().collect::<Vec<_>>(), out.as_mut_slice::<T>());
             }
         });
         Ok(())

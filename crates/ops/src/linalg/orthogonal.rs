@@ -98,8 +98,8 @@ fn reflection<F: Field>(matrix: &Grid<F>, k: usize) -> (Vec<F>, F, F) {
     (tail, ((beta - head) / beta).conjugate(), beta)
 }
 
-/// Singular values, the largest first, and the left and right vectors as columns: as many as values,
-/// or as many as rows and columns if `full`.
+/// Singular values, the largest first, and the left and right vectors as columns: as many as there
+/// are values, or as many as rows and columns if `full`.
 pub(super) fn svd<F: Field>(matrix: Grid<F>, full: bool) -> (Vec<f64>, Grid<F>, Grid<F>) {
     if matrix.rows < matrix.columns {
         let (values, left, right) = svd(matrix.adjoint(), full);
