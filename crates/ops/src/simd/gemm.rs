@@ -19,6 +19,9 @@ const BLOCK_ROWS: usize = 96;
 /// again for each piece of the inner dimension, and should still be in the second cache then.
 const BLOCK_PANELS: usize = 32;
 
+/// The fewest rows that are worth being gathered as a block of their own.
+const LEAST_GATHERED: usize = 24;
+
 /// The steps of the inner dimension that are taken at once.
 const BLOCK_DEPTH: usize = 256;
 
@@ -122,15 +125,24 @@ struct Cut {
 
 impl Cut {
     fn new(threads: usize, kernels: &Kernels, product: &Product<'_>) -> Self {
-        let Product { rows, right, .. } = product;
+        let Product { rows, right, left, .. } = product;
         let panels = right.columns.div_ceil(WIDTH);
-        let row_blocks = rows.div_ceil(BLOCK_ROWS);
+        let mut row_blocks = rows.div_ceil(BLOCK_ROWS);
         // Enough tasks that no thread waits long for the last one.
-        let wanted = if threads == 1 { 1 } else { (4 * threads).div_ceil(row_blocks) };
+        let wanted = match (threads, left) {
+            (1, _) => 1,
+            (_, Left::Matrix(..)) => 4 * threads,
+            // Each group of panels gathers the rows anew: better cut the rows.
+            (_, Left::Gathered(_)) => {
+                row_blocks = row_blocks.max((2 * threads).min(rows / LEAST_GATHERED)).max(1);
+                2 * threads
+            }
+        };
+        let wanted = wanted.div_ceil(row_blocks);
         // Rows of one tile pass through the panels once, whatever their depth.
         let most = if *rows <= kernels.rows { panels } else { BLOCK_PANELS };
         let group_panels = panels.div_ceil(wanted.min(panels)).min(most);
-        // Few rows take many panels at once.
+        // Tiles take several panels at once.
         let at_once = if *rows <= 3 { 8 } else { 4 };
         let group_panels = group_panels.next_multiple_of(at_once);
         let block_rows = rows.div_ceil(row_blocks);

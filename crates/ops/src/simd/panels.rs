@@ -76,9 +76,8 @@ impl<'a> PanelsView<'a> {
 
     /// Some of its columns as they were before, row by row.
     pub(crate) fn unpacked(&self, columns: Range<usize>) -> Vec<f32> {
-        let at = |row: usize, column: usize| {
-            (column / WIDTH * self.rows + row) * WIDTH + column % WIDTH
-        };
+        let at =
+            |row: usize, column: usize| (column / WIDTH * self.rows + row) * WIDTH + column % WIDTH;
         let row = |row| columns.clone().map(move |column| self.data[at(row, column)]);
         (0..self.rows).flat_map(row).collect()
     }
