@@ -1,8 +1,8 @@
 //! Matrix products and convolutions of common models, through the ops as a plan calls them.
 //!
 //! `cargo bench -p ops --bench kernels -- [FILTER] [--threads N] [--set avx512|avx2|scalar]` prints
-//! GFLOP/s: the median of samples that are taken for a while. With one thread, what counts is the time that the thread had
-//! a core, so that a busy machine disturbs little.
+//! GFLOP/s: the median of samples that are taken for a while. With one thread, what counts is the
+//! time that the thread had a core, so that a busy machine disturbs little.
 
 #![allow(clippy::print_stdout, reason = "the report goes there")]
 

@@ -24,11 +24,12 @@ pub(super) struct Normalise<'a> {
 /// Normalises a row.
 #[inline(always)]
 pub(super) fn normalise<M: Madd>(work: Normalise<'_>) {
-    let n = work.row.len() as f32;
-    let mean = sum::<M>(work.row, |x| x) / n;
-    let variance = sum::<M>(work.row, |x| (x - mean) * (x - mean)) / n;
-    let factor = 1. / (variance + work.epsilon).sqrt();
-    for ((x, scale), shift) in work.row.iter_mut().zip(work.scale).zip(work.shift) {
+    let Normalise { row, epsilon, scale, shift } = work;
+    let n = row.len() as f32;
+    let mean = sum::<M>(row, |x| x) / n;
+    let variance = sum::<M>(row, |x| (x - mean) * (x - mean)) / n;
+    let factor = 1. / (variance + epsilon).sqrt();
+    for ((x, scale), shift) in row.iter_mut().zip(scale).zip(shift) {
         *x = M::madd((*x - mean) * factor, *scale, *shift);
     }
 }
