@@ -1,7 +1,7 @@
 //! Loads and unloads models at random on a GPU that is nearly full.
 //!
-//! `churn [--bytes BYTES] [--times N] [--fill PERCENT] [--seed N] [--fit tightest] [--trace FILE]`
-//! loads models of random tensors until a GPU of so many bytes is that full, then unloads and loads
+//! `churn [--bytes BYTES] [--times N] [--fill PERCENT] [--seed N] [--trace FILE]` loads
+//! models of random tensors until a GPU of so many bytes is that full, then unloads and loads
 //! so many times, and at last loads models of at most a tenth of what is free until a tensor is
 //! refused. Prints one JSON line: how many loads were refused although their needs were free, which
 //! part of what is held then is stuck between chunks and cannot go back, and how full the GPU was
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use device::{Arena, Chunk, Driver, Fit, Growth, Simulated};
+use device::{Arena, Chunk, Driver, Growth, Simulated};
 use report::{Answer, Options};
 
 fn main() -> ExitCode {
@@ -23,19 +23,15 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(String, Answer), String> {
     let options = Options::new();
-    options.only(&["--bytes", "--times", "--fill", "--seed", "--fit", "--trace"])?;
+    options.only(&["--bytes", "--times", "--fill", "--seed", "--trace"])?;
     if !options.first().is_empty() {
         return Err("usage: churn [--bytes BYTES] [--times N] [--fill PERCENT]".to_owned());
     }
     let bytes = options.get("--bytes", 16u64 << 30)?;
     let gpu = Arc::new(Simulated::gpu("gpu:0", bytes));
     let growth = Growth::OnDemand { step_bytes: 1 << 20 };
-    let fit = match options.get("--fit", "together".to_owned())?.as_str() {
-        "tightest" => Fit::Tightest,
-        _ => Fit::Together,
-    };
     let mut churn = Churn {
-        arena: Arena::with_fit(gpu.clone(), growth, fit).map_err(|e| e.to_string())?,
+        arena: Arena::new(gpu.clone(), growth).map_err(|e| e.to_string())?,
         unit_bytes: gpu.properties().alignment_bytes,
         limit_bytes: gpu.properties().capacity_bytes,
         random: Random(options.get("--seed", 1u64)?),

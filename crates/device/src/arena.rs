@@ -20,10 +20,6 @@
 //! a granule, never more. Small and large chunks live on two *sides*, in regions of their own, so
 //! that a small chunk does not keep a large granule alive.
 //!
-//! Chunks that come and go together, as weights do, can be kept together ([`Fit::Together`]): each
-//! is put beside the one before, and not where it fits most tightly, so that they leave whole
-//! granules.
-//!
 //! What is free stays until memory is needed elsewhere or [`Arena::trim`] gives it back: the steady
 //! state makes no driver call. Chunks are indices into one table, and sizes count in units, so that
 //! a chunk costs 24 bytes of the host.
@@ -56,7 +52,6 @@ pub use stats::Stats;
 pub struct Arena {
     driver: Arc<dyn Driver>,
     growth: Growth,
-    fit: Fit,
     /// Chunks begin and end at multiples of this.
     unit_bytes: u64,
     /// Its logarithm.
@@ -83,17 +78,6 @@ pub enum Growth {
         /// What is taken.
         bytes: u64,
     },
-}
-
-/// Where an arena puts chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fit {
-    /// Where they fit most tightly: for chunks that come and go one by one.
-    Tightest,
-    /// Beside the chunk before, as long as there is memory for that: for chunks that come and go
-    /// together, so that they leave whole granules behind. Where regions do not grow in place, or
-    /// all memory is taken at once, it is the same as the other.
-    Together,
 }
 
 /// A chunk in use, to be given back to the arena it came from.
@@ -140,8 +124,6 @@ struct Side {
     bins: Bins,
     /// Void chunks, from below.
     voids: Vec<u32>,
-    /// The chunk that the next one is put beside, and where it ends; it may be gone.
-    last: (u32, u32),
 }
 
 const SMALL: u8 = 0;
@@ -153,28 +135,18 @@ impl Arena {
     /// # Errors
     /// If that much cannot be had.
     pub fn new(driver: Arc<dyn Driver>, growth: Growth) -> Result<Arena> {
-        Arena::with_fit(driver, growth, Fit::Tightest)
-    }
-
-    /// The same, with chunks where `fit` says.
-    ///
-    /// # Errors
-    /// As [`Arena::new`].
-    pub fn with_fit(driver: Arc<dyn Driver>, growth: Growth, fit: Fit) -> Result<Arena> {
         let properties = driver.properties();
         properties.check();
         let unit_bytes = unit_bytes(properties.alignment_bytes, properties.capacity_bytes);
         let unit_bytes = unit_bytes.min(properties.granule_bytes);
         let granule_units = u32::try_from(properties.granule_bytes / unit_bytes);
-        let grows = properties.grows_in_place && matches!(growth, Growth::OnDemand { .. });
-        let side = || Side { bins: Bins::new(), voids: Vec::new(), last: (NONE, 0) };
+        let side = || Side { bins: Bins::new(), voids: Vec::new() };
         let mut arena = Arena {
             unit_bytes,
             unit_shift: unit_bytes.ilog2(),
             granule_units: granule_units.expect("a granule is a few units"),
             driver,
             growth,
-            fit: if grows { fit } else { Fit::Tightest },
             records: Records::default(),
             regions: Vec::new(),
             sides: [side(), side()],
@@ -266,24 +238,10 @@ impl Arena {
     /// Takes a chunk of exactly `units` units, and grows if there is none.
     #[inline]
     fn take(&mut self, side: u8, units: u32) -> Result<u32> {
-        if self.fit == Fit::Together
-            && let Ok(id) = self.take_beside(side, units)
-        {
-            return Ok(id);
-        }
         match self.sides[usize::from(side)].bins.find(units) {
             Some(place) => Ok(self.take_at(side, place, units)),
             None => self.take_slowly(side, units),
         }
-    }
-
-    /// Takes a chunk beside the one before, with memory from elsewhere.
-    #[cold]
-    fn take_beside(&mut self, side: u8, units: u32) -> Result<u32> {
-        let place = self.grow(side, units, Arena::find_beside)?;
-        let id = self.take_at(side, place, units);
-        self.sides[usize::from(side)].last = (id, self.records.get(id).end());
-        Ok(id)
     }
 
     /// Takes the free chunk at a place, and leaves there what is over.
@@ -346,7 +304,7 @@ impl Arena {
     #[cold]
     fn take_slowly(&mut self, side: u8, units: u32) -> Result<u32> {
         let other = 1 - side;
-        match self.grow_tightly(side, units) {
+        match self.grow(side, units) {
             Ok(place) => Ok(self.take_at(side, place, units)),
             Err(error) => match self.sides[usize::from(other)].bins.find(units) {
                 Some(place) => Ok(self.take_at(other, place, units)),

@@ -27,7 +27,7 @@ mod workspace;
 
 pub use account::Account;
 pub use amount::{Amount, parse_bytes};
-pub use arena::{Arena, Chunk, Fit, Growth, Stats};
+pub use arena::{Arena, Chunk, Growth, Stats};
 pub use buffer::{ALIGNMENT, Buffer, Foreign};
 pub use cuda::{Cuda, cuda_gpus};
 pub use driver::{Driver, Kind, Properties};

@@ -3,8 +3,7 @@
 //! Every buffer comes from the space of the device that its thread works for, and is booked to an
 //! [`Owner`] and a [`Category`] for as long as it lives; [`booked_to`] says which. Large buffers
 //! are chunks of one of two arenas, so that weights, which stay, and everything else, which comes
-//! and goes, do not share pages, and the weights of one model lie together. Small buffers of a host
-//! come from its heap and are charged alike.
+//! and goes, do not share pages. Small buffers of a host come from its heap and are charged alike.
 //!
 //! What is held is what the arenas hold from the driver plus what is charged for the heap. A
 //! [`Snapshot`] says where all of it is: its rows always sum to what is held.
@@ -23,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use crate::account::Account;
-use crate::arena::{Arena, Chunk, Fit, Growth};
+use crate::arena::{Arena, Chunk, Growth};
 use crate::driver::{Driver, Kind};
 use crate::error::{Error, Result};
 use crate::ledger::{Category, Holder};
@@ -153,18 +152,17 @@ impl Space {
         let SpaceOptions { driver, physical, growth, step_bytes } = options;
         let properties = driver.properties();
         let (name, kind) = (properties.name.clone(), properties.kind);
-        let arena = |growth, fit| {
-            Arena::with_fit(driver.clone(), growth, fit).map(|arena| Some(Mutex::new(arena)))
-        };
+        let arena =
+            |growth| Arena::new(driver.clone(), growth).map(|arena| Some(Mutex::new(arena)));
         let arenas = match growth {
             GrowthRule::OnDemand => {
                 let growth = Growth::OnDemand { step_bytes };
-                [arena(growth, Fit::Tightest)?, arena(growth, Fit::Together)?]
+                [arena(growth)?, arena(growth)?]
             }
             GrowthRule::Reserved => {
                 let granule = properties.granule_bytes;
                 let bytes = driver.limit_bytes() / granule * granule;
-                [arena(Growth::Reserved { bytes }, Fit::Tightest)?, None]
+                [arena(Growth::Reserved { bytes })?, None]
             }
         };
         let has_heap = kind == Kind::Cpu && growth == GrowthRule::OnDemand;

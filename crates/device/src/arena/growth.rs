@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::place::{Find, Place};
+use super::place::Place;
 use super::records::{NONE, Record, State};
 use super::{Arena, Growth, Placed, SMALL, bins};
 use crate::error::{Error, Result};
@@ -51,8 +51,8 @@ impl Arena {
         }
     }
 
-    /// Makes a free chunk of at least `units` units where the least is missing.
-    pub(super) fn grow_tightly(&mut self, side: u8, units: u32) -> Result<bins::Place> {
+    /// Makes a free chunk of at least `units` units, and returns its place.
+    pub(super) fn grow(&mut self, side: u8, units: u32) -> Result<bins::Place> {
         if matches!(self.growth, Growth::Reserved { .. }) {
             return Err(self.exhausted(units));
         }
@@ -60,25 +60,14 @@ impl Arena {
             return self.grow_by_region(side, units);
         }
         self.release_slabs();
-        match self.sides[usize::from(side)].bins.find(units) {
-            Some(place) => Ok(place),
-            None => self.grow(side, units, Arena::find_place),
+        if let Some(place) = self.sides[usize::from(side)].bins.find(units) {
+            return Ok(place);
         }
-    }
-
-    /// Makes a free chunk of at least `units` units where `find` says, and returns its place.
-    pub(super) fn grow(&mut self, side: u8, units: u32, find: Find) -> Result<bins::Place> {
-        let place = match find(self, side, units) {
-            Some(place) => place,
-            None => {
-                self.add_addresses(side, units)?;
-                find(self, side, units).expect("a new region has room for what it is for")
-            }
-        };
+        if self.find_place(side, units).is_none() {
+            self.add_addresses(side, units)?;
+        }
+        let place = self.find_place(side, units).expect("a new region has room for what it is for");
         let missing = u64::from(place.missing) * self.unit_bytes;
-        if missing == 0 {
-            return Ok(self.sides[usize::from(side)].bins.place_of(&self.records, place.first));
-        }
         let recyclable = self.recyclable_bytes(&place.units);
         if missing > self.driver.available_bytes().saturating_add(recyclable) {
             return Err(self.exhausted(units));
@@ -92,9 +81,9 @@ impl Arena {
         self.give_back(excess.max(lacking), &place.units)?;
         let recycled = before - self.held_bytes();
         // The place is untouched, but its neighbours may be other chunks now.
-        let again = self.place_on(side, &place.units);
-        assert_eq!(again.missing, place.missing, "the place is as it was");
-        self.fill_place(side, &again, recycled)
+        let place = self.find_place(side, units).expect("there was a place");
+        assert!(u64::from(place.missing) * self.unit_bytes <= missing, "the place is as it was");
+        self.fill_place(side, &place, recycled)
     }
 
     /// Frees the slabs that are kept only in case.

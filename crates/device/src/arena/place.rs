@@ -16,45 +16,7 @@ pub(super) struct Place {
     pub(super) missing: u32,
 }
 
-/// How a place for so many units of a side is found.
-pub(super) type Find = fn(&Arena, u8, u32) -> Option<Place>;
-
 impl Arena {
-    /// The place beside the chunk before; if there is none, where most units are to follow.
-    pub(super) fn find_beside(&self, side: u8, units: u32) -> Option<Place> {
-        let place = |first: u32, run: Range<u32>| {
-            let fits = run.end - run.start >= units;
-            fits.then(|| self.place_at(first, run.start..run.start + units))
-        };
-        let (last, end) = self.sides[usize::from(side)].last;
-        if let Some(next) = self.open_behind(last, end)
-            && let Some(beside) = place(next, self.run_around(next).1)
-        {
-            return Some(beside);
-        }
-        let (mut widest, mut end) = ((NONE, 0..0), 0);
-        for &void in &self.sides[usize::from(side)].voids {
-            if self.records.get(void).start < end {
-                continue; // In the run of the void before it.
-            }
-            let (first, run) = self.run_around(void);
-            end = run.end;
-            if run.len() > widest.1.len() {
-                widest = (first, run);
-            }
-        }
-        place(widest.0, widest.1)
-    }
-
-    /// What is behind a chunk that ended there, if that is still in use and what follows is not.
-    fn open_behind(&self, last: u32, end: u32) -> Option<u32> {
-        let record = self.records.find(last)?;
-        let next = record.next;
-        let is_there = record.state == State::InUse && record.end() == end && next != NONE;
-        let next = is_there.then_some(next)?;
-        (self.records.get(next).state != State::InUse).then_some(next)
-    }
-
     /// The place for `units` units with the fewest missing, the lowest among equals.
     pub(super) fn find_place(&self, side: u8, units: u32) -> Option<Place> {
         let mut best: Option<Place> = None;
@@ -78,16 +40,7 @@ impl Arena {
         best
     }
 
-    /// The place of units in a run that has a void chunk among them.
-    pub(super) fn place_on(&self, side: u8, units: &Range<u32>) -> Place {
-        let voids = &self.sides[usize::from(side)].voids;
-        let at = voids.partition_point(|void| self.records.get(*void).end() <= units.start);
-        let (first, run) = self.run_around(voids[at]);
-        assert!(run.start <= units.start && units.end <= run.end, "{units:?} in {run:?}");
-        self.place_at(first, units.clone())
-    }
-
-    /// The chunks not in use around one of them: the lowest, and the units of all.
+    /// The chunks not in use around a void one: the lowest, and the units of all.
     fn run_around(&self, void: u32) -> (u32, Range<u32>) {
         let open = |id: u32| id != NONE && self.records.get(id).state != State::InUse;
         let (mut first, mut last) = (void, void);

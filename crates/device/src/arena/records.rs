@@ -47,11 +47,6 @@ impl Records {
         &self.table[id as usize]
     }
 
-    /// The record of an id that may be no one's, or another's by now.
-    pub(super) fn find(&self, id: u32) -> Option<&Record> {
-        self.table.get(id as usize)
-    }
-
     #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> &mut Record {
         &mut self.table[id as usize]

@@ -307,34 +307,6 @@ fn random_operations_on_whole_regions_keep_every_promise() {
     check_churn(old_gpu(64 * MIB), 4);
 }
 
-#[test]
-fn random_operations_on_chunks_kept_together_keep_every_promise() {
-    let mut arena = Arena::with_fit(gpu(48 * MIB), GROWING, Fit::Together).unwrap();
-    let chunks = Churn::new(6).run(&mut arena, 250_000);
-    finish(arena, chunks);
-}
-
-#[test]
-fn chunks_kept_together_leave_whole_granules() {
-    let held = |fit: Fit| {
-        let mut arena = Arena::with_fit(gpu(64 * MIB), GROWING, fit).unwrap();
-        let others: Vec<Chunk> = (0..10).map(|_| arena.allocate(1536 * KIB).unwrap()).collect();
-        let mut stay = Vec::new();
-        for (n, chunk) in others.into_iter().enumerate() {
-            if n % 2 == 0 { arena.free(chunk) } else { stay.push(chunk) }
-        }
-        // Five holes for five chunks, which would stay where they are when the others go.
-        let model: Vec<Chunk> = (0..5).map(|_| arena.allocate(1400 * KIB).unwrap()).collect();
-        stay.into_iter().for_each(|chunk| arena.free(chunk));
-        arena.trim(0).unwrap();
-        let held = arena.held_bytes();
-        finish(arena, model);
-        held
-    };
-    assert!(held(Fit::Together) <= 10 * MIB, "seven MiB lie in five granules");
-    assert!(held(Fit::Tightest) > 10 * MIB, "or all over the place");
-}
-
 /// The models that are loaded and unloaded by turns, each with its chunks, on a GPU.
 struct Models {
     arena: Arena,
@@ -381,7 +353,7 @@ impl Models {
 #[test]
 fn models_that_fit_together_are_never_refused() {
     let limit = 1 << 30;
-    let arena = Arena::with_fit(gpu(limit), GROWING, Fit::Together).unwrap();
+    let arena = arena(gpu(limit), GROWING);
     let mut models = Models { arena, random: Random(8), loaded: Vec::new(), needed: 0 };
     for _ in 0..300 {
         assert_eq!(models.cycle(limit / 100 * 95), None, "at 95 %");
