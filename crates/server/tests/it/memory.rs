@@ -190,7 +190,7 @@ fn every_growth_and_release_is_in_the_metrics() {
     let rules = "device { name: \"gpu:0\" memory_limit: \"64MiB\" allow_growth: false }";
     let file = format!("--device_config_file={}", write(dir.path(), "devices", rules));
     let server = start(&["--simulated_gpus=300MiB", &file], &[]);
-    let (status, page) = server.rest("GET", "/monitoring/prometheus/metrics", "");
+    let (status, page) = server.rest("GET", "/metrics", "");
     assert_eq!(status, 200);
     let labels = "device=\"gpu:0\",change=\"growth\",cause=\"reservation\"";
     for line in [
