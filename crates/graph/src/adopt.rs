@@ -6,6 +6,7 @@ use device::Buffer;
 use rustc_hash::{FxHashMap, FxHasher};
 use tensor::Tensor;
 
+use crate::digest::{mark, mixed};
 use crate::error::{Error, Result};
 use crate::graph::{Body, Graph};
 
@@ -47,6 +48,9 @@ impl Adoption {
                     own.copy_from_slice(bytes);
                     buffer = device::shared(buffer);
                 }
+                let mut copy = Tensor::from_buffer(value.dtype(), value.shape().clone(), buffer)?;
+                mark(&mut copy, mixed(0, bytes));
+                let buffer = copy.buffer().expect("it is plain").clone();
                 alike.push((value.clone(), buffer.clone()));
                 buffer
             }

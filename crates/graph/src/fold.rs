@@ -4,6 +4,8 @@ use ops::{Ctx, Env, Kind, Op, Output};
 use smallvec::SmallVec;
 use tensor::{DType, Dim, Shape, Spec, Tensor, Value};
 
+use crate::digest::mark;
+
 /// What a folded value may take, however small its inputs are.
 const FREE_BYTES: usize = 64 << 10;
 
@@ -41,7 +43,9 @@ pub(crate) fn fold(
 /// What a value of this spec takes, without its elements.
 fn rehearsed(spec: &Spec) -> Option<Tensor> {
     spec.dtype.is_plain().then_some(())?;
-    Tensor::zeros(spec.dtype, spec.shape()?).ok()
+    let mut tensor = Tensor::zeros(spec.dtype, spec.shape()?).ok()?;
+    mark(&mut tensor, 0);
+    Some(tensor)
 }
 
 /// Runs an op on tensors.

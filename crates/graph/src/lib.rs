@@ -19,6 +19,7 @@
 
 mod adopt;
 mod captures;
+mod digest;
 mod error;
 mod fold;
 mod functions;
@@ -38,6 +39,7 @@ mod trace;
 mod variables;
 
 pub use adopt::Adoption;
+pub use digest::mark;
 pub use error::{Error, MissingOps, Result};
 pub use functions::Library;
 pub use graph::{Graph, Node, Port};

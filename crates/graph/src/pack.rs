@@ -8,6 +8,7 @@ use proto::tensorflow::AttrValue;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tensor::{Shape, Tensor};
 
+use crate::digest::digest;
 use crate::error::{Error, Result};
 use crate::functions::Library;
 use crate::graph::{Body, Graph, Node, Port};
@@ -33,14 +34,28 @@ pub fn pack<'a>(
         program.parts(&mut parts);
     }
     let uses: Vec<Uses> = parts.iter().map(|part| Uses::of(part.graph)).collect();
-    for places in weights(&parts) {
+    let places = weights(&parts);
+    // The bytes of packed forms cannot be compared in a rehearsal: what they are made of can.
+    let is_rehearsal = places.iter().any(|places| parts[places[0].0].is_rehearsed(places[0].1));
+    let mut known: FxHashMap<u64, Forms> = FxHashMap::default();
+    for places in places {
+        let first = parts[places[0].0].graph.node(places[0].1).as_const();
+        let digest = first.filter(|_| is_rehearsal).and_then(digest);
         let mut forms = Vec::new();
         for (part, node) in places {
             parts[part].pack(node, &uses[part], &mut forms)?;
         }
+        if let Some(digest) = digest {
+            let alike = known.entry(digest).or_default();
+            parts.iter_mut().for_each(|part| part.replace(&forms, alike));
+            alike.extend(forms);
+        }
     }
     Ok(())
 }
+
+/// Packed forms, and what they depend on.
+type Forms = Vec<(Form, Option<Packed>)>;
 
 /// What of a program packing changes.
 pub(crate) struct Part<'a> {
@@ -115,12 +130,7 @@ impl Form {
 
 impl Part<'_> {
     /// Packs a constant for all who read it; gives it up if they read nothing else of it.
-    fn pack(
-        &mut self,
-        node: u32,
-        uses: &Uses,
-        forms: &mut Vec<(Form, Option<Packed>)>,
-    ) -> Result<()> {
+    fn pack(&mut self, node: u32, uses: &Uses, forms: &mut Forms) -> Result<()> {
         let weight = self.graph.node(node).as_const().expect("it is a constant").clone();
         let readers = &uses.readers[node as usize];
         let mut all = !readers.is_empty() && !uses.fetched.contains(&node);
@@ -142,13 +152,36 @@ impl Part<'_> {
         Ok(())
     }
 
+    fn is_rehearsed(&self, node: u32) -> bool {
+        self.graph.node(node).as_const().is_some_and(Tensor::is_rehearsed)
+    }
+
+    /// Puts forms that are known already in place of new ones that would be equal.
+    fn replace(&mut self, new: &Forms, known: &Forms) {
+        for (form, packed) in new {
+            let Some(packed) = packed else { continue };
+            let Some((_, Some(same))) = known.iter().find(|(other, _)| other == form) else {
+                continue;
+            };
+            let is_new = |one: &Option<Packed>| {
+                one.as_ref().is_some_and(|one| one.object.is_same(&packed.object))
+            };
+            for inputs in self.packed.iter_mut().filter(|inputs| inputs.iter().any(is_new)) {
+                let swap = |one: &Option<Packed>| {
+                    if is_new(one) { Some(same.clone()) } else { one.clone() }
+                };
+                *inputs = inputs.iter().map(swap).collect();
+            }
+        }
+    }
+
     /// The packed form that a reader wants, if it wants one.
     fn form(
         &self,
         reader: u32,
         input: usize,
         weight: &Tensor,
-        forms: &mut Vec<(Form, Option<Packed>)>,
+        forms: &mut Forms,
     ) -> Result<Option<Packed>> {
         let node = self.graph.node(reader);
         let Body::Op { op, .. } = &node.body else { return Ok(None) };

@@ -91,6 +91,8 @@ impl Alike {
         value: Tensor,
     ) -> Tensor {
         let Some(key) = Self::key(checkpoint, source, owner) else { return value };
+        let mut value = value;
+        graph::mark(&mut value, u64::from(key.checksum) << 32 | (key.bytes & 0xffff_ffff));
         let known = self.0.entry(key).or_insert_with(|| value.clone());
         let shared = known.buffer().map(|buffer| {
             Tensor::from_buffer(value.dtype(), value.shape().clone(), buffer.clone())
@@ -189,7 +191,9 @@ pub(crate) fn read(
     if let Some(owner) = sharer {
         buffer = owner.space().share(buffer, owner, Category::Weights);
     }
-    Tensor::from_buffer(entry.dtype(), shape, buffer).map_err(memory)
+    let mut value = Tensor::from_buffer(entry.dtype(), shape, buffer).map_err(memory)?;
+    graph::mark(&mut value, 0);
+    Ok(value)
 }
 
 /// Fails if a value is not what the graph says of its variable.

@@ -62,7 +62,7 @@ fn every_allocation_of_a_load_fails_in_turn_and_leaves_nothing_behind() {
     fail(&server, 0);
     assert_eq!(predict(&server, "half_plus_two").0, 200);
     let before = settled(&server);
-    let mut n = 1;
+    let (mut n, mut n_failed) = (1, 0);
     loop {
         fail(&server, n);
         let loaded = reload(&server, &both);
@@ -70,16 +70,18 @@ fn every_allocation_of_a_load_fails_in_turn_and_leaves_nothing_behind() {
             assert!(loaded.is_ok(), "{loaded:?}");
             break;
         }
-        assert!(loaded.is_err(), "allocation {n} failed, but the load did not");
+        // What could not be computed beforehand is left to the runs, and the load goes on.
+        n_failed += u64::from(loaded.is_err());
         let (_, states) = server.rest("GET", "/v1/models/digits", "");
-        assert!(states.contains("RESOURCE_EXHAUSTED"), "allocation {n}: {states}");
+        let is_refused = states.contains("RESOURCE_EXHAUSTED");
+        assert_eq!(loaded.is_err(), is_refused, "allocation {n}: {states}");
         assert_eq!(predict(&server, "half_plus_two").0, 200);
         reload(&server, &first).unwrap();
         settles(&server, &before, &format!("allocation {n}"));
         n += 1;
     }
     fail(&server, 0);
-    assert!(n > 5, "a load has more than {n} allocations");
+    assert!(n_failed > 10, "a load has more than {n_failed} allocations");
     reload(&server, &first).unwrap();
     settles(&server, &before, "all");
 }

@@ -2,10 +2,16 @@
 
 use tensor::{Result, Tensor};
 
+use crate::digest::{digest, mark, mixed};
+
 /// A new weight with each channel, the innermost elements, multiplied by its scale.
 pub(super) fn scaled(weight: &Tensor, scale: &[f32]) -> Result<Tensor> {
     if weight.is_rehearsed() {
-        return Tensor::zeros(weight.dtype(), weight.shape().clone());
+        let mut new = Tensor::zeros(weight.dtype(), weight.shape().clone())?;
+        let scale: Vec<u8> = scale.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+        let of = digest(weight).map_or(0, |of| mixed(of, &scale));
+        mark(&mut new, of);
+        return Ok(new);
     }
     let mut new =
         Tensor::from_bytes(weight.dtype(), weight.shape().clone(), weight.view().bytes())?;
