@@ -150,6 +150,7 @@ fn ask(loaded: &Loaded, rows: &[usize]) -> Vec<session::Result<Vec<Tensor>>> {
                 inputs: signature.inputs.values().map(input).collect(),
                 outputs: vec![0],
                 deadline: None,
+                level: None,
                 is_cancelled: Arc::default(),
             };
             let (send, receive) = mpsc::channel();

@@ -167,7 +167,7 @@ impl External {
         let gpu = GpuOptions { memory_limit_bytes: limit, priority, ..GpuOptions::default() };
         shared = seeing_one(&shared, &gpu);
         let session = wants_own(wish).then(|| {
-            let own = own.map_or_else(|| session.shared(), |own| own);
+            let own = own.unwrap_or_else(|| session.shared());
             let own = workers.with_usual_threads(&own);
             let memory = wish.config.memory.as_ref();
             let has_limit =

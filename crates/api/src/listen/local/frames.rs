@@ -70,7 +70,10 @@ impl Frames {
                 At::Foreign => return,
                 At::Rest { n_left } => self.skip(n_left, bytes.len()),
                 At::Block { n_left, n_pad } => self.block(n_left, n_pad, bytes),
-                _ => {
+                At::Preface { .. }
+                | At::Head { .. }
+                | At::PadLength { .. }
+                | At::Priority { .. } => {
                     self.one(bytes[0]);
                     1
                 }
@@ -88,7 +91,7 @@ impl Frames {
     fn block(&mut self, n_left: usize, n_pad: usize, bytes: &mut [u8]) -> usize {
         let n_taken = n_left.min(bytes.len());
         bytes[..n_taken].iter_mut().for_each(|byte| self.fields.pass(byte));
-        self.to_block(n_left - n_taken, n_pad);
+        self.enter_block(n_left - n_taken, n_pad);
         n_taken
     }
 
@@ -107,10 +110,10 @@ impl Frames {
                 }
             }
             At::PadLength { n_left, n_priority } => {
-                self.to_priority(n_left - 1, n_priority, usize::from(byte));
+                self.enter_priority(n_left - 1, n_priority, usize::from(byte));
             }
             At::Priority { n_left, n_priority, n_pad } => {
-                self.to_priority(n_left - 1, n_priority - 1, n_pad);
+                self.enter_priority(n_left - 1, n_priority - 1, n_pad);
             }
             At::Block { .. } | At::Rest { .. } | At::Foreign => unreachable!("passed in bulk"),
         }
@@ -126,7 +129,7 @@ impl Frames {
                 self.is_last = flags & END_HEADERS != 0;
                 let n_priority = if flags & PRIORITY == 0 { 0 } else { PRIORITY_BYTES };
                 if flags & PADDED == 0 {
-                    self.to_priority(n_left, n_priority, 0);
+                    self.enter_priority(n_left, n_priority, 0);
                 } else if n_left > 0 {
                     self.at = At::PadLength { n_left, n_priority };
                 } else {
@@ -135,21 +138,21 @@ impl Frames {
             }
             CONTINUATION if !self.is_last => {
                 self.is_last = flags & END_HEADERS != 0;
-                self.to_block(n_left, 0);
+                self.enter_block(n_left, 0);
             }
             _ => self.at = rest(n_left),
         }
     }
 
-    fn to_priority(&mut self, n_left: usize, n_priority: usize, n_pad: usize) {
+    fn enter_priority(&mut self, n_left: usize, n_priority: usize, n_pad: usize) {
         if n_priority > 0 && n_left > 0 {
             self.at = At::Priority { n_left, n_priority, n_pad };
         } else {
-            self.to_block(n_left.saturating_sub(n_pad), n_pad.min(n_left));
+            self.enter_block(n_left.saturating_sub(n_pad), n_pad.min(n_left));
         }
     }
 
-    fn to_block(&mut self, n_left: usize, n_pad: usize) {
+    fn enter_block(&mut self, n_left: usize, n_pad: usize) {
         self.at = if n_left > 0 { At::Block { n_left, n_pad } } else { rest(n_pad) };
     }
 }

@@ -134,9 +134,9 @@ fn text(digits: u32) -> ([u8; 9], usize) {
     let (first, last) = (u64::from(digits / 10), digits % 10);
     // The eight digits are taken apart in halves of halves, those of one size at once.
     let fours = (first / 10_000) | (first % 10_000) << 32;
-    let hundreds = (fours * 5243 >> 19) & 0x0000_007F_0000_007F;
+    let hundreds = ((fours * 5243) >> 19) & 0x0000_007F_0000_007F;
     let pairs = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = (pairs * 103 >> 10) & 0x000F_000F_000F_000F;
+    let tens = ((pairs * 103) >> 10) & 0x000F_000F_000F_000F;
     let ones = tens | (pairs - 10 * tens) << 8;
     let mut text = [b'0'; 9];
     text[..8].copy_from_slice(&(ones | 0x3030_3030_3030_3030).to_le_bytes());
