@@ -11,6 +11,7 @@ import argparse
 from checks import TIMEOUT, Checks, expect, same
 
 import grpc
+import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import (get_model_status_pb2, model_service_pb2_grpc, predict_pb2,
                                      prediction_service_pb2_grpc)
@@ -24,7 +25,7 @@ def predict(channel, options=()):
         request.model_spec.name = "half_plus_two"
         request.inputs["x"].CopyFrom(tf.make_tensor_proto([value], dtype=tf.float32))
         answer = stub.Predict(request, TIMEOUT, **dict(options))
-        same(tf.make_ndarray(answer.outputs["y"]), [value / 2 + 2])
+        same(tf.make_ndarray(answer.outputs["y"]), np.array([value / 2 + 2], np.float32))
 
 
 def status(channel):
