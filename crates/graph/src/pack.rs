@@ -54,6 +54,9 @@ pub fn pack<'a>(
     Ok(())
 }
 
+/// The least that a device looks for among what it holds.
+const SHARED_FROM_BYTES: usize = 4 << 10;
+
 /// Packed forms, and what they depend on.
 type Forms = Vec<(Form, Option<Packed>)>;
 
@@ -159,7 +162,11 @@ impl Part<'_> {
     /// Puts forms that are known already in place of new ones that would be equal.
     fn replace(&mut self, new: &Forms, known: &Forms) {
         for (form, packed) in new {
-            let Some(packed) = packed else { continue };
+            // Smaller buffers are never shared.
+            let Some(packed) = packed.as_ref().filter(|one| one.n_bytes >= SHARED_FROM_BYTES)
+            else {
+                continue;
+            };
             let Some((_, Some(same))) = known.iter().find(|(other, _)| other == form) else {
                 continue;
             };
