@@ -200,9 +200,11 @@ impl Worker {
         let is_urgent = state.must_check_by(sent.run.deadline);
         let task = Task { sent };
         if !state.queue.is_empty() || !state.can_fly(&task, self.options.n_threads) {
+            // Who watches it looks out for places from now on.
+            let is_first = state.queue.is_empty();
             state.queue.push_back(task);
             drop(state);
-            if is_urgent {
+            if is_urgent || is_first {
                 self.bell.ring();
             }
             return;

@@ -161,7 +161,7 @@ fn a_gpu_without_room_refuses_a_model_and_says_what_is_needed() {
     let output = command.arg(machine.models(&[("m", "")])).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{text}");
-    assert!(text.contains("gpu:0 has no room: 8 bytes are needed"), "{text}");
+    assert!(text.contains("gpu:0 has no room: 12 bytes are needed"), "{text}");
     assert!(text.contains("7 are free; promised to nobody"), "{text}");
 }
 
@@ -193,7 +193,6 @@ fn inspect_says_that_a_gpu_is_for_tensorflow() {
     let text = String::from_utf8(output.stdout).unwrap();
     let expected = "engine      tensorflow: it would be placed on gpu:0 (Fake GPU)";
     assert!(text.contains(expected), "{text}");
-    assert!(text.contains("every op"), "{text}");
 }
 
 #[test]
@@ -205,7 +204,7 @@ fn plan_says_what_a_model_and_its_worker_need() {
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{text}"));
     let model = named(&plan, "models", "m");
     assert_eq!((&model["engine"], &model["devices"][0]), (&"tensorflow".into(), &"gpu:0".into()));
-    assert_eq!(model["weights_bytes"], 8);
+    assert_eq!(model["weights_bytes"], 12);
     assert!(model["worker"]["base_bytes"].as_u64().unwrap() > 100 << 20, "{plan:#}");
     assert_eq!(named(&plan, "devices", "gpu:0")["engine"], "tensorflow");
 }

@@ -191,7 +191,11 @@ fn spin_for_ever(servable: &Servable) -> Arc<AtomicBool> {
 
 #[test]
 fn a_run_that_is_given_up_gives_its_place_to_the_next() {
-    let workers = Workers::new(Options { n_threads: 1, ..options(Renewal::Never) });
+    // TensorFlow's own threads are held by what it cannot end.
+    let threads = Threads { intra: 1, inter: 4 };
+    let session = session_config(&ConfigProto::default(), threads, &GpuOptions::default());
+    let options = Options { n_threads: 1, session, ..options(Renewal::Never) };
+    let workers = Workers::new(options);
     let servable = load(&workers, "spin", &ModelSettings::default());
     let pid = workers.snapshot()[0].pid;
     let first = spin_for_ever(&servable);
