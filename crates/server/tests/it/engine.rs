@@ -138,7 +138,7 @@ fn a_mutable_table_has_the_entries_of_the_checkpoint() {
 }
 
 /// A copy of a SavedModel in which ops have other names.
-fn renamed(model: &str, names: &[(&str, &str)]) -> tempfile::TempDir {
+pub(crate) fn renamed(model: &str, names: &[(&str, &str)]) -> tempfile::TempDir {
     let (from, to) = (root().join(model), tempfile::tempdir().unwrap());
     let bytes = std::fs::read(from.join("saved_model.pb")).unwrap();
     let mut saved = proto::tensorflow::SavedModel::decode(&bytes[..]).unwrap();

@@ -7,6 +7,7 @@
     reason = "tests read the environment and say what they saw"
 )]
 
+mod announced;
 mod batching;
 mod clients;
 mod control;
@@ -16,6 +17,7 @@ mod golden;
 mod inspect;
 mod memory;
 mod memory_faults;
+mod refusal;
 mod requirements;
 mod rows;
 mod serving;

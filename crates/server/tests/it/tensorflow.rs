@@ -36,7 +36,7 @@ fn with_tensorflow(mut command: Command) -> Command {
 }
 
 /// Asks over gRPC; gives the outputs, or the code and the text.
-fn predict(
+pub(crate) fn predict(
     server: &Server,
     spec: ModelSpec,
     inputs: &[(&str, Tensor)],
@@ -60,7 +60,8 @@ fn predict(
     Ok(outputs.iter().map(|(alias, proto)| (alias.clone(), tensor(proto))).collect())
 }
 
-fn spec(model: &str, signature: &str) -> ModelSpec {
+/// A signature of a model.
+pub(crate) fn spec(model: &str, signature: &str) -> ModelSpec {
     ModelSpec {
         name: model.to_owned(),
         signature_name: signature.to_owned(),
