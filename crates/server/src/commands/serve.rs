@@ -4,8 +4,6 @@ mod doors;
 mod grpc;
 mod management;
 mod rest;
-#[cfg(test)]
-mod tests;
 
 use std::process::ExitCode;
 use std::sync::Arc;
