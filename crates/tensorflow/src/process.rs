@@ -141,8 +141,8 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, in words, once it has; ends it if it has not. One that has closed its socket but
-    /// goes on is ended as well.
+    /// How it ended, in words, once it has; ends it if it has not. One that has closed its socket
+    /// but goes on is ended as well.
     pub(crate) fn end(&mut self) -> String {
         // It holds nothing that it would have to write, so it need not be asked.
         drop(self.child.kill());

@@ -1,7 +1,8 @@
 //! `Queues`: the runs of one servable that are merged into batches before they go to its worker.
 //!
-//! TensorFlow's graphs are not ours to look into, so nothing is known of their rows: they are merged
-//! only where that is asked for, as TensorFlow Serving does. All else goes to the worker at once.
+//! TensorFlow's graphs are not ours to look into, so nothing is known of their rows: they are
+//! merged only where that is asked for, as TensorFlow Serving does. All else goes to the worker at
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};

@@ -1,4 +1,5 @@
-//! Which GPU a model's worker sees, whether there is room for it there, and what TensorFlow is told.
+//! Which GPU a model's worker sees, whether there is room for it there, and what TensorFlow is
+//! told.
 
 use std::sync::Arc;
 

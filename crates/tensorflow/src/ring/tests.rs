@@ -91,7 +91,7 @@ fn any_places_and_words_at_all_are_survived() {
             writer.ring.words()[word].store(value, Ordering::SeqCst);
         }
         writer.ring.written().store(place, Ordering::SeqCst);
-        // Whatever it is, it is a message, none, or refused; a supervisor ends at the first refusal.
+        // Whatever it is, it is a message, none, or refused; a supervisor ends at a refusal.
         if reader.next::<ToWorker>().is_err() {
             reader.begun = None;
         }
