@@ -170,8 +170,8 @@ impl<T> Queue<T> {
         self.next_kind(now, run).map_or(Ready::Never, |(_, ready)| ready)
     }
 
-    /// Takes the next batch, if one is ready, of at most as many rows as `rows_max` allows its class;
-    /// a single task that is larger than that and may not be split comes whole.
+    /// Takes the next batch, if one is ready, of at most as many rows as `rows_max` allows its
+    /// class; a single task that is larger than that and may not be split comes whole.
     pub fn take(
         &mut self,
         now: Time,

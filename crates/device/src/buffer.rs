@@ -18,7 +18,8 @@ pub const ALIGNMENT: usize = 64;
 /// whatever the heap does.
 const MAPPED_FROM: usize = 256 << 10;
 
-/// Smaller buffers have their bytes in a rehearsal too: what is decided by values is decided by few.
+/// Smaller buffers have their bytes in a rehearsal too: what is decided by values is decided by
+/// few.
 const REHEARSED_FROM: usize = 64 << 10;
 
 /// Owned, aligned, zero-initialised bytes on the host. Clones and slices share the memory, which is

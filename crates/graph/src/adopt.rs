@@ -10,8 +10,8 @@ use crate::digest::{mark, mixed};
 use crate::error::{Error, Result};
 use crate::graph::{Body, Graph};
 
-/// Copies the constants of traced graphs, whose memory is that of whoever read the file, into memory
-/// of whom this thread works for. Constants that are equal are copied once.
+/// Copies the constants of traced graphs, whose memory is that of whoever read the file, into
+/// memory of whom this thread works for. Constants that are equal are copied once.
 #[derive(Debug, Default)]
 pub struct Adoption {
     /// The constants as they were, and their copies, by a hash of their bytes.

@@ -20,8 +20,8 @@ pub(crate) type PackedInputs = Vec<Arc<[Option<Packed>]>>;
 
 /// Packs the constant inputs of every node that wants them so, in all programs of a servable and in
 /// the functions they call. A weight that several read is packed once for all that want it alike.
-/// One that nobody reads but packed is given up as soon as it is packed, so that no more than one is
-/// there twice; one that is used both ways stays, beside its packed form.
+/// One that nobody reads but packed is given up as soon as it is packed, so that no more than one
+/// is there twice; one that is used both ways stays, beside its packed form.
 ///
 /// Programs that are packed run as before, but nothing can be built with them any more.
 pub fn pack<'a>(

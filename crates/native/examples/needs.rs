@@ -37,8 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn print(dir: &str, row: &Measured) {
     let ratio = row.predicted_bytes as f64 / (row.measured_bytes as f64).max(1.0);
     println!(
-        "{{\"model\":\"{dir}\",\"what\":\"{}\",\"predicted\":{},\"measured\":{},\"ratio\":{ratio:.6},\
-         \"is_static\":{}}}",
+        "{{\"model\":\"{dir}\",\"what\":\"{}\",\"predicted\":{},\"measured\":{},\
+         \"ratio\":{ratio:.6},\"is_static\":{}}}",
         row.what, row.predicted_bytes, row.measured_bytes, row.is_static
     );
 }

@@ -26,8 +26,8 @@ pub struct Measured {
 }
 
 /// Rehearses the SavedModel in `dir`, loads it on a host of its own, and runs its default signature
-/// (or its first) on made-up batches of these sizes. Batches whose inputs cannot be made up are left
-/// out.
+/// (or its first) on made-up batches of these sizes. Batches whose inputs cannot be made up are
+/// left out.
 pub fn measure(dir: &Storage, batches: &[usize], pool: &Arc<Pool>) -> Result<Vec<Measured>> {
     let options = Options { tags: vec!["serve".to_owned()], plans_max: batches.len().max(1) };
     let memory = |error: device::Error| Error::ResourceExhausted(error.to_string());

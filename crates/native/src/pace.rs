@@ -6,8 +6,8 @@ use graph::Plan;
 use parking_lot::{Condvar, Mutex};
 
 /// What a device that is played by the host would take for its work. Kernels run as fast as they
-/// do, and the lane then waits until the played device would have been done. Its lanes share it, one
-/// run after the other, as streams share a GPU.
+/// do, and the lane then waits until the played device would have been done. Its lanes share it,
+/// one run after the other, as streams share a GPU.
 #[derive(Debug)]
 pub struct Pace {
     rates: Mutex<Rates>,

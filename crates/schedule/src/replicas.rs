@@ -14,8 +14,8 @@ pub struct Replica {
 }
 
 /// The replica that answers first; among equals the one with the least to do, then the first. As
-/// long as one of them has not been measured there is no comparing, and the one with the least to do
-/// is taken. `None` without replicas.
+/// long as one of them has not been measured there is no comparing, and the one with the least to
+/// do is taken. `None` without replicas.
 pub fn nearest(replicas: &[Replica]) -> Option<usize> {
     let is_measured = replicas.iter().all(|replica| replica.forecast.is_measured);
     let key = |replica: &Replica| {

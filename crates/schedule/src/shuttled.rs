@@ -68,10 +68,10 @@ fn options(batch_rows_max: usize) -> QueueOptions {
 }
 
 fn setup(n_lanes: usize, inline_max: Duration) -> Setup {
-    let lanes = Lanes::start(Options { n_lanes, inline_max }).unwrap();
+    let lanes = Lanes::start(Options { n_lanes, inline_max }).expect("threads of a model");
     let share = Arc::new(lanes.share(1));
     let work = Arc::new(Echo { n_rows: AtomicUsize::new(0) });
-    let queue = share.queue(Arc::clone(&work) as Arc<dyn Work>, options(4)).unwrap();
+    let queue = share.queue(Arc::clone(&work) as Arc<dyn Work>, options(4)).expect("good options");
     Setup { lanes, share, queue, work }
 }
 
@@ -100,7 +100,7 @@ fn push(
         };
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let inputs = vec![Tensor::vector(&[value]).unwrap()];
+    let inputs = vec![Tensor::vector(&[value]).expect("a small tensor")];
     let class = Class::new(&inputs, false);
     let control = Control { deadline: None, is_cancelled: Arc::clone(is_cancelled) };
     share.push(queue, Task::new(inputs, vec![0], control, 1, reply), class, 0);
@@ -126,7 +126,7 @@ fn two_threads_push_and_every_task_is_answered_once_with_its_own_rows() {
                 })
             })
             .collect();
-        pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
+        pushers.into_iter().for_each(|pusher| pusher.join().expect("no panic"));
         // What was pushed is answered without any further help: a lost wake-up would hang here.
         while answers.n_right.load(Ordering::Relaxed) < 4 {
             shuttle::thread::yield_now();
@@ -150,7 +150,7 @@ fn tasks_that_meet_the_end_are_run_or_refused_but_never_lost() {
             })
         };
         drop(lanes);
-        pusher.join().unwrap();
+        pusher.join().expect("no panic");
         let (right, refused) = (&answers.n_right, &answers.n_refused);
         assert_eq!(right.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed), 3);
     });
@@ -172,7 +172,7 @@ fn a_model_that_goes_while_it_is_asked_answers_everything() {
             })
         };
         drop(other);
-        pusher.join().unwrap();
+        pusher.join().expect("no panic");
         drop(lanes);
         let (right, refused) = (&answers.n_right, &answers.n_refused);
         assert_eq!(right.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed), 2);
@@ -193,10 +193,10 @@ fn short_tasks_run_on_their_callers_threads_and_leave_nothing_behind() {
                 push(&share, queue, 2, &answers, &cancelled);
             })
         };
-        share.set_options(queue, options(1)).unwrap();
+        share.set_options(queue, options(1)).expect("good options");
         cancelled.store(true, Ordering::Relaxed);
         push(&share, queue, 3, &answers, &Arc::default());
-        pusher.join().unwrap();
+        pusher.join().expect("no panic");
         let (right, refused) = (&answers.n_right, &answers.n_refused);
         while right.load(Ordering::Relaxed) + refused.load(Ordering::Relaxed) < 3 {
             shuttle::thread::yield_now();

@@ -1,5 +1,5 @@
-//! The locks and threads that [`Lanes`](crate::Lanes) are made of. `shuttled.rs` has others in their
-//! place, that try out the orders in which threads may run.
+//! The locks and threads that [`Lanes`](crate::Lanes) are made of. `shuttled.rs` has others in
+//! their place, that try out the orders in which threads may run.
 
 pub(crate) use std::thread::JoinHandle;
 

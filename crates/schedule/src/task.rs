@@ -88,7 +88,8 @@ pub trait Work: Send + Sync {
     /// Whether a run leaves nothing behind, so that it may be repeated.
     fn is_repeatable(&self) -> bool;
 
-    /// How many bytes a run on these inputs needs besides the weights; `None` if there is no telling.
+    /// How many bytes a run on these inputs needs besides the weights; `None` if there is no
+    /// telling.
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
         let _ = inputs;
         None

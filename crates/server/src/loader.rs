@@ -131,8 +131,8 @@ impl Engines {
         Ok(servable)
     }
 
-    /// The most that a version holds at once: while it is loaded, or when it then runs a single row.
-    /// It is rehearsed, unless there is so much room that it does not matter.
+    /// The most that a version holds at once: while it is loaded, or when it then runs a single
+    /// row. It is rehearsed, unless there is so much room that it does not matter.
     fn needed(&self, model: &str, opened: &Opened) -> session::Result<u64> {
         let at_least = opened.weights_bytes();
         let ample = at_least.saturating_mul(AMPLE).saturating_add(AMPLE_BYTES);

@@ -10,8 +10,8 @@ use lifecycle::{Code, LoadError, Loader};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// How much a thread that loads gives way to others: of two threads on one core, the one that serves
-/// gets nine tenths.
+/// How much a thread that loads gives way to others: of two threads on one core, the one that
+/// serves gets nine tenths.
 const NICENESS: i32 = 10;
 
 /// How many paths are counted one by one; beyond that the first are forgotten.
@@ -93,8 +93,8 @@ impl<L: Loader> Loader for Counted<L> {
     }
 }
 
-/// Does `work` on a thread of its own that gives way to others: one that is nice stays so, since only
-/// the privileged may take it back.
+/// Does `work` on a thread of its own that gives way to others: one that is nice stays so, since
+/// only the privileged may take it back.
 fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     let runtime = tokio::runtime::Handle::try_current();
     let nicely = || {

@@ -4,8 +4,8 @@
 //! (`%2Frun%2Ftensord.sock`). A percent sign is not allowed in a host, and `h2` refuses the call
 //! before any service sees it. Nobody looks at the name of a socket, so each percent sign in that
 //! field is overwritten with a full stop while the bytes pass: `frames` finds the header blocks in
-//! the stream, `fields` the field in a block, `huffman` the sign in a packed string. Nothing is held
-//! back, nothing grows, and all other bytes stay as they are.
+//! the stream, `fields` the field in a block, `huffman` the sign in a packed string. Nothing is
+//! held back, nothing grows, and all other bytes stay as they are.
 
 mod fields;
 mod frames;

@@ -40,7 +40,8 @@ impl Owner {
         Arc::new(Owner { holder, space, account, tallies, tensors, work: AtomicU64::new(0) })
     }
 
-    /// Notes that a run needs so much of its lane's workspace, which is the device's and not its own.
+    /// Notes that a run needs so much of its lane's workspace, which is the device's and not its
+    /// own.
     pub fn note_work(&self, bytes: u64) {
         if self.work.load(Ordering::Relaxed) < bytes {
             self.work.fetch_max(bytes, Ordering::Relaxed);

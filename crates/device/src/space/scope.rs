@@ -42,8 +42,8 @@ pub fn set_default_owner(owner: Arc<Owner>) {
 }
 
 /// The buffer that holds the same bytes as a weight, packed or not, that this thread just made, if
-/// its owner's space has one already; see [`Space::share`](crate::Space::share). Any other buffer is
-/// given back as it is.
+/// its owner's space has one already; see [`Space::share`](crate::Space::share). Any other buffer
+/// is given back as it is.
 pub fn shared(buffer: Buffer) -> Buffer {
     let current = CURRENT.with_borrow(Clone::clone);
     match current {

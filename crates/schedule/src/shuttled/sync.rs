@@ -26,7 +26,7 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard { mutex: self, inner: Some(self.0.lock().unwrap()) }
+        MutexGuard { mutex: self, inner: Some(self.0.lock().expect("no panic")) }
     }
 }
 
@@ -34,7 +34,7 @@ impl<'a, T> MutexGuard<'a, T> {
     pub(crate) fn unlocked<R>(guard: &mut Self, body: impl FnOnce() -> R) -> R {
         guard.inner = None;
         let result = body();
-        guard.inner = Some(guard.mutex.0.lock().unwrap());
+        guard.inner = Some(guard.mutex.0.lock().expect("no panic"));
         result
     }
 }
@@ -43,13 +43,13 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.inner.as_ref().unwrap()
+        self.inner.as_ref().expect("only a wait takes it")
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.inner.as_mut().unwrap()
+        self.inner.as_mut().expect("only a wait takes it")
     }
 }
 
@@ -67,8 +67,8 @@ impl Condvar {
     }
 
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let inner = guard.inner.take().unwrap();
-        guard.inner = Some(self.0.wait(inner).unwrap());
+        let inner = guard.inner.take().expect("only a wait takes it");
+        guard.inner = Some(self.0.wait(inner).expect("no panic"));
     }
 
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> Waited {

@@ -150,8 +150,8 @@ fn a_saturated_model_does_not_starve_another() {
         let rows = noisy.per_row;
         assert!(ratio <= 1.2, "{n_lanes} lanes, rows of {rows:?}, {rate} a second: {ratio}");
     }
-    // Nothing can interrupt a row: where the light model's own requests overlap, the one lane that is
-    // left to it is taken, and it waits for one of the other's rows. For no more.
+    // Nothing can interrupt a row: where the light model's own requests overlap, the one lane that
+    // is left to it is taken, and it waits for one of the other's rows. For no more.
     let ratio = neighbour(&ordinary, 2, 20.0);
     assert!((1.2..=2.1).contains(&ratio), "{ratio}");
 }

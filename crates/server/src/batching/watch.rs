@@ -115,7 +115,8 @@ fn tell((model, version): &(String, i64), what: &str, applied: Result<(), String
     }
 }
 
-/// Puts changes of the parameters files and of models' priorities in force, until the token is cancelled.
+/// Puts changes of the parameters files and of models' priorities in force, until the token is
+/// cancelled.
 pub(crate) async fn watch(versions: Arc<Versions>, token: CancellationToken) {
     while token.run_until_cancelled(tokio::time::sleep(EVERY)).await.is_some() {
         let versions = Arc::clone(&versions);

@@ -52,8 +52,8 @@ struct Report {
     /// The variables that the signatures use, with their bytes, largest first.
     weights: Vec<(String, String, u64)>,
     engine: Chosen,
-    /// For each signature whether its rows are independent, or why not; nothing if it was not looked
-    /// at.
+    /// For each signature whether its rows are independent, or why not; nothing if it was not
+    /// looked at.
     rows: BTreeMap<String, std::result::Result<(), String>>,
 }
 
@@ -153,15 +153,15 @@ impl Report {
             all.iter().map(|(alias, e)| (alias.clone(), endpoint(e))).collect::<BTreeMap<_, _>>()
         };
         let signature = |signature: &Signature| {
+            let rows = self.rows.get(&signature.name);
             json!({
                 "method": signature.method,
                 "inputs": endpoints(&signature.inputs),
                 "outputs": endpoints(&signature.outputs),
                 "defaults": signature.defaults.keys().collect::<Vec<_>>(),
                 "unsupported_ops": self.unsupported.get(&signature.name),
-                "rows_are_independent": self.rows.get(&signature.name).map(std::result::Result::is_ok),
-                "why_rows_are_mixed":
-                    self.rows.get(&signature.name).and_then(|rows| rows.as_ref().err()),
+                "rows_are_independent": rows.map(std::result::Result::is_ok),
+                "why_rows_are_mixed": rows.and_then(|rows| rows.as_ref().err()),
             })
         };
         let signatures: BTreeMap<&String, Value> =
@@ -215,7 +215,8 @@ impl Report {
     }
 }
 
-/// Whether the rows of each signature are independent, as a server would find when it loads the model.
+/// Whether the rows of each signature are independent, as a server would find when it loads the
+/// model.
 fn rows(args: &Inspect, model: &SavedModel) -> BTreeMap<String, std::result::Result<(), String>> {
     let loaded = load(&args.dir, &args.tags, 1);
     let of = |name: &String| match &loaded {

@@ -169,7 +169,8 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
         fits.map(|(batch, _)| *batch).max().unwrap_or(1)
     });
     let copies = slots.iter().map(|slot| {
-        // Copies of one model share its weights; those of models alike but for their weights do not.
+        // Copies of one model share its weights; those of models alike but for their weights do
+        // not.
         let run = need.total(1) - need.load.resident_bytes();
         let n = slot.free_bytes.saturating_sub(run) / need.load.resident_bytes().max(1);
         json!({"device": slot.device, "copies": n})

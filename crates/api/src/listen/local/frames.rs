@@ -1,4 +1,5 @@
-//! The frames of an HTTP/2 connection (RFC 9113), as they pass: which bytes belong to header blocks.
+//! The frames of an HTTP/2 connection (RFC 9113), as they pass: which bytes belong to header
+//! blocks.
 
 use super::fields::Fields;
 

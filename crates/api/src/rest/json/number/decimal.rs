@@ -28,8 +28,8 @@ const fn tens() -> [u64; FRACTION_MAX + 1] {
 }
 
 /// The decimal at the beginning of a block and its length, if there is one that ends in the block,
-/// has no exponent, and whose value is the quotient of two numbers that a double holds exactly: then
-/// it is rounded once.
+/// has no exponent, and whose value is the quotient of two numbers that a double holds exactly:
+/// then it is rounded once.
 #[inline(always)]
 pub(super) fn read(block: &[u8; BLOCK_BYTES]) -> Option<(f64, usize)> {
     // One digit before the point is what the elements of images and probabilities have.
