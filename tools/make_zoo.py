@@ -129,6 +129,8 @@ def main():
         at = args.folder / name / "stamp"
         if not (at.exists() and at.read_text() == marks[name]):
             todo.append(name)
+    # A run that is cut short must not leave a folder that counts as whole.
+    whole.unlink(missing_ok=True)
     failed = make_all(todo, table, marks, args)
     if failed:
         sys.exit(f"could not make: {', '.join(sorted(failed))}")

@@ -1,5 +1,6 @@
 """What the client scripts share: counting checks, golden inputs, and TensorFlow's answers."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -8,6 +9,8 @@ sys.path.insert(0, str(TOOLS))
 
 import tfenv
 
+# On some processors TensorFlow's oneDNN kernels refuse batches without rows.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 tfenv.enter()
 
 import numpy as np

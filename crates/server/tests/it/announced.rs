@@ -46,7 +46,8 @@ fn what_a_load_announced_is_held_after_the_first_requests_and_no_more() {
     let config: Vec<String> = MODELS.iter().map(config).collect();
     let file = folder.path().join("models.config");
     std::fs::write(&file, format!("model_config_list {{ {} }}", config.join(" "))).unwrap();
-    let server = Server::start(tensord(), &[&format!("--model_config_file={}", file.display())]);
+    let file = format!("--model_config_file={}", file.display());
+    let server = Server::start(tensord(), &[&file, "--start_when=all"]);
     let (announced, before) = (held(&server), resident(&server));
     assert_eq!(announced.keys().map(String::as_str).collect::<Vec<_>>(), MODELS);
     let embeddings = announced["embeddings"][0].as_u64().unwrap();

@@ -42,7 +42,6 @@ const ZOO: &[&str] = &[
     "resnet50_v2",
     "separable",
     "ssd",
-    "strings",
     "tf1_frozen",
     "tf1_variables",
     "unet",

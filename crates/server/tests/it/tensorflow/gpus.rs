@@ -199,7 +199,8 @@ fn inspect_says_that_a_gpu_is_for_tensorflow() {
 fn plan_says_what_a_model_and_its_worker_need() {
     let machine = Machine::new(&[16 * GIB]);
     let mut command = machine.on(tensord());
-    let output = command.arg("plan").arg(machine.models(&[("m", "")])).output().unwrap();
+    let output =
+        command.args(["plan", "--json"]).arg(machine.models(&[("m", "")])).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{text}"));
     let model = named(&plan, "models", "m");
