@@ -4,6 +4,8 @@ mod doors;
 mod grpc;
 mod management;
 mod rest;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 use std::sync::Arc;
