@@ -90,7 +90,7 @@ impl Looker {
         memory: &mut Memory,
         now: SystemTime,
     ) -> Result<Look, LoadError> {
-        let found = find(&self.source.list(&model.base_path)?);
+        let found = self.find(model, memory)?;
         let chosen = model.versions.choose(found.versions.keys().copied());
         let fingerprints = BTreeMap::new();
         let mut eye = Eye { looker: self, model, taken, memory, now, fingerprints };
@@ -110,6 +110,15 @@ impl Looker {
         memory.aspired.clone_from(&aspired);
         let warnings = memory.news(warnings);
         Ok(Look { aspired, is_empty: chosen.is_empty(), is_hasty, warnings })
+    }
+
+    /// The versions that are there. A listing can miss a folder that is renamed while it is read,
+    /// under its old and its new name, so what is aspired is gone only if a second one says so too.
+    fn find(&self, model: &ModelOptions, memory: &Memory) -> Result<Found, LoadError> {
+        let list = || Ok(find(&self.source.list(&model.base_path)?));
+        let found: Found = list()?;
+        let is_there = |before: &Aspired| found.versions.contains_key(&before.version);
+        if memory.aspired.iter().all(is_there) { Ok(found) } else { list() }
     }
 }
 

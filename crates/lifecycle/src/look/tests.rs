@@ -1,25 +1,44 @@
+use std::sync::Mutex;
+
 use super::*;
 use crate::error::Code;
 use crate::versions::VersionPolicy;
 
-/// Version folders by name, or the word `gone` for a missing base path.
-struct Fake(String);
+/// Version folders by name, or the word `gone` for a missing base path. Listings that follow each
+/// other stand between slashes, the last for all that come after.
+struct Fake(Mutex<Vec<String>>);
+
+impl Fake {
+    fn new(listings: &str) -> Box<Self> {
+        Box::new(Self(Mutex::new(listings.split('/').rev().map(str::to_owned).collect())))
+    }
+
+    fn now(&self) -> String {
+        self.0.lock().unwrap().last().unwrap().clone()
+    }
+}
 
 /// When all looks take place.
 const NOW: Duration = Duration::from_secs(1000);
 
 impl Source for Fake {
     fn list(&self, _: &str) -> Result<Vec<Child>, LoadError> {
-        if self.0 == "gone" {
+        let now = self.now();
+        let mut listings = self.0.lock().unwrap();
+        if listings.len() > 1 {
+            listings.pop();
+        }
+        if now.trim() == "gone" {
             return Err(LoadError::new(Code::NotFound, "no such folder"));
         }
         let name = |word: &str| Child { name: split(word).0.to_owned(), is_folder: true };
-        Ok(self.0.split_whitespace().map(name).collect())
+        Ok(now.split_whitespace().map(name).collect())
     }
 
     fn tree(&self, path: &str) -> Result<Tree, LoadError> {
         let wanted = path.rsplit('/').next().unwrap();
-        let word = self.0.split_whitespace().find(|word| split(word).0 == wanted);
+        let now = self.now();
+        let word = now.split_whitespace().find(|word| split(word).0 == wanted);
         let word = word.unwrap_or_else(|| panic!("{path} was not listed"));
         let marks = split(word).2;
         if marks.contains('x') {
@@ -66,7 +85,7 @@ fn check(poll: Poll, versions: VersionPolicy, looks: &[&str]) {
     for text in looks {
         let mut parts = text.split('|').map(str::trim);
         let mut part = || parts.next().unwrap();
-        let looker = Looker::new(Box::new(Fake(part().to_owned())), &options(poll));
+        let looker = Looker::new(Fake::new(part()), &options(poll));
         let taken: Vec<i64> = part().split_whitespace().map(|word| word.parse().unwrap()).collect();
         let now = SystemTime::UNIX_EPOCH + NOW;
         let found = match looker.look(&model, &taken, &mut memory, now) {
@@ -119,6 +138,13 @@ fn what_serves_stays_while_its_successor_is_written_though_its_files_are_gone() 
 }
 
 #[test]
+fn a_folder_that_is_renamed_while_it_is_listed_is_not_gone() {
+    check(EVERY, latest(1), &["1 | | 1", " / 2@1 | 1 | 1", "2@1 | 1 | 2"]);
+    check(EVERY, latest(1), &["1 2 | | 2", "1 / 1 3@1 | 2 | 2", "1 3@1 | 2 | 3"]);
+    check(EVERY, latest(1), &["1 | | 1", " / gone | 1 | NOT_FOUND", " / 1 | 1 | 1"]);
+}
+
+#[test]
 fn versions_that_come_and_go_at_every_look_change_nothing() {
     let flapping = ["1 | | 1", "2@1 | 1 | 1", "1 | 1 | 1", "2@1 | 1 | 1", "1 | 1 | 1"];
     check(EVERY, latest(1), &flapping);
@@ -162,7 +188,7 @@ fn a_warning_is_given_once() {
     let mut memory = Memory::default();
     let now = SystemTime::UNIX_EPOCH + NOW;
     let mut n_warnings = |folders: &str| {
-        let looker = Looker::new(Box::new(Fake(folders.to_owned())), &options(EVERY));
+        let looker = Looker::new(Fake::new(folders), &options(EVERY));
         looker.look(&model, &[], &mut memory, now).unwrap().warnings.len()
     };
     assert_eq!(n_warnings("1 1.5"), 1);
