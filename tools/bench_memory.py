@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Measures the memory goals of a running tensord; one JSON object a line.
 
     tools/bench_memory.py unload  [--models 22] [--mb 200] [--cycles 1000]   what unloading gives back (M1)
