@@ -201,11 +201,10 @@ fn a_batch_that_does_not_fit_is_split_and_tried_again() {
     let held = account.held_bytes();
     let base = batch::Options::unbatched(100);
     let timeout = Duration::from_secs(600);
-    // The first task runs alone, since nothing was measured yet; then only a full batch runs, and
-    // that is too large.
+    // Only a full batch runs, and that is too large.
     let options = batch::Options { task_rows_max: 8, batch_rows_max: 8, timeout, ..base };
     loaded.engine.set_batching(&Batching::Asked(options.clone())).unwrap();
-    let answers = ask(&loaded, &[1; 9]);
+    let answers = ask(&loaded, &[1; 8]);
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     // One that is too large by itself is refused, and nobody else.
     assert!(matches!(ask(&loaded, &[8])[0], Err(Error::ResourceExhausted(_))));
