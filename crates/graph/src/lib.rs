@@ -44,7 +44,7 @@ pub use error::{Error, MissingOps, Result};
 pub use functions::Library;
 pub use graph::{Graph, Node, Port};
 pub use pack::pack;
-pub use plan::{Plan, StepSnapshot};
+pub use plan::{Homes, Plan, StepSnapshot};
 pub use program::{Bindings, Build, Options, Program};
 pub use rows::{Mixing, ROWS};
 pub use source::{Request, Source};

@@ -33,7 +33,7 @@ pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<(Librar
     }
     let inner = Nested { outer: build.env.functions, levels: levels - 1 };
     let env = Env { functions: &inner, ..*build.env };
-    let build = Build { env: &env, ..*build };
+    let build = Build { env: &env, options: build.options.of_functions(), ..*build };
     let mut n_calls = 0;
     for number in 0..graph.nodes.len() {
         let Some(call) = Call::of(graph, &graph.nodes[number], &inner) else { continue };

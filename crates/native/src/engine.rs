@@ -57,6 +57,9 @@ impl Drop for Lease {
             owner.space().unshare(owner);
             // A driver that refuses is asked again when the space is trimmed next.
             drop(owner.space().trim("unload"));
+            if owner.is_split() {
+                drop(owner.host().space().trim("unload"));
+            }
             device::trim_heap();
         }
     }
@@ -141,11 +144,20 @@ impl Engine for NativeEngine {
     }
 }
 
-/// What a run takes of its model's limit for the workspace it runs in, while it runs.
+/// What a run takes of its model's limits for the workspace it runs in, while it runs.
 #[derive(Debug)]
 pub(crate) struct Charged<'a> {
     account: &'a Account,
     bytes: u64,
+}
+
+impl<'a> Charged<'a> {
+    fn new(owner: &'a Owner, bytes: u64) -> device::Result<Option<Self>> {
+        owner.note_work(bytes);
+        let Some(account) = owner.account() else { return Ok(None) };
+        account.charge(bytes)?;
+        Ok(Some(Self { account, bytes }))
+    }
 }
 
 impl Drop for Charged<'_> {
@@ -155,15 +167,16 @@ impl Drop for Charged<'_> {
 }
 
 impl Model {
-    /// Charges the workspace of a run to the model for as long as the run takes: the lane's memory
-    /// is everybody's, but what a model needs of it counts towards its limit. Fails if that leaves
-    /// too little room.
-    pub(crate) fn charge(&self, work_bytes: u64) -> device::Result<Option<Charged<'_>>> {
-        let Some(owner) = &self.lease.0 else { return Ok(None) };
-        owner.note_work(work_bytes);
-        let Some(account) = owner.account() else { return Ok(None) };
-        account.charge(work_bytes)?;
-        Ok(Some(Charged { account, bytes: work_bytes }))
+    /// Charges the workspace of a run to the model for as long as the run takes, on the device and
+    /// on the host: the lane's memory is everybody's, but what a model needs of it counts towards
+    /// its limit. Fails if that leaves too little room.
+    pub(crate) fn charge(&self, plan: &Plan) -> device::Result<[Option<Charged<'_>>; 2]> {
+        let Some(owner) = &self.lease.0 else { return Ok([None, None]) };
+        let charged = Charged::new(owner, plan.work_bytes() as u64)?;
+        if !owner.is_split() {
+            return Ok([charged, None]);
+        }
+        Ok([charged, Charged::new(owner.host(), plan.host_work_bytes() as u64)?])
     }
 
     fn run(&self, run: &Run, pool: &Pool, workspace: &mut Workspace) -> Result<Vec<Tensor>> {

@@ -37,7 +37,7 @@ fn what_is_predicted_before_loading_is_what_is_then_held() {
     for dir in versions() {
         let folder = storage::open(&dir.to_string_lossy()).unwrap();
         // What cannot be loaded needs nothing: others test that.
-        let Ok(rows) = measure(&folder, &[1, 2, 8], &pool) else { continue };
+        let Ok(rows) = measure(&folder, &[1, 2, 8], &pool, device::Kind::Cpu) else { continue };
         for row in rows {
             let is_batch = row.what.starts_with("batch");
             n_static += usize::from(is_batch && row.is_static);
@@ -63,7 +63,7 @@ fn a_weight_that_is_only_used_packed_is_held_once() {
     let pool = Arc::new(Pool::new(2));
     let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/digits/1");
     let folder = storage::open(&digits.to_string_lossy()).unwrap();
-    let rows = measure(&folder, &[1], &pool).unwrap();
+    let rows = measure(&folder, &[1], &pool, device::Kind::Cpu).unwrap();
     let of = |what: &str| rows.iter().find(|row| row.what == what).unwrap().measured_bytes;
     assert!(of("packed_weights") > 0, "{rows:?}");
     // What is left is what kernels read as it is: biases and the like.

@@ -71,7 +71,8 @@ impl Devices {
                 }
                 None => {
                     let of = &self.physical[device.physical];
-                    let made = super::logical(device, of, self.step_bytes, &self.lanes);
+                    let host = super::host_among(&all);
+                    let made = super::logical(device, of, self.step_bytes, &self.lanes, host);
                     let failed = |error: anyhow::Error| {
                         Status::new(Code::ResourceExhausted, format!("{error:#}"))
                     };
