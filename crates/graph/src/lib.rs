@@ -33,6 +33,7 @@ mod program;
 mod reference;
 mod rows;
 mod run;
+mod scaled;
 mod source;
 mod specialise;
 mod trace;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use device::{Account, Category, Owner, Workspace};
 use graph::{Library, Plan, Program};
 use ops::{Cancel, Env, NoFiles, Resources};
+use parking_lot::Mutex;
 use pool::Pool;
 use schedule::{Lanes, Replica};
 use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
@@ -43,6 +44,8 @@ pub(crate) struct Model {
     pub(crate) resources: Resources,
     /// What is known of the rows of each signature.
     pub(crate) rows: BTreeMap<String, Rows>,
+    /// Workspaces in the memory that was set aside for it, for the next runs.
+    pub(crate) workspaces: Mutex<Vec<Workspace>>,
     /// Dropped last, when nothing is held any more.
     pub(crate) lease: Lease,
 }
@@ -177,6 +180,23 @@ impl Model {
             return Ok([charged, None]);
         }
         Ok([charged, Charged::new(owner.host(), plan.host_work_bytes() as u64)?])
+    }
+
+    /// Does `work` in the workspace that a run is to use: the lane's, or one in the memory that was
+    /// set aside for the model, if any was, since that is to hold all that the model needs.
+    pub(crate) fn in_workspace<T>(
+        &self,
+        lane: &mut Workspace,
+        work: impl FnOnce(&mut Workspace) -> graph::Result<T>,
+    ) -> graph::Result<T> {
+        let owner = self.lease.0.as_ref();
+        let is_aside = |owner: &&Arc<Owner>| !Arc::ptr_eq(owner.space(), owner.space().root());
+        let Some(owner) = owner.filter(is_aside) else { return work(lane) };
+        let kept = self.workspaces.lock().pop();
+        let mut own = kept.map_or_else(|| Workspace::of(Arc::clone(owner)), Ok)?;
+        let done = work(&mut own);
+        self.workspaces.lock().push(own);
+        done
     }
 
     fn run(&self, run: &Run, pool: &Pool, workspace: &mut Workspace) -> Result<Vec<Tensor>> {

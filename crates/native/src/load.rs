@@ -140,7 +140,8 @@ impl Opened {
         variables::release(programs.values(), &library, &traced.uses, &resources);
         graph::pack(programs.values_mut(), &mut library).map_err(session_error)?;
         let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
-        Ok((Model { programs, library, resources, rows, lease }, weights))
+        let workspaces = parking_lot::Mutex::default();
+        Ok((Model { programs, library, resources, rows, workspaces, lease }, weights))
     }
 }
 

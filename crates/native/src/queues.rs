@@ -254,10 +254,12 @@ impl Work for SignatureWork {
         let outputs = self.model.with(&self.signature, &cancel, pool, |program, env| {
             let plan = program.plan_for(inputs, env)?;
             let _charged = self.model.charge(&plan)?;
-            workspace.take_copied_bytes();
-            let outputs = program.run_plan(&plan, inputs, env, workspace)?;
+            let (outputs, copied) = self.model.in_workspace(workspace, |workspace| {
+                workspace.take_copied_bytes();
+                let outputs = program.run_plan(&plan, inputs, env, workspace)?;
+                Ok((outputs, workspace.take_copied_bytes()))
+            })?;
             if let Some(pace) = &self.executor.pace {
-                let copied = workspace.take_copied_bytes();
                 let done = pace.book(start, pace.rates().time(&plan, copied));
                 pace.wait(done);
             }

@@ -180,6 +180,13 @@ impl Drafter<'_> {
                 self.add_consts(vec![tensor.clone()]);
                 return Ok(());
             }
+            // Only in a program that was not packed.
+            Body::Scaled(scaled) => {
+                let product = scaled.product();
+                let product = product.map_err(|error| Error::node(&node.name, error.into()))?;
+                self.add_consts(vec![product]);
+                return Ok(());
+            }
             Body::Op { def, op } => (*def, op),
         };
         let known: Vec<Option<Spec>> = node.inputs.iter().map(|port| self.known(port)).collect();
