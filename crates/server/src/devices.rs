@@ -6,6 +6,7 @@ mod leases;
 mod options;
 mod rules;
 mod simulated;
+mod undo;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -22,6 +23,7 @@ use schedule::Lanes;
 pub(crate) use leases::{Lease, Needed, Want};
 pub(crate) use options::DeviceOptions;
 pub(crate) use rules::ModelRule;
+pub(crate) use undo::Undo;
 
 use crate::active::Active;
 
