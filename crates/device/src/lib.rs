@@ -40,7 +40,7 @@ pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
-    Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
-    SpaceOptions, Tally, booked_as, booked_to, set_default_owner, shared,
+    Booked, Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
+    SpaceOptions, Tally, booked_as, booked_on_host, booked_to, set_default_owner, shared,
 };
-pub use workspace::{Borrowed, Span, Workspace};
+pub use workspace::{Borrowed, Home, Span, Workspace};

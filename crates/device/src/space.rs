@@ -32,12 +32,12 @@ use crate::limit::Limited;
 use crate::logical::GrowthRule;
 use crate::sync::{AtomicU64, Mutex};
 
-pub use charge::Charge;
+pub use charge::{Booked, Charge};
 pub use events::{Change, EVENT_MICROS, Event, EventTotal};
 pub use idle::Idle;
 pub use owner::{Owner, Tally};
 pub(crate) use scope::current;
-pub use scope::{Scope, booked_as, booked_to, set_default_owner, shared};
+pub use scope::{Scope, booked_as, booked_on_host, booked_to, set_default_owner, shared};
 pub use snapshot::Snapshot;
 
 /// The memory of one logical device; see the module.

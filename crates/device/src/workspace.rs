@@ -3,6 +3,8 @@
 //! A plan says at which offset each of its tensors lives; while a step runs, it borrows the spans
 //! it reads and those it writes. Spans that are written overlap nothing else: this is checked at
 //! each borrow, so a faulty plan is a failed assertion and never a data race.
+//!
+//! The workspace of a GPU's lane has a part on the host too: what steps that run there pass on.
 
 use std::sync::Arc;
 
@@ -11,11 +13,23 @@ use smallvec::SmallVec;
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::ledger::Category;
-use crate::space::Owner;
+use crate::space::{Owner, booked_on_host};
+
+/// Where a tensor of a plan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Home {
+    /// On the device that the plan is for.
+    #[default]
+    Device,
+    /// On the host, where that is another.
+    Host,
+}
 
 /// A piece of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
+    /// In which part of it.
+    pub home: Home,
     /// The first byte.
     pub offset: usize,
     /// The number of bytes.
@@ -28,7 +42,11 @@ impl Span {
     }
 
     fn overlaps(self, other: Self) -> bool {
-        self.len > 0 && other.len > 0 && self.offset < other.end() && other.offset < self.end()
+        self.home == other.home
+            && self.len > 0
+            && other.len > 0
+            && self.offset < other.end()
+            && other.offset < self.end()
     }
 }
 
@@ -39,36 +57,53 @@ pub type Borrowed<'a> = (SmallVec<[&'a [u8]; 4]>, SmallVec<[&'a mut [u8]; 2]>);
 #[derive(Debug)]
 pub struct Workspace {
     memory: Buffer,
-    /// Who pays for it; nobody counts it without one.
+    /// The part on the host, if the device is another.
+    host: Buffer,
+    /// Who pays for it; nobody in particular without one.
     owner: Option<Arc<Owner>>,
+    /// What was copied between the two since somebody asked.
+    copied_bytes: u64,
 }
 
 impl Workspace {
-    /// A workspace of `bytes` bytes that nobody counts.
+    /// A workspace of `bytes` bytes, paid for by whom the thread works for, if anybody.
     pub fn allocate(bytes: usize) -> Result<Self> {
-        Ok(Self { memory: Buffer::allocate(bytes)?, owner: None })
+        Self::new(Buffer::allocate(bytes)?, None)
     }
 
     /// An empty workspace in the space of `owner`, who pays for it.
     pub fn of(owner: Arc<Owner>) -> Result<Self> {
-        Ok(Self { memory: Buffer::allocate(0)?, owner: Some(owner) })
+        Self::new(Buffer::allocate(0)?, Some(owner))
     }
 
-    fn make(&self, bytes: usize) -> Result<Buffer> {
-        match &self.owner {
-            Some(owner) => Buffer::allocate_for(owner, Category::Activations, bytes),
-            None => Buffer::allocate(bytes),
+    fn new(memory: Buffer, owner: Option<Arc<Owner>>) -> Result<Self> {
+        Ok(Self { memory, host: Buffer::allocate(0)?, owner, copied_bytes: 0 })
+    }
+
+    fn make(&self, home: Home, bytes: usize) -> Result<Buffer> {
+        match (&self.owner, home) {
+            (Some(owner), Home::Device) => {
+                Buffer::allocate_for(owner, Category::Activations, bytes)
+            }
+            (Some(owner), Home::Host) => {
+                Buffer::allocate_for(owner.host(), Category::Activations, bytes)
+            }
+            (None, Home::Device) => Buffer::allocate(bytes),
+            (None, Home::Host) => {
+                let _scope = booked_on_host();
+                Buffer::allocate(bytes)
+            }
         }
     }
 
-    /// The number of bytes held.
+    /// The number of bytes held of the device.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Whether nothing is held.
+    /// Whether nothing is held, on the host neither.
     pub fn is_empty(&self) -> bool {
-        self.memory.is_empty()
+        self.memory.is_empty() && self.host.is_empty()
     }
 
     /// Makes room for at least `bytes` bytes; what was in the workspace is lost if it grows.
@@ -76,7 +111,16 @@ impl Workspace {
         if self.memory.len() < bytes {
             // The old memory goes first, so that growing never holds both.
             self.memory = Buffer::allocate(0)?;
-            self.memory = self.make(bytes)?;
+            self.memory = self.make(Home::Device, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The same for the part on the host.
+    pub fn ensure_on_host(&mut self, bytes: usize) -> Result<()> {
+        if self.host.len() < bytes {
+            self.host = Buffer::allocate(0)?;
+            self.host = self.make(Home::Host, bytes)?;
         }
         Ok(())
     }
@@ -84,7 +128,18 @@ impl Workspace {
     /// Gives all memory back.
     pub fn trim(&mut self) -> Result<()> {
         self.memory = Buffer::allocate(0)?;
+        self.host = Buffer::allocate(0)?;
         Ok(())
+    }
+
+    /// Notes that so many bytes were copied between host and device.
+    pub fn note_copied(&mut self, bytes: usize) {
+        self.copied_bytes += bytes as u64;
+    }
+
+    /// What was copied between host and device since the last call.
+    pub fn take_copied_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.copied_bytes)
     }
 
     /// Borrows `reads` for reading and `writes` for writing, all at once.
@@ -92,27 +147,35 @@ impl Workspace {
     /// # Panics
     /// If a span lies outside the workspace, or a written span overlaps any other.
     pub fn borrow(&mut self, reads: &[Span], writes: &[Span]) -> Borrowed<'_> {
-        let memory = self.memory.bytes_mut().expect("a workspace owns its memory alone");
-        let len = memory.len();
-        let base = memory.as_mut_ptr();
+        let alone = "a workspace owns its memory alone";
+        let memory = self.memory.bytes_mut().expect(alone);
+        let host = self.host.bytes_mut().expect(alone);
+        let memory = (memory.len(), memory.as_mut_ptr());
+        let host = (host.len(), host.as_mut_ptr());
+        let part = |span: &Span| match span.home {
+            Home::Device => memory,
+            Home::Host => host,
+        };
         for (i, write) in writes.iter().enumerate() {
+            let len = part(write).0;
             assert!(write.offset.checked_add(write.len).is_some_and(|end| end <= len));
             assert!(!writes[..i].iter().any(|other| other.overlaps(*write)), "two writers");
             assert!(!reads.iter().any(|read| read.overlaps(*write)), "reader of a written span");
         }
         for read in reads {
+            let len = part(read).0;
             assert!(read.offset.checked_add(read.len).is_some_and(|end| end <= len));
         }
         let read = |span: &Span| {
             // SAFETY: the offset is inside the memory (asserted above).
-            let start = unsafe { base.add(span.offset) };
+            let start = unsafe { part(span).1.add(span.offset) };
             // SAFETY: in bounds and disjoint from every written span (both asserted above); the
             // lifetime is that of the exclusive borrow of the workspace.
             unsafe { std::slice::from_raw_parts(start.cast_const(), span.len) }
         };
         let write = |span: &Span| {
             // SAFETY: the offset is inside the memory (asserted above).
-            let start = unsafe { base.add(span.offset) };
+            let start = unsafe { part(span).1.add(span.offset) };
             // SAFETY: in bounds and disjoint from every other span (both asserted above); the
             // lifetime is that of the exclusive borrow of the workspace.
             unsafe { std::slice::from_raw_parts_mut(start, span.len) }
@@ -128,12 +191,32 @@ mod tests {
     #[test]
     fn disjoint_spans_are_borrowed_together() {
         let mut workspace = Workspace::allocate(256).unwrap();
-        let (a, b) = (Span { offset: 0, len: 64 }, Span { offset: 64, len: 64 });
+        let span = |offset| Span { home: Home::Device, offset, len: 64 };
+        let (a, b) = (span(0), span(64));
         workspace.borrow(&[], &[a]).1[0].fill(3);
         let (reads, mut writes) = workspace.borrow(&[a, a], &[b]);
         writes[0].copy_from_slice(reads[1]);
         drop((reads, writes));
         assert_eq!(workspace.borrow(&[b], &[]).0[0], [3; 64]);
+    }
+
+    #[test]
+    fn what_is_on_the_host_overlaps_nothing_on_the_device() {
+        let mut workspace = Workspace::allocate(64).unwrap();
+        workspace.ensure_on_host(64).unwrap();
+        let span = |home| Span { home, offset: 0, len: 64 };
+        let (device, host) = (span(Home::Device), span(Home::Host));
+        let (_, mut writes) = workspace.borrow(&[], &[device, host]);
+        writes[0].fill(1);
+        writes[1].fill(2);
+        drop(writes);
+        let (reads, mut writes) = workspace.borrow(&[host], &[device]);
+        writes[0].copy_from_slice(reads[0]);
+        drop((reads, writes));
+        assert_eq!(workspace.borrow(&[device], &[]).0[0], [2; 64]);
+        workspace.note_copied(64);
+        assert_eq!((workspace.take_copied_bytes(), workspace.take_copied_bytes()), (64, 0));
+        assert!(workspace.len() == 64 && !workspace.is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::hash::Hasher as _;
 
 use device::Buffer;
 use rustc_hash::{FxHashMap, FxHasher};
-use tensor::Tensor;
+use tensor::{DType, Tensor};
 
 use crate::digest::{mark, mixed};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub struct Adoption {
 }
 
 /// Smaller constants stay where they are.
-const FROM_BYTES: usize = 4 << 10;
+pub(crate) const FROM_BYTES: usize = 4 << 10;
 
 impl Adoption {
     /// The same graph with constants of its own. Fails without memory.
@@ -27,10 +27,13 @@ impl Adoption {
         let mut graph = graph.clone();
         for node in &mut graph.nodes {
             let Some(value) = node.as_const() else { continue };
-            if value.n_bytes() < FROM_BYTES || value.buffer().is_none() {
-                continue;
-            }
-            let copy = self.copy(value).map_err(|error| Error::node(&node.name, error.into()))?;
+            let copy = match value.buffer() {
+                Some(_) if value.n_bytes() < FROM_BYTES => continue,
+                Some(_) => self.copy(value),
+                None if value.dtype() == DType::String => own_strings(value),
+                None => continue,
+            };
+            let copy = copy.map_err(|error| Error::node(&node.name, error.into()))?;
             node.body = Body::Const(copy);
         }
         Ok(graph)
@@ -57,6 +60,11 @@ impl Adoption {
         };
         Tensor::from_buffer(value.dtype(), value.shape().clone(), buffer)
     }
+}
+
+/// The same strings, paid for by whom this thread works for.
+fn own_strings(value: &Tensor) -> tensor::Result<Tensor> {
+    Tensor::from_strings(value.shape().clone(), value.strings().clone())
 }
 
 fn hash(bytes: &[u8]) -> u64 {

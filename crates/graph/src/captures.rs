@@ -137,7 +137,7 @@ fn put_in(graph: &mut Graph, captures: &[Capture]) {
         node.inputs.iter_mut().for_each(moved);
         let handle = match &node.body {
             Body::Arg(number) => captures.get(*number),
-            Body::Const(_) | Body::Op { .. } => None,
+            Body::Const(_) | Body::Scaled(_) | Body::Op { .. } => None,
         };
         let handle = match handle {
             Some(Capture::Handle(handle)) => Some(Node {

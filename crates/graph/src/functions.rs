@@ -39,7 +39,8 @@ impl Library {
             }
             // What it calls is there already: the bodies come innermost first.
             let env = Env { functions: &*self, ..*build.env };
-            let program = Program::build(body, &Build { env: &env, ..*build })?;
+            let options = build.options.of_functions();
+            let program = Program::build(body, &Build { env: &env, options, ..*build })?;
             self.programs.insert(name, program);
         }
         Ok(())

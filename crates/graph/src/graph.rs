@@ -9,6 +9,8 @@ use proto::tensorflow::AttrValue;
 use smallvec::SmallVec;
 use tensor::{Spec, Tensor};
 
+use crate::scaled::scaled;
+
 /// Nodes in an order that respects data and control dependencies, with function bodies in place of
 /// their calls. A node refers only to nodes before it.
 #[derive(Debug, Clone, Default)]
@@ -56,6 +58,8 @@ pub enum Body {
     Arg(usize),
     /// A value: a constant of the graph, a weight, or what was folded.
     Const(Tensor),
+    /// A weight that is to be packed times a scale; until then nobody has the product.
+    Scaled(Scaled),
     /// An op.
     Op {
         /// Its line in the table.
@@ -63,6 +67,25 @@ pub enum Body {
         /// Its meaning with the node's attributes.
         op: Arc<dyn Op>,
     },
+}
+
+/// A weight, and a scale for each of its channels, the innermost elements.
+#[derive(Clone)]
+pub struct Scaled {
+    pub(crate) weight: Tensor,
+    pub(crate) scale: Arc<[f32]>,
+}
+
+impl Scaled {
+    /// The weight times its scale.
+    pub(crate) fn product(&self) -> tensor::Result<Tensor> {
+        scaled(&self.weight, &self.scale)
+    }
+
+    /// What is known of it.
+    pub(crate) fn spec(&self) -> Spec {
+        Spec::concrete(self.weight.dtype(), self.weight.shape())
+    }
 }
 
 impl Graph {
@@ -110,7 +133,7 @@ impl Node {
     pub fn op_name(&self) -> &'static str {
         match &self.body {
             Body::Arg(_) => "Arg",
-            Body::Const(_) => "Const",
+            Body::Const(_) | Body::Scaled(_) => "Const",
             Body::Op { def, .. } => def.name,
         }
     }
@@ -119,6 +142,14 @@ impl Node {
     pub fn as_const(&self) -> Option<&Tensor> {
         match &self.body {
             Body::Const(tensor) => Some(tensor),
+            Body::Arg(_) | Body::Scaled(_) | Body::Op { .. } => None,
+        }
+    }
+
+    /// The memory of a constant, whatever it is to be multiplied with.
+    pub(crate) fn as_weight(&self) -> Option<&Tensor> {
+        match &self.body {
+            Body::Const(tensor) | Body::Scaled(Scaled { weight: tensor, .. }) => Some(tensor),
             Body::Arg(_) | Body::Op { .. } => None,
         }
     }
@@ -126,7 +157,7 @@ impl Node {
     /// What it does besides computing.
     pub fn kind(&self) -> Kind {
         match &self.body {
-            Body::Arg(_) | Body::Const(_) => Kind::Pure,
+            Body::Arg(_) | Body::Const(_) | Body::Scaled(_) => Kind::Pure,
             Body::Op { def, .. } => def.kind,
         }
     }
@@ -144,6 +175,9 @@ impl fmt::Debug for Body {
         match self {
             Self::Arg(number) => write!(f, "Arg({number})"),
             Self::Const(tensor) => write!(f, "Const({}{})", tensor.dtype(), tensor.shape()),
+            Self::Scaled(Scaled { weight, .. }) => {
+                write!(f, "Scaled({}{})", weight.dtype(), weight.shape())
+            }
             Self::Op { def, .. } => f.write_str(def.name),
         }
     }

@@ -72,6 +72,7 @@ pub(crate) fn infer(graph: &Graph, inputs: &[Spec], env: &Env<'_>) -> Result<Vec
         specs.push(match &node.body {
             Body::Arg(number) => vec![inputs.get(*number).cloned().ok_or_else(missing)?],
             Body::Const(tensor) => vec![Spec::constant(tensor.clone())],
+            Body::Scaled(scaled) => vec![scaled.spec()],
             Body::Op { op, .. } => {
                 let inputs = node.inputs.iter().map(|port| find(&specs, port));
                 let inputs: Vec<Option<Spec>> = inputs.collect();

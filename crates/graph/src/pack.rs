@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::functions::Library;
 use crate::graph::{Body, Graph, Node, Port};
 use crate::program::Program;
+use crate::scaled::scaled;
 use crate::specialise::Handed;
 
 /// The packed forms of what each node reads, by node.
@@ -39,7 +40,7 @@ pub fn pack<'a>(
     let is_rehearsal = places.iter().any(|places| parts[places[0].0].is_rehearsed(places[0].1));
     let mut known: FxHashMap<u64, Forms> = FxHashMap::default();
     for places in places {
-        let first = parts[places[0].0].graph.node(places[0].1).as_const();
+        let first = parts[places[0].0].graph.node(places[0].1).as_weight();
         let digest = first.filter(|_| is_rehearsal).and_then(digest);
         let mut forms = Vec::new();
         for (part, node) in places {
@@ -74,7 +75,7 @@ fn weights(parts: &[Part<'_>]) -> Vec<Vec<(usize, u32)>> {
     let mut known: FxHashMap<(usize, usize), usize> = FxHashMap::default();
     for (number, part) in parts.iter().enumerate() {
         for (node, body) in (0u32..).zip(&part.graph.nodes) {
-            let Some(buffer) = body.as_const().and_then(Tensor::buffer) else { continue };
+            let Some(buffer) = body.as_weight().and_then(Tensor::buffer) else { continue };
             let key = (buffer.bytes().as_ptr().addr(), buffer.len());
             let at = *known.entry(key).or_insert_with(|| {
                 places.push(Vec::new());
@@ -112,10 +113,11 @@ struct Form {
     attrs: BTreeMap<String, AttrValue>,
     input: usize,
     shape: Shape,
+    scale: Option<Arc<[f32]>>,
 }
 
 impl Form {
-    fn of(node: &Node, input: usize, weight: &Tensor) -> Self {
+    fn of(node: &Node, input: usize, weight: &Weight) -> Self {
         // What comes after a product does not change how its weight is packed.
         let is_after = |name: &str| {
             name.starts_with('_')
@@ -126,7 +128,33 @@ impl Form {
             op: node.op_name().trim_start_matches("_Fused").to_owned(),
             attrs: attrs.map(|(name, value)| (name.clone(), value.clone())).collect(),
             input,
-            shape: weight.shape().clone(),
+            shape: weight.tensor.shape().clone(),
+            scale: weight.scale.clone(),
+        }
+    }
+}
+
+/// A constant, and what it is multiplied with before it is packed.
+struct Weight {
+    tensor: Tensor,
+    scale: Option<Arc<[f32]>>,
+}
+
+impl Weight {
+    fn of(node: &Node) -> Self {
+        let tensor = node.as_weight().expect("it is a constant").clone();
+        let scale = match &node.body {
+            Body::Scaled(scaled) => Some(Arc::clone(&scaled.scale)),
+            Body::Arg(_) | Body::Const(_) | Body::Op { .. } => None,
+        };
+        Self { tensor, scale }
+    }
+
+    /// What its readers read.
+    fn value(&self) -> tensor::Result<Tensor> {
+        match &self.scale {
+            Some(scale) => scaled(&self.tensor, scale),
+            None => Ok(self.tensor.clone()),
         }
     }
 }
@@ -134,7 +162,7 @@ impl Form {
 impl Part<'_> {
     /// Packs a constant for all who read it; gives it up if they read nothing else of it.
     fn pack(&mut self, node: u32, uses: &Uses, forms: &mut Forms) -> Result<()> {
-        let weight = self.graph.node(node).as_const().expect("it is a constant").clone();
+        let weight = Weight::of(self.graph.node(node));
         let readers = &uses.readers[node as usize];
         let mut all = !readers.is_empty() && !uses.fetched.contains(&node);
         let reads = |place: &&(u32, usize)| !self.handed.contains(*place);
@@ -146,17 +174,19 @@ impl Part<'_> {
                 self.keep(*reader, *input, packed);
             }
         }
-        if all {
-            let vacant = Tensor::vacant(weight.dtype(), weight.shape().clone());
-            let name = Arc::clone(&self.graph.node(node).name);
-            let vacant = vacant.map_err(|error| Error::node(&name, error.into()))?;
-            self.graph.nodes[node as usize].body = Body::Const(vacant);
-        }
+        let left = match (all, &weight.scale) {
+            (true, _) => Tensor::vacant(weight.tensor.dtype(), weight.tensor.shape().clone()),
+            (false, Some(_)) => weight.value(),
+            (false, None) => return Ok(()),
+        };
+        let name = Arc::clone(&self.graph.node(node).name);
+        let left = left.map_err(|error| Error::node(&name, error.into()))?;
+        self.graph.nodes[node as usize].body = Body::Const(left);
         Ok(())
     }
 
     fn is_rehearsed(&self, node: u32) -> bool {
-        self.graph.node(node).as_const().is_some_and(Tensor::is_rehearsed)
+        self.graph.node(node).as_weight().is_some_and(Tensor::is_rehearsed)
     }
 
     /// Puts forms that are known already in place of new ones that would be equal.
@@ -187,7 +217,7 @@ impl Part<'_> {
         &self,
         reader: u32,
         input: usize,
-        weight: &Tensor,
+        weight: &Weight,
         forms: &mut Forms,
     ) -> Result<Option<Packed>> {
         let node = self.graph.node(reader);
@@ -199,7 +229,9 @@ impl Part<'_> {
         if let Some((_, packed)) = forms.iter().find(|(known, _)| *known == form) {
             return Ok(packed.clone());
         }
-        let packed = op.pack(input, weight).map_err(|error| Error::node(&node.name, error))?;
+        let failed = |error: ops::Error| Error::node(&node.name, error);
+        let value = weight.value().map_err(|error| failed(error.into()))?;
+        let packed = op.pack(input, &value).map_err(failed)?;
         forms.push((form, packed.clone()));
         Ok(packed)
     }

@@ -4,18 +4,25 @@
 //! an offset that was packed beforehand, or an open slot that is filled while running (strings,
 //! handles, shapes that depend on values, and results). Lifetimes of spans never cross where they
 //! overlap: see `device::plan`.
+//!
+//! Where the device is not the host, strings, tables and what their ops make of them have a home on
+//! the host, with offsets of their own in the lane's memory there; see `homes`.
 
 mod build;
 mod flops;
+mod homes;
 mod in_place;
 mod offsets;
 
 use std::sync::Arc;
 
-use device::Span;
+use device::{Home, Span};
 use ops::{Env, Op, Packed};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor};
+
+pub(crate) use build::Size;
+pub use homes::Homes;
 
 use crate::error::Result;
 use crate::program::Program;
@@ -26,7 +33,7 @@ pub struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) consts: Vec<Tensor>,
     /// The bytes of each open slot and of each input, as far as they are known.
-    pub(crate) open_bytes: Vec<usize>,
+    pub(crate) open: Vec<Size>,
     input_bytes: Vec<usize>,
     pub(crate) outputs: Vec<Place>,
     /// Whether the size of every tensor is known.
@@ -35,6 +42,8 @@ pub struct Plan {
     live: Vec<u64>,
     /// The bytes of workspace that the steps want.
     work_bytes: usize,
+    /// The same of the part on the host, where that is another device.
+    host_work_bytes: usize,
     /// The least that any order of offsets could do with: the most bytes alive at once.
     live_bytes: usize,
 }
@@ -66,8 +75,8 @@ pub(crate) struct Step {
     pub(crate) node: Arc<str>,
     pub(crate) op_name: &'static str,
     pub(crate) op: Arc<dyn Op>,
-    /// The device it runs on, by its number; 0 is the host.
-    pub(crate) device: u16,
+    /// Where it runs; of a copy, where to.
+    pub(crate) home: Home,
     /// What the op reads, and then the conditions.
     pub(crate) inputs: SmallVec<[Place; 4]>,
     /// What each condition must be; the step is left out otherwise.
@@ -90,8 +99,8 @@ pub struct StepSnapshot {
     pub node: String,
     /// TensorFlow's name of the op.
     pub op: &'static str,
-    /// The device's number.
-    pub device: u16,
+    /// Where it runs; of a copy, where to.
+    pub home: Home,
     /// The bytes of workspace that its outputs and its scratch memory take.
     pub work_bytes: usize,
     /// The bytes that it reads and those that it writes, as far as they are known beforehand.
@@ -118,10 +127,16 @@ impl Plan {
         self.work_bytes
     }
 
+    /// The bytes of workspace that a run takes of the host, where that is another device.
+    pub fn host_work_bytes(&self) -> usize {
+        self.host_work_bytes
+    }
+
     /// The bytes of tensors that live outside the workspace, results included, as far as they are
-    /// known beforehand.
+    /// known beforehand; without those on a host that is another device.
     pub fn open_bytes(&self) -> usize {
-        self.open_bytes.iter().sum()
+        let own = self.open.iter().filter(|open| open.home == Home::Device);
+        own.map(|open| open.bytes).sum()
     }
 
     /// The most bytes of activations alive at once: no plan could take less.
@@ -132,15 +147,28 @@ impl Plan {
     /// The most bytes outside the workspace at once, as far as sizes are known: results, and what
     /// else is filled while running.
     pub fn dynamic_bytes(&self) -> usize {
+        self.dynamic_bytes_of(Home::Device)
+    }
+
+    /// The same on the host, where that is another device.
+    pub fn host_dynamic_bytes(&self) -> usize {
+        self.dynamic_bytes_of(Home::Host)
+    }
+
+    fn dynamic_bytes_of(&self, home: Home) -> usize {
+        let bytes = |number: usize| match self.open[number] {
+            Size { bytes, home: of } if of == home => bytes,
+            Size { .. } => 0,
+        };
         let (mut now, mut peak) = (0, 0);
         for step in &self.steps {
             for output in &step.outputs {
                 if let Place::Open(number) = output {
-                    now += self.open_bytes[*number];
+                    now += bytes(*number);
                 }
             }
             peak = peak.max(now);
-            now -= step.closes.iter().map(|number| self.open_bytes[*number]).sum::<usize>();
+            now -= step.closes.iter().map(|number| bytes(*number)).sum::<usize>();
         }
         peak
     }
@@ -150,9 +178,11 @@ impl Plan {
         self.is_static
     }
 
-    /// The floating-point operations of each step, as far as shapes tell.
+    /// The floating-point operations of each step that computes on the device, as far as shapes
+    /// tell.
     pub fn flops(&self) -> impl Iterator<Item = u64> {
-        self.steps.iter().map(|step| step.flops)
+        let computes = |step: &&Step| step.home == Home::Device && !step.is_copy();
+        self.steps.iter().filter(computes).map(|step| step.flops)
     }
 
     /// The steps, for people.
@@ -164,7 +194,7 @@ impl Plan {
         let step = |(number, step): (usize, &Step)| StepSnapshot {
             node: step.node.to_string(),
             op: step.op_name,
-            device: step.device,
+            home: step.home,
             work_bytes: step.outputs.iter().map(work_bytes).sum::<usize>() + step.scratch.len,
             read_bytes: step.inputs.iter().map(|place| self.n_bytes(place)).sum(),
             written_bytes: step.outputs.iter().map(|place| self.n_bytes(place)).sum(),
@@ -181,8 +211,15 @@ impl Plan {
             Place::Work(placed) => placed.span.len,
             Place::Input(number, _) => self.input_bytes[*number],
             Place::Const(number) => self.consts[*number].n_bytes(),
-            Place::Open(number) => self.open_bytes[*number],
+            Place::Open(number) => self.open[*number].bytes,
         }
+    }
+}
+
+impl Step {
+    /// Whether all it does is to copy a tensor to where it is read.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.op_name == homes::COPY
     }
 }
 

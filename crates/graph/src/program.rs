@@ -14,7 +14,7 @@ use crate::graph::{Graph, Node};
 use crate::infer;
 use crate::pack::{PackedInputs, Part};
 use crate::passes;
-use crate::plan::Plan;
+use crate::plan::{Homes, Plan};
 use crate::rows::{self, Mixing};
 use crate::run;
 use crate::specialise::{Handed, Overlay, specialise};
@@ -24,6 +24,15 @@ use crate::specialise::{Handed, Overlay, specialise};
 pub struct Options {
     /// How many plans, one for each combination of input shapes, are kept.
     pub plans_max: usize,
+    /// Where tensors are.
+    pub homes: Homes,
+}
+
+impl Options {
+    /// Those of functions that the program calls.
+    pub(crate) fn of_functions(self) -> Self {
+        Self { homes: self.homes.of_functions(), ..self }
+    }
 }
 
 /// The variables of a servable, and which of them any signature writes.
@@ -126,6 +135,11 @@ impl Program {
     /// The graph after all passes, without functions of its own: others know what it calls.
     pub(crate) fn plain_graph(&self) -> &Graph {
         self.plain.as_deref().unwrap_or(&self.graph)
+    }
+
+    /// Where its tensors are.
+    pub(crate) fn homes(&self) -> Homes {
+        self.options.homes
     }
 
     pub(crate) fn packed(&self, node: usize) -> &Arc<[Option<Packed>]> {

@@ -131,6 +131,9 @@ fn look(node: &Node, args: &[Seen], seen: &[Vec<Seen>], walk: &Walk<'_, '_>) -> 
         Body::Const(tensor) => {
             return Ok(vec![Seen { state: State::Free, spec: Spec::constant(tensor.clone()) }]);
         }
+        Body::Scaled(scaled) => {
+            return Ok(vec![Seen { state: State::Free, spec: scaled.spec() }]);
+        }
         Body::Op { op, def } => (op, def),
     };
     if node.is_conditional() {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use device::{Span, Workspace};
+use device::{Home, Span, Workspace};
 use ops::{Ctx, Env, Output};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Tensor, View, ViewMut};
@@ -33,9 +33,11 @@ pub(crate) fn run_observed(
     observe: &mut dyn FnMut(usize),
 ) -> Result<Vec<Tensor>> {
     workspace.ensure(plan.work_bytes())?;
-    let mut state = State { plan, inputs, open: vec![None; plan.open_bytes.len()] };
+    workspace.ensure_on_host(plan.host_work_bytes())?;
+    let mut state = State { plan, inputs, open: vec![None; plan.open.len()] };
     for (number, step) in plan.steps.iter().enumerate() {
         env.cancel.check().map_err(Error::Stopped)?;
+        let _scope = (step.home == Home::Host).then(device::booked_on_host);
         let made = state.run(step, env, workspace);
         let made = made.map_err(|error| Error::node(&step.node, error))?;
         state.keep(step, made);
@@ -59,6 +61,13 @@ impl State<'_> {
         let (operands, conditions) = step.inputs.split_at(step.inputs.len() - step.when.len());
         if !self.all_hold(conditions, &step.when, workspace)? {
             return Ok(step.outputs.iter().map(|_| None).collect());
+        }
+        if step.is_copy() {
+            match self.n_bytes(&operands[0]) {
+                Some(bytes) => workspace.note_copied(bytes),
+                // What is dead is dead everywhere.
+                None => return Ok(step.outputs.iter().map(|_| None).collect()),
+            }
         }
         // An input in the memory of the output is found there, and empty.
         let taken = |number: usize| step.in_place == Some(number);
@@ -120,6 +129,16 @@ impl State<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// The bytes of a tensor; `None` if it is dead.
+    fn n_bytes(&self, place: &Place) -> Option<usize> {
+        Some(match place {
+            Place::Input(number, _) => self.inputs[*number].n_bytes(),
+            Place::Const(number) => self.plan.consts[*number].n_bytes(),
+            Place::Work(placed) => placed.span.len,
+            Place::Open(number) => self.open[*number].as_ref()?.n_bytes(),
+        })
     }
 
     /// A tensor that is not in the workspace. A slot that nobody filled is dead.

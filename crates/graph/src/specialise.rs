@@ -33,7 +33,7 @@ pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<(Librar
     }
     let inner = Nested { outer: build.env.functions, levels: levels - 1 };
     let env = Env { functions: &inner, ..*build.env };
-    let build = Build { env: &env, ..*build };
+    let build = Build { env: &env, options: build.options.of_functions(), ..*build };
     let mut n_calls = 0;
     for number in 0..graph.nodes.len() {
         let Some(call) = Call::of(graph, &graph.nodes[number], &inner) else { continue };
@@ -147,7 +147,7 @@ fn hands_on(body: &Graph, arg: usize) -> bool {
         match &node.body {
             Body::Arg(number) => return *number == arg,
             Body::Op { def, .. } if def.name == "Identity" => port = node.inputs[0],
-            Body::Op { .. } | Body::Const(_) => return false,
+            Body::Op { .. } | Body::Const(_) | Body::Scaled(_) => return false,
         }
     }
 }
@@ -172,7 +172,7 @@ fn with_constants(body: &Graph, constants: &[(usize, &Node)]) -> Graph {
         Body::Arg(number) => {
             places.get(&number).map_or(moved(port), |node| Port { node: *node, output: 0 })
         }
-        Body::Const(_) | Body::Op { .. } => moved(port),
+        Body::Const(_) | Body::Scaled(_) | Body::Op { .. } => moved(port),
     };
     for node in &body.nodes {
         let mut node = node.clone();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use device::Workspace;
-use graph::{Bindings, Build, Library, Options, Program, Request, Source};
+use graph::{Bindings, Build, Homes, Library, Options, Program, Request, Source};
 use ops::{Cancel, Env, NoFiles, NoFunctions, Resources};
 use pool::Pool;
 use proto::tensorflow::attr_value::{ListValue, Value};
@@ -101,7 +101,7 @@ fn program(graph: &GraphDef, inputs: &[Tensor], fetches: Vec<String>) -> Program
     let traced = source.trace(&Request { feeds, fetches, targets: Vec::new() }).unwrap();
     with_env(1, |env| {
         let bindings = Bindings { resources: env.resources, written: &FxHashSet::default() };
-        let options = Options { plans_max: 2 };
+        let options = Options { plans_max: 2, homes: Homes::One };
         let build = Build { bindings: &bindings, env, options };
         let mut program = Program::build(traced, &build).unwrap();
         graph::pack([&mut program], &mut Library::default()).unwrap();

@@ -1,9 +1,10 @@
 //! Says what models need before they are loaded, then loads and runs them and measures (goal M6).
 //!
 //! ```sh
-//! cargo run --release -p native --example needs -- DIR... [--batches 1,2,4,8,16,32,64]
+//! cargo run --release -p native --example needs -- DIR... [--batches 1,2,4,8,16,32,64] [--gpu]
 //! ```
 //!
+//! With `--gpu` on a played GPU, whose strings and tables are on the host.
 //! One JSON line for each model and batch size: predicted and measured bytes, and their ratio.
 #![allow(clippy::print_stdout, reason = "it prints its figures")]
 
@@ -14,19 +15,21 @@ use native::measure::{Measured, measure};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut batches = vec![1, 2, 4, 8, 16, 32, 64];
-    let mut dirs = Vec::new();
+    let (mut dirs, mut kind) = (Vec::new(), device::Kind::Cpu);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         if arg == "--batches" {
             let list = args.next().ok_or("--batches wants numbers with commas between them")?;
             batches = list.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        } else if arg == "--gpu" {
+            kind = device::Kind::Gpu;
         } else {
             dirs.push(arg);
         }
     }
     let pool = Arc::new(pool::Pool::new(2));
     for dir in dirs {
-        match measure(&storage::open(&dir)?, &batches, &pool) {
+        match measure(&storage::open(&dir)?, &batches, &pool, kind) {
             Ok(rows) => rows.iter().for_each(|row| print(&dir, row)),
             Err(error) => println!("{{\"model\":\"{dir}\",\"error\":{:?}}}", error.to_string()),
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use device::{Account, Category, Owner, Workspace};
 use graph::{Library, Plan, Program};
 use ops::{Cancel, Env, NoFiles, Resources};
+use parking_lot::Mutex;
 use pool::Pool;
 use schedule::{Lanes, Replica};
 use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
@@ -43,6 +44,8 @@ pub(crate) struct Model {
     pub(crate) resources: Resources,
     /// What is known of the rows of each signature.
     pub(crate) rows: BTreeMap<String, Rows>,
+    /// Workspaces in the memory that was set aside for it, for the next runs.
+    pub(crate) workspaces: Mutex<Vec<Workspace>>,
     /// Dropped last, when nothing is held any more.
     pub(crate) lease: Lease,
 }
@@ -57,6 +60,9 @@ impl Drop for Lease {
             owner.space().unshare(owner);
             // A driver that refuses is asked again when the space is trimmed next.
             drop(owner.space().trim("unload"));
+            if owner.is_split() {
+                drop(owner.host().space().trim("unload"));
+            }
             device::trim_heap();
         }
     }
@@ -141,11 +147,20 @@ impl Engine for NativeEngine {
     }
 }
 
-/// What a run takes of its model's limit for the workspace it runs in, while it runs.
+/// What a run takes of its model's limits for the workspace it runs in, while it runs.
 #[derive(Debug)]
 pub(crate) struct Charged<'a> {
     account: &'a Account,
     bytes: u64,
+}
+
+impl<'a> Charged<'a> {
+    fn new(owner: &'a Owner, bytes: u64) -> device::Result<Option<Self>> {
+        owner.note_work(bytes);
+        let Some(account) = owner.account() else { return Ok(None) };
+        account.charge(bytes)?;
+        Ok(Some(Self { account, bytes }))
+    }
 }
 
 impl Drop for Charged<'_> {
@@ -155,15 +170,33 @@ impl Drop for Charged<'_> {
 }
 
 impl Model {
-    /// Charges the workspace of a run to the model for as long as the run takes: the lane's memory
-    /// is everybody's, but what a model needs of it counts towards its limit. Fails if that leaves
-    /// too little room.
-    pub(crate) fn charge(&self, work_bytes: u64) -> device::Result<Option<Charged<'_>>> {
-        let Some(owner) = &self.lease.0 else { return Ok(None) };
-        owner.note_work(work_bytes);
-        let Some(account) = owner.account() else { return Ok(None) };
-        account.charge(work_bytes)?;
-        Ok(Some(Charged { account, bytes: work_bytes }))
+    /// Charges the workspace of a run to the model for as long as the run takes, on the device and
+    /// on the host: the lane's memory is everybody's, but what a model needs of it counts towards
+    /// its limit. Fails if that leaves too little room.
+    pub(crate) fn charge(&self, plan: &Plan) -> device::Result<[Option<Charged<'_>>; 2]> {
+        let Some(owner) = &self.lease.0 else { return Ok([None, None]) };
+        let charged = Charged::new(owner, plan.work_bytes() as u64)?;
+        if !owner.is_split() {
+            return Ok([charged, None]);
+        }
+        Ok([charged, Charged::new(owner.host(), plan.host_work_bytes() as u64)?])
+    }
+
+    /// Does `work` in the workspace that a run is to use: the lane's, or one in the memory that was
+    /// set aside for the model, if any was, since that is to hold all that the model needs.
+    pub(crate) fn in_workspace<T>(
+        &self,
+        lane: &mut Workspace,
+        work: impl FnOnce(&mut Workspace) -> graph::Result<T>,
+    ) -> graph::Result<T> {
+        let owner = self.lease.0.as_ref();
+        let is_aside = |owner: &&Arc<Owner>| !Arc::ptr_eq(owner.space(), owner.space().root());
+        let Some(owner) = owner.filter(is_aside) else { return work(lane) };
+        let kept = self.workspaces.lock().pop();
+        let mut own = kept.map_or_else(|| Workspace::of(Arc::clone(owner)), Ok)?;
+        let done = work(&mut own);
+        self.workspaces.lock().push(own);
+        done
     }
 
     fn run(&self, run: &Run, pool: &Pool, workspace: &mut Workspace) -> Result<Vec<Tensor>> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use device::{Category, Owner};
-use graph::{Adoption, Bindings, Build, Graph, Library, Program, Request};
+use device::{Category, Home, Owner};
+use graph::{Adoption, Bindings, Build, Graph, Homes, Library, Program, Request};
 use ops::{Cancel, Env, NoFunctions, Resources};
 use pool::Pool;
 use proto::tensorflow::GraphDef;
@@ -18,7 +18,7 @@ use tensor::{Shape, Strings, Tensor};
 use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
 use crate::error::{read_error, session_error};
-use crate::rehearsal::{Rehearsal, rehearsal_owner, rehearsal_space};
+use crate::rehearsal::{Rehearsal, rehearsal_owner};
 use crate::rows;
 use crate::tables;
 use crate::variables::{self, Uses, WeightKey};
@@ -92,7 +92,7 @@ impl Opened {
         kind: device::Kind,
     ) -> Result<Rehearsal> {
         let memory = |error: device::Error| Error::ResourceExhausted(error.to_string());
-        let owner = rehearsal_owner(&rehearsal_space(kind).map_err(memory)?);
+        let owner = rehearsal_owner(kind).map_err(memory)?;
         let (model, _) = self.build(options, pool, Some(Arc::clone(&owner)))?;
         Ok(Rehearsal::new(model, self.traced.signatures.clone(), pool, owner))
     }
@@ -132,13 +132,16 @@ impl Opened {
         let mut weights = variables::restore(model, &traced.uses, &resources, owner)?;
         let graphs = traced.graphs.values().chain(&self.init);
         tables::restore(model, graphs, &resources, &mut weights)?;
-        let loading = Loading { source, model, pool, options };
+        let is_split = owner.is_some_and(|owner| owner.is_split());
+        let homes = if is_split { Homes::Two { border: Home::Host } } else { Homes::One };
+        let loading = Loading { source, model, pool, options, homes };
         loading.run_init(self.init.clone(), &resources)?;
         let (mut programs, mut library) = loading.build(traced, &resources)?;
         variables::release(programs.values(), &library, &traced.uses, &resources);
         graph::pack(programs.values_mut(), &mut library).map_err(session_error)?;
         let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
-        Ok((Model { programs, library, resources, rows, lease }, weights))
+        let workspaces = parking_lot::Mutex::default();
+        Ok((Model { programs, library, resources, rows, workspaces, lease }, weights))
     }
 }
 
@@ -246,6 +249,7 @@ struct Loading<'a> {
     model: &'a SavedModel,
     pool: &'a Arc<Pool>,
     options: &'a Options,
+    homes: Homes,
 }
 
 impl Loading<'_> {
@@ -265,7 +269,7 @@ impl Loading<'_> {
         let uses = graph::variables(&graph, self.source).map_err(session_error)?;
         let written = uses.into_keys().collect();
         let bindings = Bindings { resources, written: &written };
-        let options = graph::Options { plans_max: 1 };
+        let options = graph::Options { plans_max: 1, homes: self.homes };
         let build = Build { bindings: &bindings, env: &env, options };
         let mut library = Library::default();
         library.add(self.source, &graph, &build).map_err(session_error)?;
@@ -299,7 +303,7 @@ impl Loading<'_> {
             resources,
             cancel: &cancel,
         };
-        let options = graph::Options { plans_max: self.options.plans_max };
+        let options = graph::Options { plans_max: self.options.plans_max, homes: self.homes };
         let build = Build { bindings: &bindings, env: &env, options };
         let mut library = Library::default();
         for graph in traced.graphs.values() {

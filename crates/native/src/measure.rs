@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::{Driver, Holder, Host, Limited, Owner, Space, SpaceOptions, Workspace};
+use device::{Holder, Owner, Space, Workspace};
 use pool::Pool;
 use schedule::Lanes;
 use session::{Error, Result, Run};
 use storage::Storage;
 use tensor::{DType, Shape, Strings, Tensor};
 
-use crate::{Executor, Opened, Options};
+use crate::rehearsal::owner_in;
+use crate::{Batch, Executor, Need, Opened, Options, Rehearsal};
 
 /// A figure as it was predicted, and as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,18 +26,19 @@ pub struct Measured {
     pub is_static: bool,
 }
 
-/// Rehearses the SavedModel in `dir`, loads it on a host of its own, and runs its default signature
-/// (or its first) on made-up batches of these sizes. Batches whose inputs cannot be made up are
-/// left out.
-pub fn measure(dir: &Storage, batches: &[usize], pool: &Arc<Pool>) -> Result<Vec<Measured>> {
+/// Rehearses the SavedModel in `dir`, loads it on a device of its own, and runs its default
+/// signature (or its first) on made-up batches of these sizes. Batches whose inputs cannot be made
+/// up are left out. What is held of the host beside a GPU has rows of its own, `host …`.
+pub fn measure(
+    dir: &Storage,
+    batches: &[usize],
+    pool: &Arc<Pool>,
+    kind: device::Kind,
+) -> Result<Vec<Measured>> {
     let options = Options { tags: vec!["serve".to_owned()], plans_max: batches.len().max(1) };
     let memory = |error: device::Error| Error::ResourceExhausted(error.to_string());
-    let rehearsal = Opened::open(dir, &options)?.rehearse(&options, pool, device::Kind::Cpu)?;
-    let need = rehearsal.need();
-
-    let space = host().map_err(memory)?;
-    let holder = Holder::Version { model: Arc::from("model"), version: 1 };
-    let owner = Owner::new(&space, holder, None);
+    let rehearsal = Opened::open(dir, &options)?.rehearse(&options, pool, kind)?;
+    let owner = owner_alone(kind).map_err(memory)?;
     let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO });
     let lanes = Arc::new(lanes.map_err(|error| Error::Internal(error.to_string()))?);
     let (pool, device) = (Arc::clone(pool), Arc::from("cpu:0"));
@@ -44,34 +46,15 @@ pub fn measure(dir: &Storage, batches: &[usize], pool: &Arc<Pool>) -> Result<Vec
     let opened = Opened::open(dir, &options)?;
     let loaded = opened.load(&options, &executor, Some(Arc::clone(&owner)))?;
 
-    let of = |wanted: device::Category| {
-        let all = owner.categories();
-        all.iter().filter(|(category, _)| *category == wanted).map(|(_, bytes)| *bytes).sum::<u64>()
-    };
-    let row = |what: &str, predicted_bytes, measured_bytes| Measured {
-        what: what.to_owned(),
-        predicted_bytes,
-        measured_bytes,
-        is_static: true,
-    };
-    let mut rows = vec![
-        row("weights", need.weights_bytes, of(device::Category::Weights)),
-        row("packed_weights", need.packed_bytes, of(device::Category::PackedWeights)),
-        row("resident", need.resident_bytes(), space.in_use_bytes()),
-        row("load", need.load_peak_bytes, space.peak_in_use_bytes()),
-    ];
-    let server = Owner::new(&space, Holder::Server, None);
-    let mut workspace = Workspace::of(server).map_err(memory)?;
-    let (mut plans, mut work) = (0, 0);
+    let mut rows = of_load(&rehearsal.need(), &owner);
+    let mut workspace = Workspace::of(server_beside(&owner)).map_err(memory)?;
+    let mut runs = Runs { rehearsal: &rehearsal, owner: &owner, plans: 0, work: 0 };
     for n_rows in batches {
         let Some(batch) = rehearsal.batch(None, *n_rows)? else { break };
         let Some(inputs) = batch.inputs.iter().map(made_up).collect() else { break };
-        let predicted = rehearsal.plan(&batch.signature, &batch.inputs)?;
-        plans += predicted.plan_bytes;
-        work = predicted.work_bytes.max(work);
         let n_outputs = rehearsal.signatures()[&batch.signature].outputs.len();
         let run = Run {
-            signature: batch.signature,
+            signature: batch.signature.clone(),
             inputs,
             outputs: (0..n_outputs).collect(),
             deadline: None,
@@ -82,29 +65,79 @@ pub fn measure(dir: &Storage, batches: &[usize], pool: &Arc<Pool>) -> Result<Vec
         if loaded.engine.run(&run, &mut workspace).is_err() {
             break;
         }
-        space.reset_peak();
+        owner.space().reset_peak();
         loaded.engine.run(&run, &mut workspace)?;
-        rows.push(Measured {
-            what: format!("batch {n_rows}"),
-            predicted_bytes: need.resident_bytes() + plans + work + predicted.dynamic_bytes,
-            measured_bytes: space.peak_in_use_bytes(),
-            is_static: predicted.is_static,
-        });
+        rows.push(runs.row(&batch, *n_rows)?);
     }
     Ok(rows)
 }
 
-fn host() -> device::Result<Arc<Space>> {
-    const NO_LIMIT: u64 = u64::MAX >> 1;
-    let host = Arc::new(Host::new("cpu:0", NO_LIMIT)) as Arc<dyn Driver>;
-    let driver = Arc::new(Limited::new(host, "cpu:0", NO_LIMIT));
-    let physical = Arc::clone(driver.account());
-    let growth = device::logical::GrowthRule::OnDemand;
-    Space::new(SpaceOptions { driver, physical, growth, step_bytes: 1 << 20 })
+/// What was predicted of a load, and what it then was.
+fn of_load(need: &Need, owner: &Arc<Owner>) -> Vec<Measured> {
+    let of = |wanted: device::Category| {
+        let all = owner.categories();
+        all.iter().filter(|(category, _)| *category == wanted).map(|(_, bytes)| *bytes).sum::<u64>()
+    };
+    let row = |what: &str, predicted_bytes, measured_bytes| Measured {
+        what: what.to_owned(),
+        predicted_bytes,
+        measured_bytes,
+        is_static: true,
+    };
+    let space = owner.space();
+    let mut rows = vec![
+        row("weights", need.weights_bytes, of(device::Category::Weights)),
+        row("packed_weights", need.packed_bytes, of(device::Category::PackedWeights)),
+        row("resident", need.resident_bytes(), space.in_use_bytes()),
+        row("load", need.load_peak_bytes, space.peak_in_use_bytes()),
+    ];
+    if owner.is_split() {
+        let host = owner.host().space();
+        rows.push(row("host resident", need.host_bytes, host.in_use_bytes()));
+        rows.push(row("host load", need.host_peak_bytes, host.peak_in_use_bytes()));
+    }
+    rows
+}
+
+/// The runs so far: what is kept of their plans, and the largest workspace.
+struct Runs<'a> {
+    rehearsal: &'a Rehearsal,
+    owner: &'a Owner,
+    plans: u64,
+    work: u64,
+}
+
+impl Runs<'_> {
+    fn row(&mut self, batch: &Batch, n_rows: usize) -> Result<Measured> {
+        let predicted = self.rehearsal.plan(&batch.signature, &batch.inputs)?;
+        self.plans += predicted.plan_bytes;
+        self.work = predicted.work_bytes.max(self.work);
+        let resident = self.rehearsal.need().resident_bytes();
+        Ok(Measured {
+            what: format!("batch {n_rows}"),
+            predicted_bytes: resident + self.plans + self.work + predicted.dynamic_bytes,
+            measured_bytes: self.owner.space().peak_in_use_bytes(),
+            is_static: predicted.is_static,
+        })
+    }
+}
+
+/// An owner on a device of its own, which has no limit; on a GPU, with a host beside it.
+pub fn owner_alone(kind: device::Kind) -> device::Result<Arc<Owner>> {
+    owner_in(kind, Space::new)
+}
+
+/// The server, on the devices of an owner.
+pub fn server_beside(owner: &Arc<Owner>) -> Arc<Owner> {
+    let host = Owner::new(owner.host().space(), Holder::Server, None);
+    match owner.is_split() {
+        true => Owner::beside(host, owner.space(), Holder::Server, None),
+        false => host,
+    }
 }
 
 /// A tensor of this dtype and shape; `None` if none can be made up.
-fn made_up((dtype, shape): &(DType, Shape)) -> Option<Tensor> {
+pub fn made_up((dtype, shape): &(DType, Shape)) -> Option<Tensor> {
     let (n, shape) = (shape.n_elements(), shape.clone());
     match dtype {
         DType::String => Tensor::from_strings(shape, Strings::repeated(b"", n)).ok(),

@@ -253,11 +253,14 @@ impl Work for SignatureWork {
         let (start, pool) = (Instant::now(), &self.executor.pool);
         let outputs = self.model.with(&self.signature, &cancel, pool, |program, env| {
             let plan = program.plan_for(inputs, env)?;
-            let _charged = self.model.charge(plan.work_bytes() as u64)?;
-            let outputs = program.run_plan(&plan, inputs, env, workspace)?;
+            let _charged = self.model.charge(&plan)?;
+            let (outputs, copied) = self.model.in_workspace(workspace, |workspace| {
+                workspace.take_copied_bytes();
+                let outputs = program.run_plan(&plan, inputs, env, workspace)?;
+                Ok((outputs, workspace.take_copied_bytes()))
+            })?;
             if let Some(pace) = &self.executor.pace {
-                let copied = inputs.iter().chain(&outputs).map(Tensor::n_bytes).sum::<usize>();
-                let done = pace.book(start, pace.rates().time(&plan, copied as u64));
+                let done = pace.book(start, pace.rates().time(&plan, copied));
                 pace.wait(done);
             }
             Ok(outputs)
@@ -277,7 +280,9 @@ impl Work for SignatureWork {
             |program, env| program.plan_for(inputs, env),
         );
         let plan = plan.ok()?;
-        let inputs: usize = inputs.iter().map(Tensor::n_bytes).sum();
+        // Where the host is another device, inputs are there, and their copies are planned.
+        let is_split = self.model.lease.0.as_ref().is_some_and(|owner| owner.is_split());
+        let inputs = inputs.iter().filter(|_| !is_split).map(Tensor::n_bytes).sum::<usize>();
         u64::try_from(plan.work_bytes() + plan.open_bytes() + inputs).ok()
     }
 }

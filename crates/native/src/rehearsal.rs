@@ -22,6 +22,7 @@ pub struct Rehearsal {
     pool: Arc<Pool>,
     owner: Arc<Owner>,
     load_peak_bytes: u64,
+    host_peak_bytes: u64,
 }
 
 /// What a version takes while it is loaded.
@@ -35,6 +36,10 @@ pub struct Need {
     pub other_bytes: u64,
     /// The most that is held at once while it is loaded.
     pub load_peak_bytes: u64,
+    /// What stays on the host, where that is another device: strings and tables.
+    pub host_bytes: u64,
+    /// The most that is held there at once while it is loaded.
+    pub host_peak_bytes: u64,
 }
 
 impl Need {
@@ -53,6 +58,9 @@ pub struct PlanNeed {
     pub plan_bytes: u64,
     /// Results, and other tensors outside the workspace, as far as their sizes are known.
     pub dynamic_bytes: u64,
+    /// What it takes of the host, where that is another device: its workspace there, results, and
+    /// what is kept of the plan.
+    pub host_bytes: u64,
     /// Whether all sizes are known before the run.
     pub is_static: bool,
 }
@@ -65,7 +73,10 @@ impl Rehearsal {
         owner: Arc<Owner>,
     ) -> Self {
         let load_peak_bytes = owner.space().peak_in_use_bytes();
-        Self { model, signatures, pool: Arc::clone(pool), owner, load_peak_bytes }
+        let is_split = owner.is_split();
+        let host_peak_bytes = if is_split { owner.host().space().peak_in_use_bytes() } else { 0 };
+        let pool = Arc::clone(pool);
+        Self { model, signatures, pool, owner, load_peak_bytes, host_peak_bytes }
     }
 
     /// What the version takes while it is loaded.
@@ -81,7 +92,20 @@ impl Rehearsal {
             packed_bytes,
             other_bytes: self.owner.bytes() - weights_bytes - packed_bytes - of(Category::Plans),
             load_peak_bytes: self.load_peak_bytes,
+            host_bytes: self.host_bytes(),
+            host_peak_bytes: self.host_peak_bytes,
         }
+    }
+
+    /// What is held of the host, where that is another device; plans are counted where they are
+    /// asked for.
+    fn host_bytes(&self) -> u64 {
+        if !self.owner.is_split() {
+            return 0;
+        }
+        let all = self.owner.host().categories();
+        let stays = all.iter().filter(|(category, _)| *category != Category::Plans);
+        stays.map(|(_, bytes)| *bytes).sum()
     }
 
     /// The signatures.
@@ -91,11 +115,14 @@ impl Rehearsal {
 
     /// What a run of a signature takes with inputs of these dtypes and shapes.
     pub fn plan(&self, signature: &str, inputs: &[(DType, Shape)]) -> Result<PlanNeed> {
-        let before = self.owner.bytes();
+        let host = |owner: &Arc<Owner>| if owner.is_split() { owner.host().bytes() } else { 0 };
+        let before = (self.owner.bytes(), host(&self.owner));
         let plan = self.model.with(signature, &Cancel::default(), &self.pool, |program, env| {
             program.plan(inputs, env)
         })?;
-        Ok(PlanNeed::of(&plan, self.owner.bytes() - before))
+        let mut need = PlanNeed::of(&plan, self.owner.bytes() - before.0);
+        need.host_bytes += host(&self.owner) - before.1;
+        Ok(need)
     }
 
     /// The inputs that a batch of so many rows of a signature has, with 1 for other sizes that are
@@ -138,31 +165,44 @@ impl PlanNeed {
             work_bytes: plan.work_bytes() as u64,
             plan_bytes,
             dynamic_bytes: plan.dynamic_bytes() as u64,
+            host_bytes: (plan.host_work_bytes() + plan.host_dynamic_bytes()) as u64,
             is_static: plan.is_static(),
         }
     }
 
-    /// All of it.
+    /// All of it on the device.
     pub fn total_bytes(&self) -> u64 {
         self.work_bytes + self.plan_bytes + self.dynamic_bytes
     }
 }
 
-/// A space to rehearse in, for devices of a kind.
-pub fn rehearsal_space(kind: device::Kind) -> device::Result<Arc<Space>> {
+/// The memory of a device of a kind, without any limit.
+pub(crate) fn unlimited(kind: device::Kind) -> SpaceOptions {
     const NO_LIMIT: u64 = u64::MAX >> 1;
-    let driver: Arc<dyn Driver> = match kind {
-        device::Kind::Cpu => Arc::new(Host::new("cpu:0", NO_LIMIT)),
-        device::Kind::Gpu => Arc::new(Simulated::gpu("gpu:0", NO_LIMIT)),
+    let (name, driver): (&str, Arc<dyn Driver>) = match kind {
+        device::Kind::Cpu => ("cpu:0", Arc::new(Host::new("cpu:0", NO_LIMIT))),
+        device::Kind::Gpu => ("gpu:0", Arc::new(Simulated::gpu("gpu:0", NO_LIMIT))),
     };
-    let driver = Arc::new(Limited::new(driver, "rehearsal", NO_LIMIT));
+    let driver = Arc::new(Limited::new(driver, name, NO_LIMIT));
     let physical = Arc::clone(driver.account());
     let growth = device::logical::GrowthRule::OnDemand;
-    Space::rehearsal(SpaceOptions { driver, physical, growth, step_bytes: 1 })
+    SpaceOptions { driver, physical, growth, step_bytes: 1 }
 }
 
-/// Who a rehearsal is booked to.
-pub(crate) fn rehearsal_owner(space: &Arc<Space>) -> Arc<Owner> {
-    let holder = Holder::Version { model: Arc::from("rehearsal"), version: 0 };
-    Owner::new(space, holder, None)
+/// Who a rehearsal for devices of a kind is booked to.
+pub(crate) fn rehearsal_owner(kind: device::Kind) -> device::Result<Arc<Owner>> {
+    owner_in(kind, Space::rehearsal)
+}
+
+/// An owner of memory of a kind; on a GPU, with a host beside it.
+pub(crate) fn owner_in(
+    kind: device::Kind,
+    space: impl Fn(SpaceOptions) -> device::Result<Arc<Space>>,
+) -> device::Result<Arc<Owner>> {
+    let holder = Holder::Version { model: Arc::from("model"), version: 1 };
+    let host = Owner::new(&space(unlimited(device::Kind::Cpu))?, holder.clone(), None);
+    Ok(match kind {
+        device::Kind::Cpu => host,
+        device::Kind::Gpu => Owner::beside(host, &space(unlimited(kind))?, holder, None),
+    })
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use device::{Account, Category, Driver, Holder, Limited, Owner, Simulated, Space, SpaceOptions};
+use device::{
+    Account, Buffer, Category, Driver, Holder, Limited, Owner, Simulated, Space, SpaceOptions,
+};
 use native::measure::measure;
 use native::{Executor, Loaded, Opened, Options};
 use pool::Pool;
@@ -37,7 +39,7 @@ fn what_is_predicted_before_loading_is_what_is_then_held() {
     for dir in versions() {
         let folder = storage::open(&dir.to_string_lossy()).unwrap();
         // What cannot be loaded needs nothing: others test that.
-        let Ok(rows) = measure(&folder, &[1, 2, 8], &pool) else { continue };
+        let Ok(rows) = measure(&folder, &[1, 2, 8], &pool, device::Kind::Cpu) else { continue };
         for row in rows {
             let is_batch = row.what.starts_with("batch");
             n_static += usize::from(is_batch && row.is_static);
@@ -63,7 +65,7 @@ fn a_weight_that_is_only_used_packed_is_held_once() {
     let pool = Arc::new(Pool::new(2));
     let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/digits/1");
     let folder = storage::open(&digits.to_string_lossy()).unwrap();
-    let rows = measure(&folder, &[1], &pool).unwrap();
+    let rows = measure(&folder, &[1], &pool, device::Kind::Cpu).unwrap();
     let of = |what: &str| rows.iter().find(|row| row.what == what).unwrap().measured_bytes;
     assert!(of("packed_weights") > 0, "{rows:?}");
     // What is left is what kernels read as it is: biases and the like.
@@ -95,13 +97,45 @@ fn load_digits(
     space: &Arc<Space>,
     account: Option<Arc<Account>>,
 ) -> (Loaded, Arc<Owner>) {
+    let holder = Holder::Version { model: Arc::from("digits"), version };
+    let owner = Owner::new(space, holder, account);
+    (load_for(executor, &owner), owner)
+}
+
+/// Loads the digits for an owner.
+fn load_for(executor: &Executor, owner: &Arc<Owner>) -> Loaded {
     let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/digits/2");
     let folder = storage::open(&digits.to_string_lossy()).unwrap();
     let options = Options { tags: vec!["serve".to_owned()], plans_max: 8 };
-    let holder = Holder::Version { model: Arc::from("digits"), version };
-    let owner = Owner::new(space, holder, account);
     let opened = Opened::open(&folder, &options).unwrap();
-    (opened.load(&options, executor, Some(Arc::clone(&owner))).unwrap(), owner)
+    opened.load(&options, executor, Some(Arc::clone(owner))).unwrap()
+}
+
+#[test]
+fn while_a_model_is_loaded_no_more_than_one_weight_is_there_twice() {
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let zoo = home.join(".cache/tensord/zoo-small");
+    let pool = Arc::new(Pool::new(1));
+    let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/digits/2");
+    let zoo = ["resnet50", "mobilenet_v2", "xception", "densenet121"].map(|name| zoo.join(name));
+    let mut n_models = 0;
+    for dir in [digits].into_iter().chain(zoo.map(|dir| dir.join("1"))) {
+        if !dir.join("saved_model.pb").is_file() {
+            continue;
+        }
+        n_models += 1;
+        let folder = storage::open(&dir.to_string_lossy()).unwrap();
+        let options = Options { tags: vec!["serve".to_owned()], plans_max: 1 };
+        let opened = Opened::open(&folder, &options).unwrap();
+        let largest = opened.weight_keys().iter().map(|key| key.bytes).max().unwrap();
+        let weights = opened.weights_bytes();
+        let rows = measure(&folder, &[], &pool, device::Kind::Cpu).unwrap();
+        let of = |what: &str| rows.iter().find(|row| row.what == what).unwrap().measured_bytes;
+        // One weight times its scale, and packed: twice the largest, padding included.
+        let most = weights.max(of("resident")) + 3 * largest + weights / 4;
+        assert!(of("load") <= most, "{}: {} of {weights}, {rows:?}", dir.display(), of("load"));
+    }
+    assert!(n_models > 0);
 }
 
 #[test]
@@ -201,11 +235,10 @@ fn a_batch_that_does_not_fit_is_split_and_tried_again() {
     let held = account.held_bytes();
     let base = batch::Options::unbatched(100);
     let timeout = Duration::from_secs(600);
-    // The first task runs alone, since nothing was measured yet; then only a full batch runs, and
-    // that is too large.
+    // Only a full batch runs, and that is too large.
     let options = batch::Options { task_rows_max: 8, batch_rows_max: 8, timeout, ..base };
     loaded.engine.set_batching(&Batching::Asked(options.clone())).unwrap();
-    let answers = ask(&loaded, &[1; 9]);
+    let answers = ask(&loaded, &[1; 8]);
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     // One that is too large by itself is refused, and nobody else.
     assert!(matches!(ask(&loaded, &[8])[0], Err(Error::ResourceExhausted(_))));
@@ -215,6 +248,44 @@ fn a_batch_that_does_not_fit_is_split_and_tried_again() {
     assert!(ask(&loaded, &[1; 8]).iter().all(Result::is_ok));
     drop(answers);
     settles(|| account.held_bytes(), held);
+}
+
+#[test]
+fn what_is_set_aside_for_a_model_holds_its_workspace_too() {
+    // The workspaces of a run of one row and of a run of eight, where there is room for both.
+    let space = space();
+    let executor = executor(&space);
+    let (loaded, owner) = load_digits(1, &executor, &space, None);
+    assert!(ask(&loaded, &[1])[0].is_ok());
+    let one = owner.work_bytes();
+    assert!(ask(&loaded, &[8])[0].is_ok());
+    let eight = owner.work_bytes();
+    drop((loaded, owner));
+
+    // What is set aside is filled up, but for room for the workspace of one row and not of eight.
+    let holder = Holder::Version { model: Arc::from("digits"), version: 2 };
+    let account = Arc::new(Account::new("model digits", 2 * MIB));
+    let aside = space.set_aside(holder.clone(), account).unwrap();
+    let owner = Owner::new(&aside, holder, None);
+    let loaded = load_for(&executor, &owner);
+    let fill = |bytes: u64| {
+        Buffer::allocate_for(&owner, Category::Requests, usize::try_from(bytes).unwrap())
+    };
+    let mut filler: Vec<Buffer> = std::iter::from_fn(|| fill(8 << 10).ok()).collect();
+    let room = one + 32 * 1024;
+    assert!(room + 64 * 1024 < eight && filler.len() as u64 * (8 << 10) > eight);
+    filler.truncate(filler.len() - usize::try_from(room.div_ceil(8 << 10)).unwrap());
+    let outside = space.in_use_bytes();
+    let answers = ask(&loaded, &[1, 8, 1]);
+    assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
+    assert!(matches!(answers[1], Err(Error::ResourceExhausted(_))), "{answers:?}");
+    let held = owner.categories();
+    assert!(held.contains(&(Category::Activations, one)), "{held:?} for {one}");
+    assert_eq!(space.in_use_bytes(), outside, "nothing of what is everybody's");
+    drop(filler);
+    assert!(ask(&loaded, &[8])[0].is_ok());
+    drop((answers, loaded));
+    settles(|| aside.in_use_bytes(), 0);
 }
 
 #[test]

@@ -9,7 +9,8 @@
 //!   batches that run for no longer than a fifth of what it usually runs, so that it waits little.
 //!   Among heavy ones only the passes count, and batches are as large as they may be.
 //! - **What is not known starts small.** Until a queue's first run is measured it runs one task at
-//!   a time, and a light model whose runs are not known is taken to be quick.
+//!   a time, and a light model whose runs are not known is taken to be quick. Where TensorFlow
+//!   Serving's batching was asked for, batches form as it forms them, from the first on.
 //! - **A batch fits.** It has no more rows than are known to fit in the memory that is free.
 //! - **No hopeless work.** A task whose answer would come after its deadline is refused when it
 //!   comes; so is one that finds its queue full. One that has waited until its answer would come
@@ -444,8 +445,9 @@ impl<T> Agenda<T> {
         let options_max = waiting.queue.options().batch_rows_max;
         let is_in_time = waiting.admission == Admission::InTime;
         // What was never measured runs one task at a time: nobody knows whom it would keep waiting.
+        let starts_small = waiting.costs.is_empty() && waiting.admission == Admission::InTime;
         let in_time = match slice {
-            _ if waiting.costs.is_empty() => 1,
+            _ if starts_small => 1,
             Some(slice) => waiting.costs.rows_within(slice, options_max),
             None => usize::MAX,
         };

@@ -51,4 +51,11 @@ impl Refusal {
     pub(crate) fn of(error: impl Into<Error>) -> Self {
         Self { error: error.into(), retry_after: None }
     }
+
+    /// Whether there was no memory to put a batch together or to take it apart.
+    pub(crate) fn is_for_memory(&self) -> bool {
+        let memory =
+            |error: &batch::Error| matches!(error, batch::Error::Tensor(tensor::Error::Memory(_)));
+        matches!(&self.error, Error::Batch(error) if memory(error))
+    }
 }

@@ -45,7 +45,8 @@ pub(crate) fn run(mut batch: Batch<Task>, work: &dyn Work, workspace: &mut Works
     };
     let is_rows = match &failure {
         Failure::Failed(fault) => fault.blame == Blame::Rows,
-        Failure::Refused(_) => false,
+        // Fewer rows may fit in what memory there is.
+        Failure::Refused(refusal) => refusal.is_for_memory(),
     };
     if batch.pieces.len() == 1 || !is_rows || !work.is_repeatable() {
         batch.pieces.iter().for_each(|piece| piece.task.fail(failure.clone()));
@@ -131,3 +132,6 @@ struct Lost;
 #[derive(Debug, thiserror::Error)]
 #[error("an output that the signature does not have")]
 struct Missing;
+
+#[cfg(test)]
+mod tests;

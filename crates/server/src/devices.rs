@@ -6,6 +6,7 @@ mod leases;
 mod options;
 mod rules;
 mod simulated;
+mod undo;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -19,9 +20,10 @@ use parking_lot::Mutex;
 use pool::Pool;
 use schedule::Lanes;
 
-pub(crate) use leases::{Lease, Want};
+pub(crate) use leases::{Lease, Needed, Want};
 pub(crate) use options::DeviceOptions;
 pub(crate) use rules::ModelRule;
+pub(crate) use undo::Undo;
 
 use crate::active::Active;
 
@@ -89,10 +91,10 @@ impl Devices {
         for device in configured.devices {
             let of = &physical[device.physical];
             let name = device.name.clone();
-            let logical = logical(device, of, options.step_bytes, lanes);
+            let logical = logical(device, of, options.step_bytes, lanes, host_among(&all));
             all.push(Arc::new(logical.with_context(|| format!("device {name}"))?));
         }
-        if let Some(host) = all.iter().find(|one| one.space.kind() == device::Kind::Cpu) {
+        if let Some(host) = host_among(&all) {
             device::set_default_owner(Owner::new(&host.space, Holder::Server, None));
         }
         let devices = Devices {
@@ -121,6 +123,11 @@ impl Devices {
         self.logical.lock().clone()
     }
 
+    /// The host: what cannot be on a GPU is there.
+    pub(crate) fn host(&self) -> Option<Arc<Logical>> {
+        host_among(&self.all()).cloned()
+    }
+
     /// The logical device of this name.
     pub(crate) fn logical(&self, name: &str) -> Option<Arc<Logical>> {
         self.all().into_iter().find(|logical| logical.space.name() == name)
@@ -132,6 +139,12 @@ impl Devices {
         owners.retain(|owner| owner.strong_count() > 0);
         let all = owners.iter().filter_map(Weak::upgrade);
         all.filter(|owner| Arc::ptr_eq(owner.space().root(), space)).collect()
+    }
+
+    /// Whether one only holds what a version on a GPU has of the host.
+    pub(crate) fn is_beside_a_gpu(&self, owner: &Arc<Owner>) -> bool {
+        let owners: Vec<Arc<Owner>> = self.owners.lock().iter().filter_map(Weak::upgrade).collect();
+        owners.iter().any(|other| other.is_split() && Arc::ptr_eq(other.host(), owner))
     }
 
     /// Notes one who holds memory of a device.
@@ -155,17 +168,28 @@ impl Devices {
     }
 }
 
+/// The first host among devices.
+fn host_among(all: &[Arc<Logical>]) -> Option<&Arc<Logical>> {
+    all.iter().find(|one| one.space.kind() == device::Kind::Cpu)
+}
+
 fn logical(
     device: LogicalDevice,
     of: &PhysicalDevice,
     step_bytes: u64,
     lanes: &LaneOptions,
+    host: Option<&Arc<Logical>>,
 ) -> Result<Logical> {
     let inner = Arc::clone(&of.driver) as Arc<dyn Driver>;
     let driver = Arc::new(Limited::new(inner, device.name.clone(), device.limit_bytes));
     let physical = Arc::clone(of.driver.account());
     let space = Space::new(SpaceOptions { driver, physical, growth: device.growth, step_bytes })?;
-    let owner = Owner::new(&space, Holder::Server, None);
+    let host = host.filter(|_| space.kind() == device::Kind::Gpu);
+    let host = host.map(|host| Owner::new(&host.space, Holder::Server, None));
+    let owner = match host {
+        Some(host) => Owner::beside(host, &space, Holder::Server, None),
+        None => Owner::new(&space, Holder::Server, None),
+    };
     let n_lanes = device.n_lanes.unwrap_or(lanes.n_lanes).max(1);
     let options = schedule::Options { n_lanes, inline_max: lanes.inline_max };
     let executor = Executor {

@@ -19,7 +19,7 @@ pub(crate) use books::watch;
 pub(crate) use pages::Pages;
 pub(crate) use place::{Placed, Wish};
 
-use crate::devices::{DeviceOptions, Devices};
+use crate::devices::{DeviceOptions, Devices, Undo};
 use books::Books;
 
 /// The environment variable that names another library with NVML's functions.
@@ -120,18 +120,28 @@ impl External {
         self.workers.as_ref().map(|workers| workers.snapshot()).unwrap_or_default()
     }
 
-    /// Puts other limits in force. Gives the names of the devices that are ours to change.
-    pub(crate) fn change(&self, rules: &[DeviceRule]) -> Result<Vec<String>, device::Error> {
+    /// Puts other limits in force, all or none. Gives the names of the devices that are ours
+    /// to change, and how to take the change back.
+    pub(crate) fn change(
+        &self,
+        rules: &[DeviceRule],
+    ) -> Result<(Vec<String>, Undo<'_>), device::Error> {
         let physical = physical(&self.found);
         let configured = logical::configure_rules(rules, &physical)?;
         let all = self.all();
         // Workers were told how many there are and how large they may become.
         let is_same = all.len() == configured.devices.len();
-        for (one, new) in all.iter().zip(&configured.devices).filter(|_| is_same) {
+        let mut undo = Undo::default();
+        for (one, new) in all.into_iter().zip(&configured.devices).filter(|_| is_same) {
+            let limit = one.account.limit_bytes();
             one.account.set_limit(new.limit_bytes)?;
-            *one.device.lock() = new.clone();
+            let before = std::mem::replace(&mut *one.device.lock(), new.clone());
+            undo.push(move || {
+                drop(one.account.set_limit(limit));
+                *one.device.lock() = before;
+            });
         }
-        Ok(physical.into_iter().map(|one| one.name).collect())
+        Ok((physical.into_iter().map(|one| one.name).collect(), undo))
     }
 }
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::active::Active;
 use crate::batching::Versions;
 use crate::config::{Session, Warmup};
-use crate::devices::{Devices, Lease, Want};
+use crate::devices::{Devices, Lease, Needed, Want};
 use crate::engines::{Choices, Engine};
 use crate::external::{External, ExternalDevice, Placed, Wish};
 use crate::replicas::Replicas;
@@ -108,7 +108,7 @@ impl Engines {
         let opened = Opened::open(dir, &self.options)?;
         let needed = self.needed(model, &opened)?;
         let keys = opened.weight_keys().to_vec();
-        let want = Want { model, version: *version, needed_bytes: needed, keys: &keys };
+        let want = Want { model, version: *version, needed, keys: &keys };
         let leases = self.devices.lease(&want).map_err(|refusal| {
             Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
         })?;
@@ -133,11 +133,11 @@ impl Engines {
 
     /// The most that a version holds at once: while it is loaded, or when it then runs a single
     /// row. It is rehearsed, unless there is so much room that it does not matter.
-    fn needed(&self, model: &str, opened: &Opened) -> session::Result<u64> {
+    fn needed(&self, model: &str, opened: &Opened) -> session::Result<Needed> {
         let at_least = opened.weights_bytes();
         let ample = at_least.saturating_mul(AMPLE).saturating_add(AMPLE_BYTES);
         if self.devices.has_room(model, ample) {
-            return Ok(at_least);
+            return Ok(Needed { bytes: at_least, host_bytes: 0 });
         }
         let (kind, pool) = (self.devices.kind_for(model), self.devices.pool());
         let rehearsal = opened.rehearse(&self.options, pool, kind)?;
@@ -145,8 +145,11 @@ impl Engines {
         let batch = rehearsal.batch(None, 1)?;
         // What cannot be planned beforehand is found out when it runs.
         let plan = batch.and_then(|one| rehearsal.plan(&one.signature, &one.inputs).ok());
-        let run = plan.map_or(0, |plan| plan.total_bytes());
-        Ok(need.load_peak_bytes.max(need.resident_bytes() + run))
+        let run = plan.map_or((0, 0), |plan| (plan.total_bytes(), plan.host_bytes));
+        Ok(Needed {
+            bytes: need.load_peak_bytes.max(need.resident_bytes() + run.0),
+            host_bytes: need.host_peak_bytes.max(need.host_bytes + run.1),
+        })
     }
 
     /// Loads what was opened on one device.
@@ -154,7 +157,7 @@ impl Engines {
         &self,
         opened: Opened,
         lease: Lease,
-        (model, needed): (&str, u64),
+        (model, needed): (&str, Needed),
     ) -> session::Result<Servable> {
         let Lease { executor, owner } = lease;
         let device = owner.space().root().name().to_owned();
@@ -162,6 +165,7 @@ impl Engines {
             Ok(loaded) => Ok(loaded.servable),
             Err(Error::ResourceExhausted(text)) => {
                 let logical = self.devices.logical(&device);
+                let needed = needed.bytes;
                 let why = logical.map(|logical| self.devices.refusal(model, &logical, needed));
                 let why = why.map_or_else(String::new, |refusal| format!(" ({refusal})"));
                 Err(Error::ResourceExhausted(format!("{text}{why}")))

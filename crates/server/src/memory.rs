@@ -110,7 +110,11 @@ pub(crate) fn memory(devices: &Devices) -> Json {
 fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
     let snapshot = logical.space.snapshot();
     let physical = logical.device.lock().physical;
-    let owners = devices.owners_on(&logical.space);
+    let mut owners = devices.owners_on(&logical.space);
+    // A version on a GPU that needs nothing of the host is not on the host.
+    owners.retain(|owner| {
+        owner.bytes() > 0 || owner.work_bytes() > 0 || !devices.is_beside_a_gpu(owner)
+    });
     let mut models: Vec<Json> = Vec::new();
     for owner in &owners {
         if let Holder::Version { model, version } = owner.holder() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::Buffer;
+use device::{Booked, Buffer};
 
 use crate::error::{Error, Result};
 use crate::{DType, Element, Handle, Shape, Strings, View, ViewMut};
@@ -18,8 +18,16 @@ pub struct Tensor {
 #[derive(Debug, Clone)]
 enum Data {
     Bytes(Buffer),
-    Strings(Arc<Strings>),
+    Strings(Arc<Text>),
     Handles(Arc<[Handle]>),
+}
+
+/// Strings, and who pays for them.
+#[derive(Debug)]
+struct Text {
+    strings: Strings,
+    /// Kept for its drop.
+    _booked: Booked,
 }
 
 impl Tensor {
@@ -69,12 +77,14 @@ impl Tensor {
         Self::from_slice(Shape::of(&[values.len()]), values)
     }
 
-    /// A string tensor.
+    /// A string tensor. Its bytes are booked to whom the thread works for; fails if a limit
+    /// refuses them.
     pub fn from_strings(shape: Shape, strings: Strings) -> Result<Self> {
         if strings.len() != shape.n_elements() {
             return Err(Error::WrongCount { got: strings.len(), shape });
         }
-        Ok(Self { dtype: DType::String, shape, data: Data::Strings(Arc::new(strings)) })
+        let text = Text { _booked: Booked::new(strings.n_bytes())?, strings };
+        Ok(Self { dtype: DType::String, shape, data: Data::Strings(Arc::new(text)) })
     }
 
     /// A resource or variant tensor.
@@ -128,7 +138,7 @@ impl Tensor {
     pub fn n_bytes(&self) -> usize {
         match &self.data {
             Data::Bytes(buffer) => buffer.len(),
-            Data::Strings(strings) => strings.n_bytes(),
+            Data::Strings(text) => text.strings.n_bytes(),
             Data::Handles(handles) => size_of_val(&**handles),
         }
     }
@@ -137,7 +147,7 @@ impl Tensor {
     pub fn view(&self) -> View<'_> {
         match &self.data {
             Data::Bytes(buffer) => View::of_bytes(self, buffer.bytes()),
-            Data::Strings(strings) => View::of_strings(self, strings),
+            Data::Strings(text) => View::of_strings(self, &text.strings),
             Data::Handles(handles) => View::of_handles(self, handles),
         }
     }

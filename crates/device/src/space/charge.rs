@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Block, Owner, Space};
+use super::{Block, Owner, Space, Tally, scope};
 use crate::error::Result;
 use crate::ledger::Category;
 
@@ -64,8 +64,56 @@ impl Drop for Charge {
     }
 }
 
+/// Bytes of the heap that hold something else than a buffer's elements, as strings and the keys of
+/// tables: limited and in the books of the host of whom the thread works for, until it is dropped.
+#[derive(Debug)]
+pub struct Booked {
+    /// Who pays, and what was taken; nobody counts it without.
+    taken: Option<(Arc<Tally>, Block)>,
+    bytes: u64,
+}
+
+impl Booked {
+    /// Books `bytes` to whom this thread works for.
+    ///
+    /// # Errors
+    /// If a limit refuses.
+    pub fn new(bytes: usize) -> Result<Booked> {
+        let bytes = bytes as u64;
+        let tally = if bytes == 0 { None } else { scope::current_on_host() };
+        let Some(tally) = tally else { return Ok(Booked { taken: None, bytes: 0 }) };
+        let block = tally.space().book(&tally, bytes)?;
+        Ok(Booked { taken: Some((tally, block)), bytes })
+    }
+
+    /// What is in the books.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Booked {
+    fn drop(&mut self) {
+        if let Some((tally, block)) = self.taken.take() {
+            tally.space().free(&tally, block, self.bytes);
+        }
+    }
+}
+
 impl Space {
-    fn charge(&self, tally: &Arc<super::Tally>, bytes: u64) -> Result<()> {
+    /// Books bytes of the heap. Where everything comes out of what was set aside at once, they are
+    /// a part of that.
+    fn book(&self, tally: &Arc<Tally>, bytes: u64) -> Result<Block> {
+        if self.heap_below_bytes == 0 {
+            return self.allocate(tally, bytes);
+        }
+        if self.fail_in.load(Ordering::Relaxed) != 0 {
+            self.count_down(bytes)?;
+        }
+        self.charge(tally, bytes).map(|()| Block::Heap)
+    }
+
+    fn charge(&self, tally: &Arc<Tally>, bytes: u64) -> Result<()> {
         if let Some(account) = tally.account() {
             account.charge(bytes).map_err(|error| self.with_holders(error))?;
         }
@@ -134,5 +182,24 @@ mod tests {
         let row = rows.iter().find(|row| row.bytes > 0).unwrap();
         assert_eq!((&row.holder, row.category), (&Holder::Shared, Category::Context));
         assert_eq!(space.free_bytes(), 0);
+    }
+
+    #[test]
+    fn strings_of_a_split_owner_are_booked_on_its_host() {
+        let (host, gpu) = (space(), space());
+        let holder = Holder::Version { model: Arc::from("m"), version: 1 };
+        let account = Arc::new(Account::new("model m", 4 * MIB));
+        let on_host = Owner::new(&host, holder.clone(), Some(Arc::clone(&account)));
+        let owner = Owner::beside(on_host, &gpu, holder, None);
+        let scope = crate::booked_to(&owner, Category::Weights);
+        let strings = Booked::new(3 << 20).unwrap();
+        let buffer = crate::Buffer::allocate(5 << 20).unwrap();
+        assert_eq!((host.in_use_bytes(), gpu.in_use_bytes()), (3 * MIB, 5 * MIB));
+        assert!(Booked::new(2 << 20).is_err(), "more than the model may hold");
+        let inner = crate::booked_on_host();
+        let small = crate::Buffer::allocate(100).unwrap();
+        assert_eq!((owner.host().bytes(), owner.bytes()), (3 * MIB + 100, 5 * MIB));
+        drop((inner, scope, strings, small, buffer));
+        assert_eq!((host.in_use_bytes(), gpu.in_use_bytes(), account.held_bytes()), (0, 0, 0));
     }
 }

@@ -14,6 +14,8 @@ pub struct Owner {
     holder: Holder,
     space: Arc<Space>,
     account: Option<Arc<Account>>,
+    /// Who holds its strings and tables, if they are elsewhere.
+    host: Option<Arc<Owner>>,
     tallies: [Arc<Tally>; CATEGORIES.len()],
     /// The tensors that were named, and their bytes.
     tensors: Mutex<Vec<(Arc<str>, u64)>>,
@@ -35,9 +37,39 @@ const CATEGORIES: [Category; 7] = [
 impl Owner {
     /// A holder of memory in `space`, limited by `account` if it has one.
     pub fn new(space: &Arc<Space>, holder: Holder, account: Option<Arc<Account>>) -> Arc<Owner> {
+        Owner::make(space, holder, account, None)
+    }
+
+    /// The same for the memory of a GPU: what cannot be there, strings and tables, is held by
+    /// `host`.
+    pub fn beside(
+        host: Arc<Owner>,
+        space: &Arc<Space>,
+        holder: Holder,
+        account: Option<Arc<Account>>,
+    ) -> Arc<Owner> {
+        Owner::make(space, holder, account, Some(host))
+    }
+
+    fn make(
+        space: &Arc<Space>,
+        holder: Holder,
+        account: Option<Arc<Account>>,
+        host: Option<Arc<Owner>>,
+    ) -> Arc<Owner> {
         let tallies = CATEGORIES.map(|category| Tally::new(space, &holder, category, &account));
-        let (space, tensors) = (Arc::clone(space), Mutex::default());
-        Arc::new(Owner { holder, space, account, tallies, tensors, work: AtomicU64::new(0) })
+        let (space, tensors, work) = (Arc::clone(space), Mutex::default(), AtomicU64::new(0));
+        Arc::new(Owner { holder, space, account, host, tallies, tensors, work })
+    }
+
+    /// Who holds its strings and tables: often itself.
+    pub fn host(self: &Arc<Self>) -> &Arc<Owner> {
+        self.host.as_ref().unwrap_or(self)
+    }
+
+    /// Whether its strings and tables are elsewhere.
+    pub fn is_split(&self) -> bool {
+        self.host.is_some()
     }
 
     /// Notes that a run needs so much of its lane's workspace, which is the device's and not its

@@ -35,6 +35,14 @@ pub fn booked_as(category: Category) -> Scope {
     enter(owner.map(|owner| (owner, category)))
 }
 
+/// The same on the host that the strings and tables of that owner are on.
+pub fn booked_on_host() -> Scope {
+    let host = |current: &Option<(Arc<Owner>, Category)>| {
+        current.as_ref().map(|(owner, category)| (Arc::clone(owner.host()), *category))
+    };
+    enter(CURRENT.with_borrow(host))
+}
+
 /// Says who pays for buffers made outside every scope, once in the life of a process; later calls
 /// change nothing.
 pub fn set_default_owner(owner: Arc<Owner>) {
@@ -56,10 +64,18 @@ pub fn shared(buffer: Buffer) -> Buffer {
 
 /// Who pays for a buffer made now; `None` if nobody counts it.
 pub(crate) fn current() -> Option<Arc<Tally>> {
-    let tally = CURRENT.with_borrow(|current| {
-        current.as_ref().map(|(owner, category)| Arc::clone(owner.tally(*category)))
-    });
-    tally.or_else(|| DEFAULT.get().map(|owner| Arc::clone(owner.tally(Category::Requests))))
+    tally_of(|owner, category| Arc::clone(owner.tally(category)))
+}
+
+/// The same for what is always on the host.
+pub(super) fn current_on_host() -> Option<Arc<Tally>> {
+    tally_of(|owner, category| Arc::clone(owner.host().tally(category)))
+}
+
+fn tally_of(tally: impl Fn(&Arc<Owner>, Category) -> Arc<Tally>) -> Option<Arc<Tally>> {
+    let current = CURRENT
+        .with_borrow(|current| current.as_ref().map(|(owner, category)| tally(owner, *category)));
+    current.or_else(|| DEFAULT.get().map(|owner| tally(owner, Category::Requests)))
 }
 
 fn enter(now: Option<(Arc<Owner>, Category)>) -> Scope {

@@ -83,6 +83,10 @@ impl Folder<'_> {
                 let spec = Spec::constant(tensor.clone());
                 return Ok(self.push(node, vec![spec]));
             }
+            Body::Scaled(scaled) => {
+                let spec = scaled.spec();
+                return Ok(self.push(node, vec![spec]));
+            }
             Body::Op { def, op } => (*def, Arc::clone(op)),
         };
         self.drop_what_holds(&mut node);

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tensor::Tensor;
 
 use crate::error::{Error, Result};
-use crate::graph::{Body, Graph, Node, Port};
+use crate::graph::{Body, Graph, Node, Port, Scaled};
 
 /// A node's attributes.
 pub(super) type NodeAttrs = BTreeMap<String, AttrValue>;
@@ -40,6 +40,8 @@ pub(super) enum Input {
     Old(Port),
     /// A value of its own.
     Value(Tensor),
+    /// A weight times a scale for each channel.
+    Scaled(Tensor, Arc<[f32]>),
 }
 
 impl New {
@@ -101,7 +103,13 @@ impl Edits {
                 for input in std::mem::take(&mut new.inputs) {
                     inputs.push(match input {
                         Input::Old(port) => moved(&numbers, port),
-                        Input::Value(value) => constant(&mut changed, &new.name, value),
+                        Input::Value(value) => {
+                            constant(&mut changed, &new.name, Body::Const(value))
+                        }
+                        Input::Scaled(weight, scale) => {
+                            let body = Body::Scaled(Scaled { weight, scale });
+                            constant(&mut changed, &new.name, body)
+                        }
                     });
                 }
                 let New { name, body, attrs, .. } = new;
@@ -117,8 +125,10 @@ impl Edits {
     }
 }
 
-fn constant(graph: &mut Graph, name: &Arc<str>, value: Tensor) -> Port {
-    Port { node: graph.push(Node::constant(name, value)), output: 0 }
+fn constant(graph: &mut Graph, name: &Arc<str>, body: Body) -> Port {
+    let (name, inputs, when) = (Arc::clone(name), Vec::new(), SmallVec::new());
+    let node = Node { name, body, inputs, when, attrs: Arc::default() };
+    Port { node: graph.push(node), output: 0 }
 }
 
 /// Sets an attribute.

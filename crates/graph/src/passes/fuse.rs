@@ -5,7 +5,8 @@
 //! A chain is followed only over values that nobody else reads, so nothing is computed twice.
 
 mod chain;
-mod weights;
+
+use std::sync::Arc;
 
 use ops::{Attrs, Env};
 use proto::tensorflow::attr_value::Value;
@@ -17,6 +18,7 @@ use super::uses::Uses;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::program::Bindings;
+use crate::scaled::scaled;
 use chain::{Chain, Look};
 
 /// Replaces each product and what follows it by a fused op.
@@ -112,10 +114,15 @@ fn fused(graph: &Graph, product: &Product, chain: &Chain) -> Result<New> {
     }
     let memory = |error: tensor::Error| Error::node(&node.name, error.into());
     let weight = match &chain.scale {
-        None => product.weight.clone(),
-        Some(scale) => weights::scaled(&product.weight, scale).map_err(memory)?,
+        None => Input::Value(product.weight.clone()),
+        // It is never packed.
+        Some(scale) if product.kind == Kind::Depthwise => {
+            Input::Value(scaled(&product.weight, scale).map_err(memory)?)
+        }
+        // The product is made when it is packed, one at a time.
+        Some(scale) => Input::Scaled(product.weight.clone(), Arc::from(&scale[..])),
     };
-    let mut inputs = vec![Input::Old(node.inputs[0]), Input::Value(weight)];
+    let mut inputs = vec![Input::Old(node.inputs[0]), weight];
     if let Some(bias) = &chain.bias {
         inputs.push(Input::Value(Tensor::vector(bias).map_err(memory)?));
     }

@@ -15,6 +15,7 @@ impl Specs {
             let known = match &node.body {
                 Body::Arg(number) => vec![named(&graph.args[*number], *number)],
                 Body::Const(tensor) => vec![Spec::constant(tensor.clone())],
+                Body::Scaled(scaled) => vec![scaled.spec()],
                 Body::Op { op, .. } => {
                     let find = |port: &Port| specs[port.node as usize].get(port.output as usize);
                     let inputs: Option<Vec<Spec>> =

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use device::Home;
 use ops::{Env, Kind, Op, Packed};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor};
 
+use super::homes::Homes;
 use crate::error::{Error, Result};
 use crate::fold;
 use crate::graph::{Body, Graph, Node, Port};
@@ -18,10 +20,12 @@ use crate::program::Program;
 pub(super) struct Draft {
     pub(super) steps: Vec<DraftStep>,
     pub(super) consts: Vec<Tensor>,
-    /// The bytes of each tensor in the workspace.
-    pub(super) values: Vec<usize>,
-    /// The bytes of each open slot, as far as they are known.
-    pub(super) open_bytes: Vec<usize>,
+    /// The constants that are copies on the host.
+    pub(super) host_consts: FxHashSet<usize>,
+    /// The tensors in the workspace.
+    pub(super) values: Vec<Size>,
+    /// The open slots; what is not known beforehand counts as nothing.
+    pub(super) open: Vec<Size>,
     /// The bytes of each input.
     pub(super) input_bytes: Vec<usize>,
     pub(super) outputs: Vec<Spot>,
@@ -29,11 +33,20 @@ pub(super) struct Draft {
     pub(super) is_static: bool,
 }
 
+/// The bytes of a tensor, and where they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) bytes: usize,
+    pub(crate) home: Home,
+}
+
 pub(super) struct DraftStep {
     pub(super) node: Arc<str>,
     pub(super) op_name: &'static str,
     pub(super) op: Arc<dyn Op>,
     pub(super) kind: Kind,
+    /// Where it runs.
+    pub(super) home: Home,
     pub(super) inputs: SmallVec<[Spot; 4]>,
     pub(super) when: SmallVec<[bool; 2]>,
     pub(super) outputs: SmallVec<[Spot; 2]>,
@@ -53,8 +66,28 @@ pub(super) enum Spot {
     Open(usize),
 }
 
+/// What a spot is, whatever shape it is seen in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Input(usize),
+    Const(usize),
+    Value(usize),
+    Open(usize),
+}
+
+impl Spot {
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Spot::Input(number, _) => Key::Input(*number),
+            Spot::Const(number) => Key::Const(*number),
+            Spot::Value(value, ..) => Key::Value(*value),
+            Spot::Open(open) => Key::Open(*open),
+        }
+    }
+}
+
 /// Ops that run functions, whose own plans are made when they are called.
-const CALLS: &[&str] = &[
+pub(super) const CALLS: &[&str] = &[
     "Case",
     "If",
     "MapDefun",
@@ -72,6 +105,8 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
     let mut drafter = Drafter {
         graph,
         env,
+        homes: program.homes(),
+        copies: FxHashMap::default(),
         results: results(graph),
         read: graph.nodes.iter().flat_map(|node| &node.inputs).copied().collect(),
         specs: Vec::with_capacity(graph.nodes.len()),
@@ -79,8 +114,9 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
         draft: Draft {
             steps: Vec::new(),
             consts: Vec::new(),
+            host_consts: FxHashSet::default(),
             values: Vec::new(),
-            open_bytes: Vec::new(),
+            open: Vec::new(),
             input_bytes: inputs.iter().map(spec_bytes).collect(),
             outputs: Vec::new(),
             is_static: true,
@@ -89,7 +125,11 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
     for (number, node) in graph.nodes.iter().enumerate() {
         drafter.take(program, inputs, number, node)?;
     }
-    drafter.draft.outputs = graph.fetches.iter().map(|port| drafter.spot(port)).collect();
+    for port in &graph.fetches {
+        let (spot, spec) = (drafter.spot(port), drafter.known(port));
+        let output = drafter.bring_out(spot, spec.as_ref());
+        drafter.draft.outputs.push(output);
+    }
     Ok(drafter.draft)
 }
 
@@ -109,15 +149,18 @@ fn results(graph: &Graph) -> FxHashSet<Port> {
     results
 }
 
-struct Drafter<'a> {
+pub(super) struct Drafter<'a> {
     graph: &'a Graph,
     env: &'a Env<'a>,
+    pub(super) homes: Homes,
+    /// The tensors that were copied to where they were not.
+    pub(super) copies: FxHashMap<Key, Spot>,
     results: FxHashSet<Port>,
     /// The outputs that any node reads.
     read: FxHashSet<Port>,
     specs: Vec<Vec<Spec>>,
     spots: Vec<SmallVec<[Spot; 2]>>,
-    draft: Draft,
+    pub(super) draft: Draft,
 }
 
 impl Drafter<'_> {
@@ -135,6 +178,13 @@ impl Drafter<'_> {
             }
             Body::Const(tensor) => {
                 self.add_consts(vec![tensor.clone()]);
+                return Ok(());
+            }
+            // Only in a program that was not packed.
+            Body::Scaled(scaled) => {
+                let product = scaled.product();
+                let product = product.map_err(|error| Error::node(&node.name, error.into()))?;
+                self.add_consts(vec![product]);
                 return Ok(());
             }
             Body::Op { def, op } => (*def, op),
@@ -170,8 +220,11 @@ impl Drafter<'_> {
             self.add(outputs, [spot]);
             return Ok(());
         }
+        let home = self.homes.of_step(def.name, &specs, &outputs);
+        let inputs = self.bring_all(node, inputs, &known, home)?;
         let calls = CALLS.contains(&def.name);
-        let mut choose = |(output, spec): (u32, &Spec)| self.choose(number, output, spec, calls);
+        let mut choose =
+            |(output, spec): (u32, &Spec)| self.choose(node, (number, output), spec, home);
         let spots: SmallVec<[Spot; 2]> = (0..).zip(&outputs).map(&mut choose).collect();
         // What state there is decides what a step gives, and whether that is shared.
         self.draft.is_static &= !calls && def.kind == Kind::Pure;
@@ -180,6 +233,7 @@ impl Drafter<'_> {
             op_name: def.name,
             op: Arc::clone(op),
             kind: def.kind,
+            home,
             inputs,
             when: node.when.clone(),
             outputs: spots.clone(),
@@ -200,6 +254,7 @@ impl Drafter<'_> {
             op: refusal(error),
             // It is never left out as unused.
             kind: Kind::Writes,
+            home: Home::Device,
             inputs,
             when: node.when.clone(),
             outputs: SmallVec::new(),
@@ -223,25 +278,65 @@ impl Drafter<'_> {
         Ok(())
     }
 
+    /// What a node reads where it runs, and its conditions on the host.
+    fn bring_all(
+        &mut self,
+        node: &Node,
+        spots: SmallVec<[Spot; 4]>,
+        known: &[Option<Spec>],
+        home: Home,
+    ) -> Result<SmallVec<[Spot; 4]>> {
+        if self.homes == Homes::One {
+            return Ok(spots);
+        }
+        let n_operands = node.operands().len();
+        let mut bring = |(number, (spot, known)): (usize, (Spot, &Option<Spec>))| match known {
+            Some(spec) if number < n_operands => self.bring(spot, spec, home),
+            Some(spec) => self.bring(spot, spec, Home::Host),
+            None => Ok(spot),
+        };
+        spots.into_iter().zip(known).enumerate().map(&mut bring).collect()
+    }
+
     /// Where an output goes: to the workspace if its size is known and it does not leave the run.
     /// What a call gives and nobody reads is dropped rather than copied there.
-    fn choose(&mut self, node: usize, output: u32, spec: &Spec, is_call: bool) -> Spot {
-        let port = Port { node: u32::try_from(node).expect("a graph is bounded"), output };
+    fn choose(
+        &mut self,
+        node: &Node,
+        (number, output): (usize, u32),
+        spec: &Spec,
+        home: Home,
+    ) -> Spot {
+        let port = Port { node: u32::try_from(number).expect("a graph is bounded"), output };
+        // A result that is copied to where results are is the copy, unless it may be dead.
+        let is_copied = home != self.homes.border() && node.when.is_empty();
         let is_result = self.results.contains(&port);
-        let is_dropped = is_call && !is_result && !self.read.contains(&port);
+        let leaves = is_result && !is_copied;
+        let is_dropped =
+            CALLS.contains(&node.op_name()) && !is_result && !self.read.contains(&port);
         match spec.shape() {
-            Some(shape) if spec.dtype.is_plain() && !is_result && !is_dropped => {
-                self.draft.values.push(n_bytes(spec.dtype, &shape));
-                Spot::Value(self.draft.values.len() - 1, spec.dtype, shape)
+            Some(shape) if spec.dtype.is_plain() && !leaves && !is_dropped => {
+                self.add_value(spec.dtype, shape, home)
             }
             shape => {
                 self.draft.is_static &= shape.is_some() && spec.dtype.is_plain();
                 let shape = shape.filter(|_| !is_dropped);
                 let bytes = shape.map_or(0, |shape| n_bytes(spec.dtype, &shape));
-                self.draft.open_bytes.push(bytes);
-                Spot::Open(self.draft.open_bytes.len() - 1)
+                self.add_open(bytes, home)
             }
         }
+    }
+
+    /// A tensor in the workspace.
+    pub(super) fn add_value(&mut self, dtype: DType, shape: Shape, home: Home) -> Spot {
+        self.draft.values.push(Size { bytes: n_bytes(dtype, &shape), home });
+        Spot::Value(self.draft.values.len() - 1, dtype, shape)
+    }
+
+    /// An open slot.
+    pub(super) fn add_open(&mut self, bytes: usize, home: Home) -> Spot {
+        self.draft.open.push(Size { bytes, home });
+        Spot::Open(self.draft.open.len() - 1)
     }
 
     fn add(&mut self, specs: Vec<Spec>, spots: impl IntoIterator<Item = Spot>) {
@@ -264,10 +359,8 @@ impl Drafter<'_> {
     /// Where a tensor is; for a dead one, a slot that nobody fills.
     fn spot(&mut self, port: &Port) -> Spot {
         let spots = &self.spots[port.node as usize];
-        spots.get(port.output as usize).cloned().unwrap_or_else(|| {
-            self.draft.open_bytes.push(0);
-            Spot::Open(self.draft.open_bytes.len() - 1)
-        })
+        let spot = spots.get(port.output as usize).cloned();
+        spot.unwrap_or_else(|| self.add_open(0, Home::Device))
     }
 
     fn missing(&self, port: &Port) -> Error {
@@ -282,7 +375,7 @@ fn spec_bytes(spec: &Spec) -> usize {
 }
 
 /// The bytes of a plain tensor; others count as nothing.
-fn n_bytes(dtype: DType, shape: &Shape) -> usize {
+pub(super) fn n_bytes(dtype: DType, shape: &Shape) -> usize {
     if dtype.is_plain() { shape.n_elements() * dtype.size() } else { 0 }
 }
 

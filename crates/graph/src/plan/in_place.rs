@@ -1,9 +1,9 @@
 //! Outputs that take over the memory of an input that nobody needs any more.
 
-use super::build::{DraftStep, Spot};
+use super::build::{DraftStep, Size, Spot};
 
 /// Gives such outputs the number of their input's value; for each step the input, if there is one.
-pub(super) fn merge(steps: &mut [DraftStep], values: &[usize]) -> Vec<Option<usize>> {
+pub(super) fn merge(steps: &mut [DraftStep], values: &[Size]) -> Vec<Option<usize>> {
     let mut last = last_uses(steps, values.len());
     let mut owner: Vec<usize> = (0..values.len()).collect();
     let mut merged = vec![None; steps.len()];
@@ -30,7 +30,7 @@ pub(super) fn merge(steps: &mut [DraftStep], values: &[usize]) -> Vec<Option<usi
 }
 
 /// The input whose memory the first output of a step may take over.
-fn candidate(step: &DraftStep, number: usize, values: &[usize], last: &[usize]) -> Option<usize> {
+fn candidate(step: &DraftStep, number: usize, values: &[Size], last: &[usize]) -> Option<usize> {
     let input = step.op.in_place()?;
     let Spot::Value(from, from_type, _) = step.inputs.get(input)? else { return None };
     let Spot::Value(to, to_type, _) = step.outputs.first()? else { return None };

@@ -1,40 +1,33 @@
 //! From a draft to a plan: drops what is not needed, finds lifetimes, packs offsets.
 
 use device::plan::{Packing, Request, pack};
-use device::{ALIGNMENT, Span};
+use device::{ALIGNMENT, Home, Span};
 use ops::Kind;
 use smallvec::SmallVec;
 
-use super::build::{Draft, DraftStep, Spot};
+use super::build::{Draft, DraftStep, Size, Spot};
 use super::{Place, Placed, Plan, Step, in_place};
 
 /// Gives every tensor of the workspace its offset.
 pub(super) fn place(draft: Draft) -> Plan {
     let mut steps = needed(draft.steps, &draft.outputs);
     let in_place = in_place::merge(&mut steps, &draft.values);
-    let lives = lifetimes(&steps, &draft.values);
-    let mut requests: Vec<Request> = Vec::new();
-    let mut request = |first: usize, last: usize, bytes: usize| {
-        let number = |step: usize| u32::try_from(step).expect("a plan is bounded");
-        requests.push(Request { first: number(first), last: number(last), bytes: bytes as u64 });
-    };
-    for (life, bytes) in lives.iter().zip(&draft.values) {
-        let (first, last) = life.unwrap_or((0, 0));
-        request(first, last, if life.is_some() { *bytes } else { 0 });
-    }
-    for (number, step) in steps.iter().enumerate() {
-        request(number, number, step.scratch_bytes);
-    }
-    let packing = pack(&requests, ALIGNMENT as u64);
+    let requests = requests(&steps, &draft.values);
+    let (device, host) = (pack_home(&requests, Home::Device), pack_home(&requests, Home::Host));
     let n_steps = steps.len();
-    let offset = |number: usize| usize::try_from(packing.offsets[number]).expect("it fits memory");
-    let closes = closes(&steps, &draft.outputs, draft.open_bytes.len());
+    let span = |number: usize| {
+        let (home, request) = &requests[number];
+        let packing = if *home == Home::Device { &device } else { &host };
+        let offset = usize::try_from(packing.offsets[number]).expect("it fits memory");
+        Span { home: *home, offset, len: usize::try_from(request.bytes).expect("it fits memory") }
+    };
+    let closes = closes(&steps, &draft.outputs, draft.open.len());
     let place = |spot: Spot| match spot {
         Spot::Input(number, shape) => Place::Input(number, shape),
         Spot::Const(number) => Place::Const(number),
         Spot::Open(number) => Place::Open(number),
         Spot::Value(value, dtype, shape) => {
-            let span = Span { offset: offset(value), len: draft.values[value] };
+            let span = Span { len: draft.values[value].bytes, ..span(value) };
             Place::Work(Placed { dtype, shape, span })
         }
     };
@@ -43,34 +36,67 @@ pub(super) fn place(draft: Draft) -> Plan {
         node: step.node,
         op_name: step.op_name,
         op: step.op,
-        device: 0,
+        home: step.home,
         inputs: step.inputs.into_iter().map(place).collect(),
         when: step.when,
         outputs: step.outputs.into_iter().map(place).collect(),
         in_place: in_place[number],
-        scratch: Span { offset: offset(n_values + number), len: step.scratch_bytes },
+        scratch: span(n_values + number),
         flops: step.flops,
         packed: step.packed,
         closes,
     };
-    let Packing { height, lower_bound, .. } = packing;
+    let size = |bytes: u64| usize::try_from(bytes).expect("it fits memory");
     Plan {
         steps: steps.into_iter().zip(closes).enumerate().map(finish).collect(),
         consts: draft.consts,
         live: live(&requests, n_steps),
-        open_bytes: draft.open_bytes,
+        open: draft.open,
         input_bytes: draft.input_bytes,
         is_static: draft.is_static,
         outputs: draft.outputs.into_iter().map(place).collect(),
-        work_bytes: usize::try_from(height).expect("it fits memory"),
-        live_bytes: usize::try_from(lower_bound).expect("it fits memory"),
+        work_bytes: size(device.height),
+        host_work_bytes: size(host.height),
+        live_bytes: size(device.lower_bound),
     }
 }
 
+/// The memory that steps want: for each tensor of the workspace, and then for each step's scratch.
+fn requests(steps: &[DraftStep], values: &[Size]) -> Vec<(Home, Request)> {
+    let request = |first: usize, last: usize, bytes: usize| {
+        let number = |step: usize| u32::try_from(step).expect("a plan is bounded");
+        Request { first: number(first), last: number(last), bytes: bytes as u64 }
+    };
+    let mut requests = Vec::with_capacity(values.len() + steps.len());
+    for (life, value) in lifetimes(steps, values).iter().zip(values) {
+        let (first, last) = life.unwrap_or((0, 0));
+        let bytes = if life.is_some() { value.bytes } else { 0 };
+        requests.push((value.home, request(first, last, bytes)));
+    }
+    for (number, step) in steps.iter().enumerate() {
+        requests.push((step.home, request(number, number, step.scratch_bytes)));
+    }
+    requests
+}
+
+/// The offsets of what is in one home; what is in another takes no room there.
+fn pack_home(requests: &[(Home, Request)], home: Home) -> Packing {
+    if requests.iter().all(|(of, request)| *of != home || request.bytes == 0) {
+        return Packing { offsets: vec![0; requests.len()], height: 0, lower_bound: 0 };
+    }
+    let own = |(of, request): &(Home, Request)| {
+        let bytes = if *of == home { request.bytes } else { 0 };
+        Request { bytes, ..*request }
+    };
+    let own: Vec<Request> = requests.iter().map(own).collect();
+    pack(&own, ALIGNMENT as u64)
+}
+
 /// The bytes that are alive while each step runs.
-fn live(requests: &[Request], n_steps: usize) -> Vec<u64> {
+fn live(requests: &[(Home, Request)], n_steps: usize) -> Vec<u64> {
     let mut change = vec![0i128; n_steps + 1];
-    for request in requests.iter().filter(|request| request.bytes > 0) {
+    let requests = requests.iter().map(|(_, request)| request);
+    for request in requests.filter(|request| request.bytes > 0) {
         change[request.first as usize] += i128::from(request.bytes);
         change[request.last as usize + 1] -= i128::from(request.bytes);
     }
@@ -104,7 +130,7 @@ fn needed(steps: Vec<DraftStep>, outputs: &[Spot]) -> Vec<DraftStep> {
 }
 
 /// For each tensor of the workspace the first and last step that touch it.
-fn lifetimes(steps: &[DraftStep], values: &[usize]) -> Vec<Option<(usize, usize)>> {
+fn lifetimes(steps: &[DraftStep], values: &[Size]) -> Vec<Option<(usize, usize)>> {
     let mut lives = vec![None; values.len()];
     for (number, step) in steps.iter().enumerate() {
         for spot in step.inputs.iter().chain(&step.outputs) {

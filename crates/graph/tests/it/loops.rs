@@ -56,7 +56,11 @@ fn run(nodes: Vec<NodeDef>, request: &Request, inputs: &[f32], end: Option<Insta
         cancel: &cancel,
     };
     let bindings = Bindings { resources: &resources, written: &written };
-    let build = Build { bindings: &bindings, env: &env, options: Options { plans_max: 2 } };
+    let build = Build {
+        bindings: &bindings,
+        env: &env,
+        options: Options { plans_max: 2, homes: Homes::One },
+    };
     let mut library = Library::default();
     library.add(&source, &graph, &build)?;
     let env = Env { functions: &library, ..env };

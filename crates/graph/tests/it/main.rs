@@ -7,7 +7,7 @@ mod memory;
 use std::collections::BTreeMap;
 
 use device::Workspace;
-use graph::{Bindings, Build, Error, Library, Options, Program, Request, Source};
+use graph::{Bindings, Build, Error, Homes, Library, Options, Program, Request, Source};
 use ops::{Cancel, Env, NoFiles, NoFunctions, Resources, Variable};
 use pool::Pool;
 use proto::tensorflow::attr_value::Value;
@@ -115,7 +115,7 @@ impl Runner {
         let graph = source.trace(request)?;
         self.with_env(|env| {
             let bindings = Bindings { resources: &self.resources, written: &self.written };
-            let options = Options { plans_max: 2 };
+            let options = Options { plans_max: 2, homes: Homes::One };
             let build = Build { bindings: &bindings, env, options };
             Library::default().add(source, &graph, &build)?;
             let mut program = Program::build(graph, &build)?;

@@ -52,11 +52,16 @@ impl Map {
 
     /// The bytes held.
     pub(super) fn n_bytes(&self) -> usize {
+        self.n_key_bytes() + self.values.n_bytes()
+    }
+
+    /// The bytes held beside the values, which are in the books already.
+    pub(super) fn n_key_bytes(&self) -> usize {
         let keys = match &self.keys {
             Keys::Ints(_, keys) => keys.len() * size_of::<i64>(),
             Keys::Strings(keys) => keys.n_bytes(),
         };
-        keys + self.index.n_bytes() + self.values.n_bytes()
+        keys + self.index.n_bytes()
     }
 
     /// The row of each key in the values, as a move that reads `[values, default]`.

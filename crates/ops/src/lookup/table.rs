@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use device::Booked;
 use parking_lot::Mutex;
 use tensor::Handle;
 
@@ -48,7 +49,24 @@ pub struct Table {
     value_shape: Shape,
     form: Form,
     /// `None` until a fixed table is filled.
-    map: Mutex<Option<Arc<Map>>>,
+    map: Mutex<Option<Filled>>,
+}
+
+/// What a table holds, and who pays for its keys.
+#[derive(Debug)]
+struct Filled {
+    map: Arc<Map>,
+    /// Kept for its drop.
+    _booked: Booked,
+}
+
+impl Filled {
+    /// Books the keys of a map to whom the thread works for, as a part of what stays: on the
+    /// host, whatever the device. Fails if a limit refuses.
+    fn new(map: Map) -> Result<Self> {
+        let booked = Booked::new(map.n_key_bytes()).map_err(tensor::Error::from)?;
+        Ok(Self { map: Arc::new(map), _booked: booked })
+    }
 }
 
 impl Table {
@@ -59,7 +77,7 @@ impl Table {
 
     /// The bytes it holds.
     pub fn n_bytes(&self) -> usize {
-        self.map.lock().as_ref().map_or(0, |map| map.n_bytes())
+        self.map.lock().as_ref().map_or(0, |filled| filled.map.n_bytes())
     }
 
     /// The dtypes of keys and values.
@@ -76,7 +94,8 @@ impl Table {
     pub(super) fn map(&self) -> Result<Arc<Map>> {
         // The text is TensorFlow's (`initializable_lookup_table.cc`).
         let empty = || Error::FailedPrecondition("Table not initialized.".to_owned());
-        self.map.lock().clone().ok_or_else(empty)
+        let filled = self.map.lock();
+        filled.as_ref().map(|filled| Arc::clone(&filled.map)).ok_or_else(empty)
     }
 
     /// Adds keys with their values. A fixed table that was filled takes only
@@ -85,17 +104,18 @@ impl Table {
         self.check(keys, values)?;
         let mut guard = self.map.lock();
         if self.form == Form::Mutable {
-            let old = guard.as_ref().map_or_else(|| self.empty(), |map| Ok(Map::clone(map)))?;
-            *guard = Some(Arc::new(old.with(keys, values, Again::Replace)?));
+            let old = guard.as_ref().map(|filled| Map::clone(&filled.map));
+            let old = old.map_or_else(|| self.empty(), Ok)?;
+            *guard = Some(Filled::new(old.with(keys, values, Again::Replace)?)?);
             return Ok(());
         }
         match &*guard {
             None => {
-                *guard = Some(Arc::new(self.empty()?.with(keys, values, Again::Refuse)?));
+                *guard = Some(Filled::new(self.empty()?.with(keys, values, Again::Refuse)?)?);
                 Ok(())
             }
             // As TensorFlow, only the number is compared.
-            Some(old) if old.len() == keys.n_elements() => Ok(()),
+            Some(old) if old.map.len() == keys.n_elements() => Ok(()),
             // The text is TensorFlow's (`initializable_lookup_table.cc`).
             Some(_) => Err(Error::FailedPrecondition(
                 "Table was already initialized with different data.".to_owned(),
@@ -111,7 +131,7 @@ impl Table {
         }
         self.check(keys, values)?;
         let map = self.empty()?.with(keys, values, Again::Replace)?;
-        *self.map.lock() = Some(Arc::new(map));
+        *self.map.lock() = Some(Filled::new(map)?);
         Ok(())
     }
 
@@ -173,7 +193,8 @@ impl TableHandle {
     fn make(&self) -> Table {
         let (key, value, form) = (self.key, self.value, self.form);
         let value_shape = self.value_shape.clone();
-        let empty = Map::new(key, value, &value_shape).ok().map(Arc::new);
+        let empty = Map::new(key, value, &value_shape).ok();
+        let empty = empty.and_then(|map| Filled::new(map).ok());
         let map = Mutex::new(empty.filter(|_| form == Form::Mutable));
         Table { key, value, value_shape, form, map }
     }

@@ -172,7 +172,7 @@ fn a_batch_has_no_more_rows_than_fit_in_memory() {
     let mut agenda: Agenda<u32> = Agenda::new(1);
     let model = agenda.add_model(1);
     let wide = batch::Options { allowed_sizes: vec![1, 2, 4, 8], ..options(8) };
-    let queue = agenda.add_queue(model, wide, Admission::Room).unwrap();
+    let queue = agenda.add_queue(model, wide, Admission::InTime).unwrap();
     let mut name = 0;
     let mut rows = |agenda: &mut Agenda<u32>, free_bytes: u64| {
         for _ in 0..8 {
@@ -198,4 +198,47 @@ fn a_batch_has_no_more_rows_than_fit_in_memory() {
     assert_eq!(rows(&mut agenda, 139), 2);
     assert_eq!(rows(&mut agenda, 50), 1, "one task is tried whatever there is");
     assert_eq!(agenda.snapshot(queue, at(0)).unwrap().rows_fit, Some(1));
+}
+
+#[test]
+fn the_first_batch_is_full_where_batching_was_asked_for_and_one_task_else() {
+    for (admission, expected) in [(Admission::Room, 8), (Admission::InTime, 1)] {
+        let mut agenda: Agenda<u32> = Agenda::new(1);
+        let model = agenda.add_model(1);
+        let queue = agenda.add_queue(model, options(8), admission).unwrap();
+        for name in 0..8 {
+            agenda.push(queue, Arc::new(name), &arrival(1, None), at(0)).unwrap();
+        }
+        assert_eq!(run(&mut agenda, 0, 10).len(), expected, "{admission:?}");
+    }
+}
+
+#[test]
+fn under_contention_the_urgent_go_first_and_what_waits_long_enough_goes_too() {
+    let mut agenda: Agenda<u32> = Agenda::new(1);
+    let model = agenda.add_model(1);
+    let levels = vec![batch::Level::default(); 2];
+    let urgent_first = batch::Options { levels, enqueued_batches_max: 100, ..options(1) };
+    let queue = agenda.add_queue(model, urgent_first, Admission::Room).unwrap();
+    let push = |agenda: &mut Agenda<u32>, name: u32, level: usize, now: u64| {
+        let arrival = Arrival { level, ..arrival(1, None) };
+        agenda.push(queue, Arc::new(name), &arrival, at(now)).unwrap();
+    };
+    // Ten that can wait come first, and ten that cannot after them.
+    (0..10).for_each(|name| push(&mut agenda, name, 1, 0));
+    (10..20).for_each(|name| push(&mut agenda, name, 0, 1));
+    let order: Vec<u32> = (0..20).flat_map(|turn| run(&mut agenda, 2 + turn, 1)).collect();
+    assert_eq!(order, (10..20).chain(0..10).collect::<Vec<_>>());
+    // One urgent task for each turn, for ever: the one that can wait has its turn nevertheless.
+    push(&mut agenda, 100, 1, 100);
+    let mut waited = 0;
+    while {
+        push(&mut agenda, 200, 0, 100 + waited);
+        run(&mut agenda, 100 + waited, 1) != [100]
+    } {
+        waited += 1;
+        assert!(waited < 10_000, "it starves");
+    }
+    assert!(waited > 0);
+    agenda.check();
 }

@@ -44,11 +44,21 @@ fn open(dir: &Path) -> Result<Storage> {
 
 /// Loads a model to run it here, with one lane and `n_threads` compute threads.
 fn load(dir: &Path, tags: &str, n_threads: usize) -> Result<Loaded> {
+    load_for(dir, tags, n_threads, None)
+}
+
+/// The same in the memory of `owner`, who pays for it.
+fn load_for(
+    dir: &Path,
+    tags: &str,
+    n_threads: usize,
+    owner: Option<Arc<device::Owner>>,
+) -> Result<Loaded> {
     let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO })?;
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(n_threads)));
     let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = native::Options { tags: split_tags(tags), plans_max: PLANS_MAX };
-    Ok(native::load(&open(dir)?, &options, &executor)?)
+    Ok(native::Opened::open(&open(dir)?, &options)?.load(&options, &executor, owner)?)
 }
 
 /// The tags between the commas.

@@ -73,6 +73,13 @@ impl Needed {
         let run = plans.map(|(_, plan)| plan.total_bytes()).max().unwrap_or(0);
         self.load.load_peak_bytes.max(self.load.resident_bytes() + run)
     }
+
+    /// The same of the host, for a model on a GPU.
+    fn host_total(&self, batch: usize) -> u64 {
+        let plans = self.plans.iter().filter(|(size, _)| *size <= batch);
+        let run = plans.map(|(_, plan)| plan.host_bytes).max().unwrap_or(0);
+        self.load.host_peak_bytes.max(self.load.host_bytes + run)
+    }
 }
 
 fn rehearse(base_path: &str, tags: &[String], kind: device::Kind) -> Result<Needed> {
@@ -119,10 +126,16 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
         })
         .collect();
     let placement = place(&slots, &wanted);
-    let models = fit
-        .iter()
-        .enumerate()
-        .map(|(at, (name, need))| model(name, need, &placement.devices[at], (&slots, &placement)));
+    let mut host = HostRoom::beside(devices, &logical);
+    let mut models = Vec::new();
+    for (at, (name, need)) in fit.iter().enumerate() {
+        let on = &placement.devices[at];
+        let mut answer = model(name, need, on, (&slots, &placement));
+        if let Some(host) = &mut host {
+            host.take(need, on.len(), &mut answer);
+        }
+        models.push(answer);
+    }
     let failed = needs.iter().filter_map(|(name, need)| {
         let error = need.as_ref().err()?;
         Some(json!({"name": name, "error": format!("{error:#}")}))
@@ -136,11 +149,54 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
             "left_bytes": left,
         })
     });
-    json!({
-        "devices": free.collect::<Vec<_>>(),
-        "models": models.chain(failed).collect::<Vec<_>>(),
-        "fits": placement.devices.iter().all(|on| !on.is_empty()) && fit.len() == needs.len(),
-    })
+    let free: Vec<Value> = free.chain(host.map(|host| host.to_json())).collect();
+    let fits = models.iter().all(|model| model["refused"].is_null()) && fit.len() == needs.len();
+    models.extend(failed);
+    json!({"devices": free, "models": models, "fits": fits})
+}
+
+/// What is left of the host for the strings and tables of models on GPUs.
+struct HostRoom {
+    name: String,
+    limit_bytes: u64,
+    left_bytes: u64,
+}
+
+impl HostRoom {
+    /// The host, if models go on other devices.
+    fn beside(devices: &Devices, slots: &[Arc<Logical>]) -> Option<Self> {
+        let is_gpu = |one: &Arc<Logical>| one.space.kind() == device::Kind::Gpu;
+        let host = devices.host().filter(|_| slots.iter().any(is_gpu))?;
+        let limit_bytes = host.space.account().limit_bytes();
+        Some(Self { name: host.space.name().to_owned(), limit_bytes, left_bytes: limit_bytes })
+    }
+
+    /// Takes what a model on so many devices has of the host, or says why there is no room.
+    fn take(&mut self, need: &Needed, n_devices: usize, answer: &mut Value) {
+        let needed = need.host_total(1).saturating_mul(n_devices as u64);
+        answer["host_bytes"] = json!(need.host_total(1));
+        answer["host_resident_bytes"] = json!(need.load.host_bytes);
+        if needed <= self.left_bytes {
+            self.left_bytes -= needed;
+            return;
+        }
+        answer["refused"] = json!(format!(
+            "{needed} bytes of strings and tables are needed on {}, but {} are left there: unload \
+             another model, or raise its limit by {}",
+            self.name,
+            self.left_bytes,
+            needed - self.left_bytes,
+        ));
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "engine": "native",
+            "limit_bytes": self.limit_bytes,
+            "left_bytes": self.left_bytes,
+        })
+    }
 }
 
 /// The devices that models are placed on: the GPUs, or the host without any.
@@ -160,6 +216,7 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
             "plan_bytes": plan.plan_bytes,
             "is_static": plan.is_static,
             "total_bytes": need.total(*batch),
+            "host_bytes": plan.host_bytes,
         })
     });
     // The largest batch that fits with what is left where it is placed.
@@ -258,12 +315,36 @@ mod tests {
     use super::*;
 
     fn needed(weights_bytes: u64) -> Needed {
-        let plan =
-            |work_bytes| PlanNeed { work_bytes, plan_bytes: 0, dynamic_bytes: 0, is_static: true };
+        let plan = |work_bytes| PlanNeed {
+            work_bytes,
+            plan_bytes: 0,
+            dynamic_bytes: 0,
+            host_bytes: work_bytes,
+            is_static: true,
+        };
         let plans = vec![(1, plan(10)), (2, plan(20)), (4, plan(40))];
         let load_peak_bytes = weights_bytes;
-        let load = native::Need { weights_bytes, packed_bytes: 0, other_bytes: 0, load_peak_bytes };
+        let load = native::Need {
+            weights_bytes,
+            packed_bytes: 0,
+            other_bytes: 0,
+            load_peak_bytes,
+            host_bytes: 7,
+            host_peak_bytes: 8,
+        };
         Needed { load, plans, worker: None }
+    }
+
+    #[test]
+    fn strings_and_tables_take_of_the_host_what_is_left_there() {
+        let mut host = HostRoom { name: "cpu:0".to_owned(), limit_bytes: 40, left_bytes: 40 };
+        let (mut first, mut second) = (json!({}), json!({}));
+        host.take(&needed(100), 2, &mut first);
+        assert_eq!((&first["host_bytes"], host.left_bytes), (&17.into(), 6));
+        host.take(&needed(100), 1, &mut second);
+        let refused = second["refused"].as_str().unwrap();
+        assert!(refused.starts_with("17 bytes of strings and tables are needed on cpu:0"));
+        assert!(first["refused"].is_null() && host.to_json()["left_bytes"] == 6);
     }
 
     #[test]

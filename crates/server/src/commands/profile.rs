@@ -9,7 +9,7 @@ use device::Workspace;
 use graph::StepSnapshot;
 use session::DEFAULT_SIGNATURE;
 
-use super::{inputs, load, n_cpus};
+use super::{inputs, load_for, n_cpus};
 
 mod report;
 
@@ -45,13 +45,19 @@ struct Profile {
     /// The tags of the meta graph
     #[arg(long, default_value = "serve")]
     tags: String,
+    /// Plan as for a GPU, played by the host: strings and tables stay on the host, and copies
+    /// between the two are steps
+    #[arg(long)]
+    gpu: bool,
 }
 
 /// Runs the command.
 pub(crate) fn main(args: Vec<String>) -> Result<()> {
     let args = Profile::parse_from(args);
     let n_threads = if args.threads == 0 { n_cpus() } else { args.threads };
-    let loaded = load(&args.dir, &args.tags, n_threads)?;
+    let kind = if args.gpu { device::Kind::Gpu } else { device::Kind::Cpu };
+    let owner = native::measure::owner_alone(kind)?;
+    let loaded = load_for(&args.dir, &args.tags, n_threads, Some(owner))?;
     let mut run = inputs::run(&loaded, &args.signature, args.batch)?;
     if let Some(path) = &args.inputs {
         inputs::replace(&loaded, &mut run, path)?;
@@ -77,6 +83,9 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
     say!("{}", profiled.by_op());
     say!("{}", profiled.slowest(args.steps));
     say!("{}", profiled.memory((plan.work_bytes(), plan.live_bytes())));
+    if args.gpu {
+        say!("{}", profiled.homes((plan.work_bytes(), plan.host_work_bytes())));
+    }
     if let Some(path) = &args.trace {
         std::fs::write(path, profiled.trace(&last_run))?;
     }

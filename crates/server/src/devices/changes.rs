@@ -8,12 +8,13 @@ use device::{ConfigCode, Error};
 use lifecycle::Code;
 
 use super::options::{device_config, device_rules, simulations};
-use super::{Devices, Logical};
+use super::{Devices, Logical, Undo};
 use crate::external::External;
 
 impl Devices {
-    /// Makes of the devices what a device config says. What is in use keeps its place: limits
-    /// change at once, but a device in use cannot go, nor change how it grows.
+    /// Makes of the devices what a device config says, or leaves all as they are. What is in
+    /// use keeps its place: limits change at once, but a device in use cannot go, nor change how it
+    /// grows.
     pub(crate) fn change(&self, config: &str) -> Result<Vec<String>, Status> {
         let bad = |error: anyhow::Error| Status::invalid(format!("{error:#}"));
         let config = device_config(config).map_err(bad)?;
@@ -57,21 +58,31 @@ impl Devices {
         };
         let kept: Vec<Arc<Logical>> = before.iter().filter(|one| stays(one)).cloned().collect();
         self.check_limits(&kept, &configured)?;
+        let mut undo = Undo::default();
         for (one, limit) in self.physical.iter().zip(&configured.physical_limit_bytes) {
+            let before = one.driver.limit_bytes();
             one.driver.set_limit(*limit).map_err(status)?;
+            // Whoever took more meanwhile keeps it, and the limit that allows it.
+            undo.push(move || drop(one.driver.set_limit(before)));
         }
         let mut all = Vec::new();
         for device in configured.devices {
             let known = kept.iter().find(|logical| logical.space.name() == device.name);
             let logical = match known {
                 Some(logical) => {
+                    let limit = logical.space.account().limit_bytes();
                     logical.space.account().set_limit(device.limit_bytes).map_err(status)?;
-                    *logical.device.lock() = device;
+                    let before = std::mem::replace(&mut *logical.device.lock(), device);
+                    undo.push(move || {
+                        drop(logical.space.account().set_limit(limit));
+                        *logical.device.lock() = before;
+                    });
                     Arc::clone(logical)
                 }
                 None => {
                     let of = &self.physical[device.physical];
-                    let made = super::logical(device, of, self.step_bytes, &self.lanes);
+                    let host = super::host_among(&all);
+                    let made = super::logical(device, of, self.step_bytes, &self.lanes, host);
                     let failed = |error: anyhow::Error| {
                         Status::new(Code::ResourceExhausted, format!("{error:#}"))
                     };
@@ -80,17 +91,19 @@ impl Devices {
             };
             all.push(logical);
         }
+        undo.keep();
         Ok(all)
     }
 }
 
 impl Devices {
-    /// Puts other limits in force on the GPUs that only TensorFlow can use; gives their names.
-    pub(crate) fn change_external(
+    /// Puts other limits in force on the GPUs that only TensorFlow can use, or none; gives their
+    /// names, and says how to take the change back.
+    pub(crate) fn change_external<'a>(
         &self,
         config: &str,
-        external: &External,
-    ) -> Result<Vec<String>, Status> {
+        external: &'a External,
+    ) -> Result<(Vec<String>, Undo<'a>), Status> {
         let bad = |error: anyhow::Error| Status::invalid(format!("{error:#}"));
         let config = device_config(config).map_err(bad)?;
         let rules = device_rules(&config).map_err(bad)?;

@@ -16,9 +16,16 @@ pub(crate) struct Want<'a> {
     pub(crate) model: &'a str,
     pub(crate) version: i64,
     /// What it takes alone.
-    pub(crate) needed_bytes: u64,
+    pub(crate) needed: Needed,
     /// What its weights are known by.
     pub(crate) keys: &'a [WeightKey],
+}
+
+/// What a version takes of the device that it is on, and of the host if that is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Needed {
+    pub(crate) bytes: u64,
+    pub(crate) host_bytes: u64,
 }
 
 /// A device that a version may be loaded on, and who pays for it there.
@@ -61,11 +68,20 @@ impl fmt::Display for Refusal {
 }
 
 impl Devices {
-    /// Whether a model could take so many bytes on each device that it may be on.
+    /// Whether a model could take so many bytes on each device that it may be on, and on the host.
     pub(crate) fn has_room(&self, model: &str, bytes: u64) -> bool {
         let rule = self.rule(model);
-        let room = |logical: &Arc<Logical>| self.room(model, &rule, logical);
-        self.candidates(&rule).iter().all(|logical| room(logical).is_some_and(|room| bytes <= room))
+        let has = |room: Option<u64>| room.is_some_and(|room| bytes <= room);
+        let candidates = self.candidates(&rule);
+        let on_host = || self.host().is_none_or(|host| has(self.host_room(model, &host)));
+        candidates.iter().all(|logical| has(self.room(model, &rule, logical))) && on_host()
+    }
+
+    /// How many bytes a model that is on GPUs could still take on the host. Nothing is set aside
+    /// for it there.
+    fn host_room(&self, model: &str, host: &Logical) -> Option<u64> {
+        let account = self.account(model, host);
+        Some(host.space.free_bytes().min(account.free_bytes()))
     }
 
     /// The kind of the devices that a model may be on.
@@ -76,7 +92,8 @@ impl Devices {
 
     /// The devices that a version is to be loaded on.
     pub(crate) fn lease(&self, want: &Want<'_>) -> Result<Vec<Lease>, Refusal> {
-        let Want { model, needed_bytes, .. } = *want;
+        let Want { model, needed, .. } = *want;
+        let needed_bytes = needed.bytes;
         let rule = self.rule(model);
         let mut candidates = self.candidates(&rule);
         let rooms: Vec<Option<u64>> =
@@ -97,8 +114,11 @@ impl Devices {
         };
         let mut leases = Vec::new();
         let mut refused = None;
+        let n_gpus = fitting.iter().take(wanted);
+        let n_gpus = n_gpus.filter(|(logical, _)| logical.space.kind() == Kind::Gpu).count();
+        let host = self.beside(want, n_gpus)?;
         for (logical, _) in fitting.iter().take(wanted) {
-            match self.take(want, &rule, logical) {
+            match self.take(want, &rule, (logical, host.as_ref())) {
                 Ok(lease) => leases.push(lease),
                 Err(refusal) => refused = Some(refusal),
             }
@@ -177,18 +197,40 @@ impl Devices {
         Arc::clone(account)
     }
 
-    fn take(&self, want: &Want<'_>, rule: &ModelRule, logical: &Logical) -> Result<Lease, Refusal> {
+    /// Who pays on the host for a version on so many GPUs. Fails if its strings and tables would
+    /// not fit there.
+    fn beside(&self, want: &Want<'_>, n_gpus: usize) -> Result<Option<Arc<Owner>>, Refusal> {
+        let Want { model, version, .. } = *want;
+        let Some(host) = self.host().filter(|_| n_gpus > 0) else { return Ok(None) };
+        let needed = want.needed.host_bytes.saturating_mul(n_gpus as u64);
+        if self.host_room(model, &host).is_none_or(|room| needed > room) {
+            return Err(self.refusal(model, &host, needed));
+        }
+        let holder = Holder::Version { model: Arc::from(model), version };
+        let owner = Owner::new(&host.space, holder, Some(self.account(model, &host)));
+        self.note(&owner);
+        Ok(Some(owner))
+    }
+
+    fn take(
+        &self,
+        want: &Want<'_>,
+        rule: &ModelRule,
+        (logical, host): (&Logical, Option<&Arc<Owner>>),
+    ) -> Result<Lease, Refusal> {
         let Want { model, version, .. } = *want;
         let holder = Holder::Version { model: Arc::from(model), version };
         let account = self.account(model, logical);
-        let owner = match rule.growth {
-            GrowthRule::OnDemand => Owner::new(&logical.space, holder, Some(account)),
-            GrowthRule::Reserved => {
-                let space = self.set_aside(model, &holder, account, logical)?;
-                Owner::new(&space, holder, None)
-            }
+        let (space, account) = match rule.growth {
+            GrowthRule::OnDemand => (Arc::clone(&logical.space), Some(account)),
+            GrowthRule::Reserved => (self.set_aside(model, &holder, account, logical)?, None),
         };
-        self.owners.lock().push(Arc::downgrade(&owner));
+        let host = host.filter(|_| logical.space.kind() == Kind::Gpu);
+        let owner = match host {
+            Some(host) => Owner::beside(Arc::clone(host), &space, holder, account),
+            None => Owner::new(&space, holder, account),
+        };
+        self.note(&owner);
         let mut keys = self.keys.lock();
         keys.retain(|(owner, _)| owner.strong_count() > 0);
         keys.push((Arc::downgrade(&owner), want.keys.to_vec()));

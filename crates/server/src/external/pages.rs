@@ -40,9 +40,12 @@ impl api::Memory for Pages {
     }
 
     fn change_devices(&self, change: &[u8]) -> Result<Vec<u8>, Status> {
+        let text = std::str::from_utf8(change);
+        let text = text.map_err(|_| Status::invalid("a device config is text, or JSON"))?;
+        // Whichever refuses, nothing has changed.
+        let (ours, undo) = self.devices.change_external(text, &self.external)?;
         let changed = self.own.change_devices(change)?;
-        let text = String::from_utf8_lossy(change);
-        let ours = self.devices.change_external(&text, &self.external)?;
+        undo.keep();
         let mut page: Json = serde_json::from_slice(&changed).unwrap_or_default();
         if let Some(warnings) = page["warnings"].as_array_mut() {
             // They are not among the devices with arenas, but they were found.

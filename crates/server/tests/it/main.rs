@@ -14,6 +14,7 @@ mod control;
 mod doors;
 mod engine;
 mod golden;
+mod homes;
 mod inspect;
 mod memory;
 mod memory_faults;

@@ -1,7 +1,7 @@
 //! A running server, and the few words of HTTP that tests need.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, mpsc};
@@ -191,10 +191,21 @@ pub(crate) fn check_half_plus_two(server: &Server, model: &str) {
     assert_eq!(body, "{\n    \"predictions\": [2.5, 3.0, 4.5\n    ]\n}");
 }
 
-/// A port that was free a moment ago.
+/// A port that nobody listens on and that no other test takes. It is below those that the system
+/// gives to whoever asks for any, and claimed until this process ends by the port of the same
+/// number for datagrams, which no server here uses.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
+    static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+    let mut claims = CLAIMS.lock().expect("nobody panicked with it");
+    let first = std::process::id();
+    let port = |n: u32| u16::try_from(12_000 + (first * 16 + n) % 20_000).expect("it is small");
+    let claimed = (0..20_000).map(port).find_map(|port| {
+        let claim = UdpSocket::bind(("127.0.0.1", port)).ok()?;
+        TcpListener::bind(("0.0.0.0", port)).ok().map(|_| (port, claim))
+    });
+    let (port, claim) = claimed.expect("a port is free");
+    claims.push(claim);
+    port
 }
 
 /// Our folder below the user's cache folder.

@@ -98,7 +98,14 @@ impl TensorFlow {
         };
         let other_bytes = worker.beside(weights_bytes);
         let load_peak_bytes = weights_bytes + other_bytes;
-        let load = native::Need { weights_bytes, packed_bytes: 0, other_bytes, load_peak_bytes };
+        let load = native::Need {
+            weights_bytes,
+            packed_bytes: 0,
+            other_bytes,
+            load_peak_bytes,
+            host_bytes: 0,
+            host_peak_bytes: 0,
+        };
         Ok(Needed { load, plans: Vec::new(), worker: Some(worker) })
     }
 }

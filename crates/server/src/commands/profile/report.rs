@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use device::Home;
 use graph::StepSnapshot;
 
 /// The steps of a plan and how long each took.
@@ -14,6 +15,7 @@ pub(super) struct Profiled<'a> {
 
 /// Ops that compute nothing: what they write is a copy.
 const MOVES: &[&str] = &[
+    COPY,
     "BroadcastTo",
     "Concat",
     "ConcatV2",
@@ -37,6 +39,9 @@ const MOVES: &[&str] = &[
     "Transpose",
     "Unpack",
 ];
+
+/// The op of a copy between homes.
+const COPY: &str = "_Copy";
 
 /// The figures of an op.
 #[derive(Default)]
@@ -137,13 +142,35 @@ impl Profiled<'_> {
         text
     }
 
+    /// What runs where on a GPU, and what is copied between it and the host.
+    pub(super) fn homes(&self, (device, host): (usize, usize)) -> String {
+        let n = |home: Home| {
+            self.steps.iter().filter(|step| step.home == home && step.op != COPY).count()
+        };
+        let copied = |home: Home| -> usize {
+            let copies = self.steps.iter().filter(|step| step.home == home && step.op == COPY);
+            copies.map(|step| step.written_bytes).sum()
+        };
+        let mut text = String::new();
+        for (name, home, planned) in [("gpu", Home::Device, device), ("host", Home::Host, host)] {
+            let _ = writeln!(
+                text,
+                "{name:<5} {:>5} steps, planned memory {:.3} MiB, {:.3} MiB copied to it",
+                n(home),
+                mebibytes(planned),
+                mebibytes(copied(home)),
+            );
+        }
+        text
+    }
+
     /// The steps of one run, and the memory alive in each, in the format of Chrome's trace viewer.
     pub(super) fn trace(&self, run: &[(usize, Duration, Duration)]) -> String {
         let mut events = Vec::new();
         for (number, start, time) in run {
             let step = &self.steps[*number];
             events.push(serde_json::json!({
-                "name": step.op, "cat": "step", "ph": "X", "pid": 1, "tid": step.device,
+                "name": step.op, "cat": "step", "ph": "X", "pid": 1, "tid": tid(step.home),
                 "ts": micros(*start), "dur": micros(*time),
                 "args": {
                     "node": step.node, "work_bytes": step.work_bytes,
@@ -162,6 +189,14 @@ impl Profiled<'_> {
     fn share(&self, time: Duration) -> f64 {
         let total: Duration = self.times.iter().sum();
         100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12)
+    }
+}
+
+/// The number of a home in a trace, as if it were a thread.
+fn tid(home: Home) -> u32 {
+    match home {
+        Home::Host => 0,
+        Home::Device => 1,
     }
 }
 
@@ -187,7 +222,7 @@ mod tests {
         StepSnapshot {
             node: format!("a/{op}"),
             op,
-            device: 0,
+            home: Home::Device,
             work_bytes: bytes,
             read_bytes: 2 * bytes,
             written_bytes: bytes,
@@ -224,6 +259,26 @@ mod tests {
         check(
             &profiled.memory((8 * mib, 7 * mib)),
             &["planned memory 8.00 MiB, the least possible 7.00 MiB", "| █ \n", "|███\n"],
+        );
+    }
+
+    #[test]
+    fn what_is_copied_between_the_host_and_a_gpu_is_told_for_each() {
+        let mib = 1 << 20;
+        let on = |home, step| StepSnapshot { home, ..step };
+        let steps = [
+            on(Home::Host, step("StringSplitV2", 8, 10)),
+            on(Home::Device, step("_Copy", mib, 10)),
+            on(Home::Device, step("MatMul", mib, 10)),
+            on(Home::Host, step("_Copy", 2 * mib, 10)),
+        ];
+        let profiled = Profiled { steps: &steps, times: &[Duration::ZERO; 4] };
+        check(
+            &profiled.homes((3 * mib, mib)),
+            &[
+                "gpu       1 steps, planned memory 3.000 MiB, 1.000 MiB copied to it",
+                "host      1 steps, planned memory 1.000 MiB, 2.000 MiB copied to it",
+            ],
         );
     }
 

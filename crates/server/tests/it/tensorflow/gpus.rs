@@ -151,6 +151,18 @@ fn check_devices(server: &Server) {
     let changed: Value = serde_json::from_str(&changed).unwrap();
     assert_eq!(named(&changed, "logical", "gpu:1")["limit_bytes"], 3 * GIB);
     assert_eq!(changed["warnings"].as_array().unwrap().len(), 0, "{changed:#}");
+    // A change that either kind of device refuses changes nothing.
+    let before = page(server, "/v1/devices")["logical"].clone();
+    for refused in [
+        r#"{"device": [{"name": "cpu:0", "memory_limit": "8GiB"},
+            {"name": "gpu:1", "memory_limit": "1"}]}"#,
+        r#"{"device": [{"name": "gpu:1", "memory_limit": "2GiB"},
+            {"name": "cpu:0", "memory_limit": "1"}]}"#,
+    ] {
+        let (status, body) = server.rest("PUT", "/v1/devices", refused);
+        assert_eq!(status, 400, "{body}");
+        assert_eq!(page(server, "/v1/devices")["logical"], before, "{refused}");
+    }
 }
 
 #[test]

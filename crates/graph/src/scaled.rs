@@ -5,7 +5,7 @@ use tensor::{Result, Tensor};
 use crate::digest::{digest, mark, mixed};
 
 /// A new weight with each channel, the innermost elements, multiplied by its scale.
-pub(super) fn scaled(weight: &Tensor, scale: &[f32]) -> Result<Tensor> {
+pub(crate) fn scaled(weight: &Tensor, scale: &[f32]) -> Result<Tensor> {
     if weight.is_rehearsed() {
         let mut new = Tensor::zeros(weight.dtype(), weight.shape().clone())?;
         let scale: Vec<u8> = scale.iter().flat_map(|scale| scale.to_le_bytes()).collect();
