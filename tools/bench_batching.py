@@ -11,7 +11,7 @@ What is measured, in this order; `--only` picks some:
 - devices: two played GPUs against one, and two of which one computes twice as fast;
 - overload: a played GPU at ten times what it can do, and just after;
 - neighbour: a light model beside a saturated one, on one played GPU;
-- load: `digits` while a model of 1 GiB is loaded.
+- load: a light model while one of 1 GiB is loaded, on one played GPU.
 
 Played GPUs (`--simulated_gpus`) compute at a given rate, so that these figures depend little on the
 machine. The models are made once, by TensorFlow, in the cache folder.
@@ -279,22 +279,23 @@ def neighbour(args):
 
 
 def load(args):
-    """`digits` at a steady rate, alone and while a model of 1 GiB is loaded again and again."""
-    models = {"digits": (tfenv.ROOT / "models" / "digits", "")}
+    """A light model at a steady rate, alone and while one of 1 GiB is loaded again and again."""
+    models = {"paced": (MODELS / "paced", "")}
     with tempfile.TemporaryDirectory() as folder:
         versions = Path(folder) / "large"
         versions.mkdir()
         (versions / "1").symlink_to(MODELS / "large" / "1")
         models["large"] = (versions, "")
-        with Server(args.bin, models, "--file_system_poll_wait_seconds=1") as server:
+        flags = f"--simulated_gpus={GPU}", "--file_system_poll_wait_seconds=1"
+        with Server(args.bin, models, *flags) as server:
             light = ["--rate", "100", "--duration", str(args.seconds)]
-            server.bench("digits", *light)
+            server.bench("paced", *light)
             ratios, alones, besides, loads = [], [], [], []
             for turn in range(args.rounds):
-                alone = server.bench("digits", *light)
+                alone = server.bench("paced", *light)
                 (versions / str(turn + 2)).symlink_to(MODELS / "large" / "1")
                 started = time.monotonic()
-                beside = server.bench("digits", *light)
+                beside = server.bench("paced", *light)
                 while f'"version": "{turn + 2}",\n   "state": "AVAILABLE"' not in server.get("/v1/models/large"):
                     time.sleep(0.05)
                 loads.append(time.monotonic() - started)

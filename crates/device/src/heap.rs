@@ -21,6 +21,35 @@ pub fn trim_heap() {
     debug_assert_eq!(code, 0, "the heap knows how to be trimmed");
 }
 
+/// What the heap says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeapBytes {
+    /// What the program has asked for and not given back.
+    pub allocated_bytes: u64,
+    /// What the heap has in memory for it, what it keeps for later included.
+    pub resident_bytes: u64,
+}
+
+/// What the heap says of itself now.
+pub fn heap_bytes() -> HeapBytes {
+    let mut epoch = 1u64;
+    let (old, old_len) = (ptr::null_mut(), ptr::null_mut());
+    let new = (&raw mut epoch).cast();
+    // SAFETY: the call reads 8 bytes of a number that outlives it: figures are brought up to date.
+    unsafe { tikv_jemalloc_sys::mallctl(c"epoch".as_ptr(), old, old_len, new, size_of::<u64>()) };
+    let (allocated, resident) = (figure(c"stats.allocated"), figure(c"stats.resident"));
+    HeapBytes { allocated_bytes: allocated as u64, resident_bytes: resident as u64 }
+}
+
+/// A figure of the heap's; 0 if it does not tell.
+fn figure(name: &CStr) -> usize {
+    let (mut value, mut len) = (0usize, size_of::<usize>());
+    let (old, new) = ((&raw mut value).cast(), ptr::null_mut());
+    // SAFETY: the call writes a number of the length that it is told, and reads nothing.
+    let code = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), old, &raw mut len, new, 0) };
+    if code == 0 { value } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +70,19 @@ mod tests {
             left > 0
         };
         sizes.take_while(fits).map(|size| vec![1; size]).collect()
+    }
+
+    #[test]
+    fn the_heap_tells_what_was_asked_of_it() {
+        const BYTES: u64 = 64 << 20;
+        let before = heap_bytes();
+        let all = vec![1u8; 64 << 20];
+        let with = heap_bytes();
+        assert!(with.allocated_bytes >= before.allocated_bytes + BYTES, "{before:?} {with:?}");
+        assert!(with.resident_bytes >= BYTES, "{with:?}");
+        drop(all);
+        let after = heap_bytes();
+        assert!(after.allocated_bytes < with.allocated_bytes - BYTES / 2, "{with:?} {after:?}");
     }
 
     #[test]

@@ -101,8 +101,13 @@ pub(crate) fn devices(devices: &Devices) -> Json {
 /// Who holds which bytes of which device.
 pub(crate) fn memory(devices: &Devices) -> Json {
     let all = devices.all();
+    let heap = device::heap_bytes();
     json!({
         "resident_bytes": resident_bytes(),
+        "heap": {
+            "allocated_bytes": heap.allocated_bytes,
+            "resident_bytes": heap.resident_bytes,
+        },
         "devices": all.iter().map(|one| device(devices, one)).collect::<Vec<_>>(),
     })
 }

@@ -53,9 +53,11 @@ pub(crate) trait Sink {
     /// the value.
     fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Refusal>;
 
-    /// Reads what stands here if it is a value of the most common kind. Nothing happens otherwise.
-    fn read_common(&mut self, _cursor: &mut Cursor<'_>) -> bool {
-        false
+    /// Reads what stands at a place of a text if it is a value of the most common kind, and gives
+    /// the place behind it. Nothing happens otherwise.
+    #[inline(always)]
+    fn read_common(&mut self, _text: &[u8], _at: usize) -> Option<usize> {
+        None
     }
 
     /// The number of elements read.
@@ -157,9 +159,9 @@ trait Numeric: Sized {
     /// The element that a number gives, if it gives one.
     fn of(number: Number) -> Option<Self>;
 
-    /// The element that a decimal gives, if there is one here.
-    #[inline]
-    fn decimal(_cursor: &mut Cursor<'_>) -> Option<Self> {
+    /// The element that a decimal at a place of a text gives and where that ends, if there is one.
+    #[inline(always)]
+    fn decimal(_text: &[u8], _at: usize) -> Option<(Self, usize)> {
         None
     }
 }
@@ -175,11 +177,11 @@ impl<T: Numeric> Sink for Vec<T> {
         Ok(())
     }
 
-    #[inline]
-    fn read_common(&mut self, cursor: &mut Cursor<'_>) -> bool {
-        let Some(value) = T::decimal(cursor) else { return false };
+    #[inline(always)]
+    fn read_common(&mut self, text: &[u8], at: usize) -> Option<usize> {
+        let (value, end) = T::decimal(text, at)?;
         self.push(value);
-        true
+        Some(end)
     }
 
     fn len(&self) -> usize {
@@ -194,10 +196,10 @@ impl Numeric for f32 {
         Some(number.to_f64() as f32)
     }
 
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "through a double, as upstream")]
-    fn decimal(cursor: &mut Cursor<'_>) -> Option<Self> {
-        number::decimal(cursor).map(|value| value as f32)
+    fn decimal(text: &[u8], at: usize) -> Option<(Self, usize)> {
+        number::decimal(text, at).map(|(value, end)| (value as f32, end))
     }
 }
 
@@ -207,9 +209,9 @@ impl Numeric for f64 {
         Some(number.to_f64())
     }
 
-    #[inline]
-    fn decimal(cursor: &mut Cursor<'_>) -> Option<Self> {
-        number::decimal(cursor)
+    #[inline(always)]
+    fn decimal(text: &[u8], at: usize) -> Option<(Self, usize)> {
+        number::decimal(text, at)
     }
 }
 

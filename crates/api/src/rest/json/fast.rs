@@ -247,7 +247,7 @@ fn fill<S: Sink>(sink: &mut S, nest: &mut Nest, cursor: &mut Cursor<'_>) -> Opti
 /// Reads the elements of an innermost list, and the further lists beside it as long as they follow
 /// each other, up to the bracket that ends the last of them. `counts` then has its size, and the
 /// list around it counts all before it.
-#[inline]
+#[inline(always)]
 fn lists<S: Sink>(
     sink: &mut S,
     nest: &mut Nest,
@@ -287,23 +287,37 @@ fn beside(mut cursor: Cursor<'_>) -> Option<Cursor<'_>> {
 
 /// Reads the elements of a list, of which there is at least one, up to its bracket. Gives their
 /// number.
-#[inline]
+#[inline(always)]
 fn elements<S: Sink>(sink: &mut S, cursor: &mut Cursor<'_>) -> Option<usize> {
     let before = sink.len();
+    // The place is kept apart from the cursor, in a register: all that is read waits for it.
+    let (text, mut at) = (cursor.text, cursor.at);
     loop {
-        if !sink.read_common(cursor) {
-            cursor.skip_blanks();
-            sink.read(cursor).ok()?;
-        }
+        at = match sink.read_common(text, at) {
+            Some(end) => end,
+            None => read_uncommon(sink, Cursor { text, at })?,
+        };
         // This is how most programs separate numbers.
-        if cursor.text[cursor.at..].starts_with(b", ") {
-            cursor.at += 2;
+        if text[at..].starts_with(b", ") {
+            at += 2;
             continue;
         }
-        match cursor.skip_blanks() {
-            b',' => cursor.at += 1,
-            b']' => return Some(sink.len() - before),
+        let mut behind = Cursor { text, at };
+        match behind.skip_blanks() {
+            b',' => at = behind.at + 1,
+            b']' => {
+                *cursor = behind;
+                return Some(sink.len() - before);
+            }
             _ => return None,
         }
     }
+}
+
+/// Reads an element of any kind; gives the place behind it.
+#[inline(never)]
+fn read_uncommon<S: Sink>(sink: &mut S, mut cursor: Cursor<'_>) -> Option<usize> {
+    cursor.skip_blanks();
+    sink.read(&mut cursor).ok()?;
+    Some(cursor.at)
 }

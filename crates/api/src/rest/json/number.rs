@@ -68,20 +68,19 @@ const EXPONENT_MAX: i32 = 308;
 /// Reads the number at a cursor.
 #[inline]
 pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Number, Syntax> {
-    if let Some(value) = decimal(cursor) {
+    if let Some((value, end)) = decimal(cursor.text, cursor.at) {
+        cursor.at = end;
         return Ok(Number::Real(value));
     }
     read_any(cursor)
 }
 
-/// Reads the number at a cursor if it is one of the most common kind, and so is what stands behind
-/// it.
+/// The number at a place of a text and where it ends, if it is one of the most common kind.
 #[inline(always)]
-pub(crate) fn decimal(cursor: &mut Cursor<'_>) -> Option<f64> {
-    let block = cursor.text.get(cursor.at..)?.first_chunk()?;
+pub(crate) fn decimal(text: &[u8], at: usize) -> Option<(f64, usize)> {
+    let block = text.get(at..)?.first_chunk()?;
     let (value, length) = decimal::read(block)?;
-    cursor.at += length;
-    Some(value)
+    Some((value, at + length))
 }
 
 fn read_any(cursor: &mut Cursor<'_>) -> Result<Number, Syntax> {

@@ -70,11 +70,13 @@ fn whole(block: &[u8; BLOCK_BYTES], start: usize) -> Option<(u64, usize)> {
 /// The digits behind the point, at `at`, and the value of all digits. At `at` are `FRACTION_MAX`
 /// bytes and one more.
 #[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the halves of sixteen digits")]
 fn fraction(block: &[u8; BLOCK_BYTES], whole: u64, at: usize) -> Option<(f64, usize)> {
     let (low, high) = (load(block, at)?, load(block, at + 8)?);
+    // Whether there are more than eight digits is as good as random, so it must not be a branch.
     let (low_ends, high_ends) = (ends(low), ends(high));
-    let n_bits =
-        if low_ends == 0 { 64 + high_ends.trailing_zeros() } else { low_ends.trailing_zeros() };
+    let is_long = u32::from(low_ends == 0).wrapping_neg();
+    let n_bits = low_ends.trailing_zeros() + (high_ends.trailing_zeros() & is_long);
     let n_digits = (n_bits / 8) as usize;
     let end = at + n_digits;
     let is_short = (1..=FRACTION_MAX).contains(&n_digits) && end <= DIGITS_MAX + 1;
@@ -83,9 +85,8 @@ fn fraction(block: &[u8; BLOCK_BYTES], whole: u64, at: usize) -> Option<(f64, us
     }
     // The digits move to the end of sixteen; what is moved in before them are zeros.
     let digits = u128::from(low ^ ZEROS) | u128::from(high ^ ZEROS) << 64;
-    let digits = (digits << (128 - 8 * n_digits)).to_le_bytes();
-    let (high, low) = digits.split_at(8);
-    let fraction = eight(from_bytes(high)) * 100_000_000 + eight(from_bytes(low));
+    let digits = digits << (128 - 8 * n_digits);
+    let fraction = eight(digits as u64) * 100_000_000 + eight((digits >> 64) as u64);
     let mantissa = whole * TENS[n_digits] + fraction;
     (mantissa < 1 << 53).then(|| (mantissa.cast_signed() as f64 / POWERS[n_digits], end))
 }
