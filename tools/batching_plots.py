@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Draws the pictures of docs/batching.md.
 
 What the scheduler does in virtual time, from what `cargo run -p schedule --example promises` prints:

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Measures batching and scheduling through a running server, each figure as a ratio within one run.
 
     cargo build --release -p server --bin tensord

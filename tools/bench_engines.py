@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Runs `tensord bench` beside TensorFlow (C API, oneDNN on) and ONNX Runtime; prints a table.
 
     tools/bench_engines.py --binary target/release/tensord [--seconds S] [--rounds N] [MODEL ...]

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Measures the memory goals of a running tensord; one JSON object a line.
 
     tools/bench_memory.py unload  [--models 22] [--mb 200] [--cycles 1000]   what unloading gives back (M1)
@@ -131,12 +132,20 @@ def make_dense(count, megabytes):
         import numpy as np
         import tensorflow as tf
         for number, folder in missing:
-            module = tf.Module()
+            class Dense(tf.Module):
+                """Takes a row to the sum of its product."""
+
+                def __init__(self, values):
+                    super().__init__()
+                    self.w = tf.Variable(values)
+
+                @tf.function(input_signature=[tf.TensorSpec([None, side], tf.float32, name="x")])
+                def run(self, x):
+                    return {"y": tf.reduce_sum(x @ self.w, 1)}
+
             values = np.random.default_rng(number).standard_normal((side, side), dtype=np.float32)
-            module.w = tf.Variable(values * side**-0.5)
-            spec = tf.TensorSpec([None, side], tf.float32, name="x")
-            run = tf.function(lambda x, w=module.w: {"y": tf.reduce_sum(x @ w, 1)}, input_signature=[spec])
-            tf.saved_model.save(module, str(folder / "1"), signatures={"serving_default": run})
+            module = Dense(values * side**-0.5)
+            tf.saved_model.save(module, str(folder / "1"), signatures={"serving_default": module.run})
             (folder / "1" / "made").write_text("")
     return side, folders
 
@@ -163,10 +172,15 @@ def unload(args):
             held_loaded=device["reserved_bytes"], resident_loaded=resident, held_before=before[0],
             held_after=after[0], resident_before=before[2], resident_after=after[2],
             resident_ratio=after[2] / before[2], seconds=took)
-        small = [(path.name, path) for path in map(Path, args.small)]
+        side, folders = make_dense(4, 1)
+        asked = [(folder.name, folder) for folder in folders]
+        small = asked + [(path.name, path) for path in map(Path, args.small)]
         reference = None
         for cycle in range(args.cycles):
             server.serve(small)
+            for name, _ in asked:
+                if server.predict(name, [[1.0] * side])[0] != 200:
+                    raise SystemExit(f"{name} does not answer in cycle {cycle}")
             server.serve([])
             if cycle in (args.cycles // 10, args.cycles - 1):
                 now = server.settled("cpu:0", 0)

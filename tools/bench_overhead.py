@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Measures what a small Predict costs, beside a gRPC server that does nothing and Python's TensorFlow.
 
     cargo build --release -p server --bin tensord && cargo build --release -p api --example overhead
@@ -107,7 +108,7 @@ def main():
         ]),
         Server("echo", ports[1], [client, "echo", str(ports[1])]),
         Server("TensorFlow in Python", ports[2], [
-            sys.executable, "-c", PYTHON, next(MODEL.iterdir()), str(ports[2]),
+            sys.executable, "-c", PYTHON, next(MODEL.glob("*/saved_model.pb")).parent, str(ports[2]),
         ]),
     ]
     try:

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Measures how fast tensord answers after its start and what it holds then, beside TensorFlow.
 
     tools/bench_start.py [--binary target/release/tensord] [--runs 5]

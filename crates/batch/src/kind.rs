@@ -25,7 +25,10 @@ pub(crate) struct Entry<T> {
     pub(crate) n_gone: usize,
     pub(crate) level: usize,
     pub(crate) arrived: Time,
+    /// When it is taken out unrun.
     pub(crate) deadline: Option<Time>,
+    /// When its answer is no longer wanted.
+    pub(crate) answer_by: Option<Time>,
     /// When it has waited long enough for others.
     pub(crate) leave_by: Time,
 }

@@ -28,6 +28,6 @@ mod time;
 pub use error::{Error, Result};
 pub use options::{Level, MixedPriority, Options, Order};
 pub use parts::Parts;
-pub use queue::{Arrival, Batch, Piece, Queue, Ready, Reason};
+pub use queue::{Arrival, Batch, First, Piece, Queue, Ready, Reason};
 pub use rows::{Class, merge, n_rows, slice, split};
 pub use time::Time;

@@ -50,6 +50,17 @@ pub struct Batch<T> {
     pub class: Class,
 }
 
+/// The task that a batch begins with.
+#[derive(Debug, Clone, Copy)]
+pub struct First<'a> {
+    /// The settings of its queue.
+    pub options: &'a Options,
+    /// The tasks it may share a batch with.
+    pub class: &'a Class,
+    /// When its answer is no longer wanted.
+    pub deadline: Option<Time>,
+}
+
 /// Why a batch left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -150,6 +161,7 @@ impl<T> Queue<T> {
             level: arrival.level,
             arrived: now,
             deadline,
+            answer_by: arrival.deadline,
             leave_by: now.plus(self.options.timeout_of(arrival.level)),
         };
         if let Some(deadline) = deadline {
@@ -171,18 +183,21 @@ impl<T> Queue<T> {
     }
 
     /// Takes the next batch, if one is ready, of at most as many rows as `rows_max` allows its
-    /// class; a single task that is larger than that and may not be split comes whole.
+    /// first task; a single task that is larger than that and may not be split comes whole.
     pub fn take(
         &mut self,
         now: Time,
         run: Duration,
-        rows_max: impl FnOnce(&Class) -> usize,
+        rows_max: impl FnOnce(First<'_>) -> usize,
     ) -> Option<Batch<T>> {
         let (number, ready) = self.next_kind(now, run)?;
         let Ready::Now(reason) = ready else { return None };
         let kind = &mut self.kinds[number];
         let class = kind.class.clone();
-        let taken = kind.take(&self.options, rows_max(&class));
+        let (_, first) = kind.entries.first_key_value()?;
+        let (options, deadline) = (&self.options, first.answer_by);
+        let rows_max = rows_max(First { options, class: &class, deadline });
+        let taken = kind.take(&self.options, rows_max);
         if kind.entries.is_empty() {
             self.kinds.swap_remove(number);
         }
@@ -192,16 +207,21 @@ impl<T> Queue<T> {
         Some(Batch { pieces, n_rows, n_padded, reason, class })
     }
 
-    /// Removes the tasks whose deadline has come.
-    pub fn expire(&mut self, now: Time) -> Vec<Arc<T>> {
-        let mut expired = Vec::new();
-        while let Some((deadline, rank)) = self.deadlines.first().copied()
-            && deadline <= now
-        {
-            self.deadlines.pop_first();
-            expired.extend(self.remove(rank));
-        }
-        expired
+    /// Removes the tasks whose deadline has come, and those that have waited for so long that a run
+    /// of `run` would not end in time any more.
+    pub fn expire(&mut self, now: Time, run: Duration) -> Vec<Arc<T>> {
+        let ends = now.plus(run);
+        let is_soon = |(expiry, _): &&(Time, Rank)| *expiry <= now || *expiry < ends;
+        // What was hopeless from the start is run all the same: run times may be mistaken.
+        let was_possible = |entry: &Entry<T>| {
+            entry.answer_by.is_some_and(|end| end < ends && entry.arrived.plus(run) <= end)
+        };
+        let is_late = |(expiry, rank): &&(Time, Rank)| {
+            *expiry <= now || self.entry(*rank).is_some_and(was_possible)
+        };
+        let soon = self.deadlines.iter().take_while(is_soon);
+        let late: Vec<Rank> = soon.filter(is_late).map(|(_, rank)| *rank).collect();
+        late.into_iter().filter_map(|rank| self.remove(rank)).collect()
     }
 
     /// Removes the tasks that `is_moot` holds for: those whose clients are gone.
@@ -334,6 +354,10 @@ impl<T> Queue<T> {
         let all = self.kinds.iter().enumerate().map(urgency);
         let next = all.min_by_key(|(at, first, ..)| (*at, *first));
         next.map(|(_, _, number, ready)| (number, ready))
+    }
+
+    fn entry(&self, rank: Rank) -> Option<&Entry<T>> {
+        self.kinds.iter().find_map(|kind| kind.entries.get(&rank))
     }
 
     fn remove(&mut self, rank: Rank) -> Option<Arc<T>> {

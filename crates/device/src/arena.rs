@@ -205,6 +205,11 @@ impl Arena {
         self.counters.held_bytes
     }
 
+    /// What is held and not in use.
+    pub fn idle_bytes(&self) -> u64 {
+        self.counters.held_bytes - self.counters.in_use_bytes
+    }
+
     /// Takes a slot, from a new slab if need be; a chunk if there is no room for a slab.
     #[inline]
     fn take_slot(&mut self, units: u32) -> Result<(u32, u64)> {

@@ -14,6 +14,7 @@ mod idle;
 mod owner;
 mod scope;
 mod sharing;
+mod shelf;
 mod snapshot;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use self::shelf::Shelf;
 use crate::account::Account;
 use crate::arena::{Arena, Chunk, Growth};
 use crate::driver::{Driver, Kind};
@@ -66,7 +68,7 @@ pub struct Space {
 
 /// The memory of a space, for what passes and for what stays.
 struct Arenas {
-    both: [Option<Mutex<Arena>>; 2],
+    both: [Option<Shelf>; 2],
     /// The space that it goes back to.
     set_aside_of: Option<Arc<Space>>,
 }
@@ -97,6 +99,9 @@ pub struct SpaceOptions {
 
 /// Buffers of the host that are smaller come from the heap.
 const HEAP_BELOW_BYTES: u64 = 64 << 10;
+
+/// How much is given back before others get their turn.
+const TRIM_STEP_BYTES: u64 = 16 << 20;
 
 /// Causes of events: memory that was set aside, and memory that somebody else needs.
 const RESERVATION: &str = "reservation";
@@ -153,7 +158,7 @@ impl Space {
         let properties = driver.properties();
         let (name, kind) = (properties.name.clone(), properties.kind);
         let arena =
-            |growth| Arena::new(driver.clone(), growth).map(|arena| Some(Mutex::new(arena)));
+            |growth| Arena::new(driver.clone(), growth).map(|arena| Some(Shelf::new(arena)));
         let arenas = match growth {
             GrowthRule::OnDemand => {
                 let growth = Growth::OnDemand { step_bytes };
@@ -240,7 +245,7 @@ impl Space {
 
     /// How many bytes could still be given out, as far as limits and device go.
     pub fn free_bytes(&self) -> u64 {
-        let idle: u64 = self.arenas().map(|arena| arena.lock().stats().free_bytes()).sum();
+        let idle: u64 = self.arenas().map(Shelf::idle_bytes).sum();
         self.driver.available_bytes().saturating_add(idle)
     }
 
@@ -253,13 +258,24 @@ impl Space {
         self.arenas().map(|arena| self.trim_arena(arena, cause)).sum()
     }
 
-    fn trim_arena(&self, arena: &Mutex<Arena>, cause: &'static str) -> Result<u64> {
-        let mut arena = arena.lock();
-        let (held, start) = (arena.held_bytes(), Instant::now());
-        let trimmed = arena.trim(0);
-        // Also what went before the driver refused.
-        self.events.changed(held, arena.held_bytes(), cause, start);
-        trimmed
+    /// Gives back what an arena has to spare, in steps: the system takes its time to clear pages,
+    /// and requests that want memory meanwhile get their turn between two of them.
+    fn trim_arena(&self, shelf: &Shelf, cause: &'static str) -> Result<u64> {
+        let (start, most) = (Instant::now(), shelf.lock().held_bytes());
+        let mut trimmed = 0;
+        let outcome = loop {
+            let mut arena = shelf.lock();
+            let held = arena.held_bytes();
+            let outcome = arena.trim(held.saturating_sub(TRIM_STEP_BYTES));
+            // Also what went before the driver refused.
+            let went = held - arena.held_bytes();
+            trimmed += went;
+            if outcome.is_err() || went == 0 || trimmed >= most {
+                break outcome;
+            }
+        };
+        self.events.changed(trimmed, 0, cause, start);
+        outcome.map(|_| trimmed)
     }
 
     /// What the arenas hold from the driver.
@@ -267,12 +283,12 @@ impl Space {
         self.arenas().map(|arena| arena.lock().held_bytes()).sum()
     }
 
-    fn arenas(&self) -> impl Iterator<Item = &Mutex<Arena>> {
+    fn arenas(&self) -> impl Iterator<Item = &Shelf> {
         self.arenas.both.iter().flatten()
     }
 
     /// The arena for a category, and its number.
-    fn arena_for(&self, category: Category) -> (usize, &Mutex<Arena>) {
+    fn arena_for(&self, category: Category) -> (usize, &Shelf) {
         let stays = matches!(category, Category::Weights | Category::PackedWeights);
         let number = if stays && self.arenas.both[STAYING].is_some() { STAYING } else { PASSING };
         (number, self.arenas.both[number].as_ref().expect("the first arena is always there"))

@@ -13,7 +13,8 @@
 //!   Serving's batching was asked for, batches form as it forms them, from the first on.
 //! - **A batch fits.** It has no more rows than are known to fit in the memory that is free.
 //! - **No hopeless work.** A task whose answer would come after its deadline is refused when it
-//!   comes; so is one that finds its queue full.
+//!   comes; so is one that finds its queue full. One that has waited until its answer would come
+//!   too late is dropped, and a batch is no larger than its first task's deadline allows.
 
 mod share;
 mod waiting;
@@ -21,7 +22,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::{Arrival, Batch, Class, Queue, Ready, Time};
+use batch::{Arrival, Batch, Class, First, Queue, Ready, Time};
 
 use self::share::{ACTIVE_FOR, Model, USE_OVER};
 use self::waiting::Waiting;
@@ -228,8 +229,8 @@ impl<T> Agenda<T> {
             let left = deadline.since(now);
             // What is too slow even alone is not refused for what waits before it.
             let is_possible = waiting.run(arrival.n_rows) <= left;
-            let too_late =
-                waiting.admission == Admission::InTime && is_possible && left < forecast.finish;
+            let finish = with_margin(forecast.finish);
+            let too_late = waiting.admission == Admission::InTime && is_possible && left < finish;
             if too_late || left.is_zero() {
                 waiting.stats.n_refused += 1;
                 let (predicted, n_waiting) = (forecast.finish, forecast.n_waiting);
@@ -326,7 +327,11 @@ impl<T> Agenda<T> {
     pub fn expire(&mut self, now: Time) -> Vec<Arc<T>> {
         let mut expired = Vec::new();
         for waiting in self.queues.iter_mut().flatten() {
-            let late = waiting.queue.expire(now);
+            let run = match waiting.admission {
+                Admission::InTime => waiting.run(1),
+                Admission::Room => Duration::ZERO,
+            };
+            let late = waiting.queue.expire(now, run);
             waiting.stats.n_expired += late.len() as u64;
             expired.extend(late);
         }
@@ -357,14 +362,14 @@ impl<T> Agenda<T> {
         let free =
             self.lanes.iter().map(|lane| lane.running.map_or(now, |(_, _, end)| end.max(now)));
         let first_free = free.min().unwrap_or(now).since(now);
-        let own = waiting.backlog();
+        let (own, ride) = waiting.ahead(n_rows);
         // Others get their turns meanwhile, but no more of them than their shares.
         let others = self.queues.iter().flatten().filter(|other| other.model != waiting.model);
         let others: Duration = others.map(Waiting::backlog).sum();
-        let others = others.min(own + waiting.run(n_rows));
+        let others = others.min(own + ride);
         let ahead = own / u32::try_from(share).unwrap_or(u32::MAX)
             + others / u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);
-        let finish = first_free + ahead + waiting.run(n_rows);
+        let finish = first_free + ahead + ride;
         let is_measured = waiting.costs.predict(n_rows).is_some();
         Forecast { finish, n_waiting, n_busy, is_measured }
     }
@@ -438,6 +443,7 @@ impl<T> Agenda<T> {
         let free_bytes = self.free_bytes;
         let waiting = self.queues[id.0].as_mut()?;
         let options_max = waiting.queue.options().batch_rows_max;
+        let is_in_time = waiting.admission == Admission::InTime;
         // What was never measured runs one task at a time: nobody knows whom it would keep waiting.
         let starts_small = waiting.costs.is_empty() && waiting.admission == Admission::InTime;
         let in_time = match slice {
@@ -446,10 +452,14 @@ impl<T> Agenda<T> {
             None => usize::MAX,
         };
         let run = waiting.run(waiting.queue.n_rows().min(options_max));
-        let (needs, options) = (&waiting.needs, waiting.queue.options().clone());
-        let rows_max = |class: &Class| {
-            let fitting = free_bytes.and_then(|free| needs.rows_within(class, free));
-            in_time.min(fitting.map_or(usize::MAX, |rows| options.rows_within(rows)))
+        let (needs, costs) = (&waiting.needs, &waiting.costs);
+        let rows_max = |first: First<'_>| {
+            let fitting = free_bytes.and_then(|free| needs.rows_within(first.class, free));
+            let fitting = fitting.map_or(usize::MAX, |rows| first.options.rows_within(rows));
+            let deadline = first.deadline.filter(|_| is_in_time);
+            let left = deadline.map(|deadline| without_margin(deadline.since(now)));
+            let punctual = left.map_or(usize::MAX, |left| costs.rows_within(left, options_max));
+            in_time.min(fitting).min(punctual)
         };
         let batch = waiting.queue.take(now, run, rows_max)?;
         waiting.rows_fit = free_bytes.and_then(|free| waiting.needs.rows_fit(free));
@@ -513,6 +523,19 @@ fn place<V>(places: &mut Vec<Option<V>>, value: V) -> usize {
     }
     places.push(Some(value));
     places.len() - 1
+}
+
+/// A prediction may be off by one part in so many, and the answer must still travel.
+const MARGIN_PART: u32 = 16;
+
+/// A time in which what was predicted to take `time` is done.
+fn with_margin(time: Duration) -> Duration {
+    time + time / MARGIN_PART
+}
+
+/// What may be predicted for what must be done in `time`.
+fn without_margin(time: Duration) -> Duration {
+    time - time / MARGIN_PART
 }
 
 fn charge(time: Duration, weight: u32) -> u64 {

@@ -12,10 +12,12 @@ const N_BUCKETS: usize = 32;
 #[derive(Debug, Clone, Default)]
 pub struct Costs {
     /// For each power of two, the mean time in nanoseconds and the mean rows of batches up to it.
-    buckets: [Option<Mean>; N_BUCKETS],
+    buckets: [Mean; N_BUCKETS],
+    /// A bit for each bucket that has been measured.
+    measured: u32,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     nanos: u64,
     rows: u64,
@@ -26,16 +28,18 @@ impl Costs {
     pub fn note(&mut self, n_rows: usize, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let rows = n_rows.max(1) as u64;
-        let bucket = &mut self.buckets[bucket(n_rows)];
-        *bucket = Some(match *bucket {
-            None => Mean { nanos, rows },
-            Some(mean) => Mean { nanos: blend(mean.nanos, nanos), rows: blend(mean.rows, rows) },
-        });
+        let bucket = bucket(n_rows);
+        let mean = &mut self.buckets[bucket];
+        *mean = match self.measured & (1 << bucket) {
+            0 => Mean { nanos, rows },
+            _ => Mean { nanos: blend(mean.nanos, nanos), rows: blend(mean.rows, rows) },
+        };
+        self.measured |= 1 << bucket;
     }
 
     /// Whether nothing has been measured.
     pub fn is_empty(&self) -> bool {
-        self.buckets.iter().all(Option::is_none)
+        self.measured == 0
     }
 
     /// How long a batch of `n_rows` is expected to run; `None` before the first measurement.
@@ -43,12 +47,15 @@ impl Costs {
     /// stay.
     pub fn predict(&self, n_rows: usize) -> Option<Duration> {
         let rows = n_rows.max(1) as u64;
-        let known = || self.buckets.iter().flatten();
-        if let Some(mean) = self.buckets[bucket(n_rows)] {
-            return Some(Duration::from_nanos(mean.nanos));
+        let own = bucket(n_rows);
+        if self.measured & (1 << own) != 0 {
+            return Some(Duration::from_nanos(self.buckets[own].nanos));
         }
-        let below = known().rfind(|mean| mean.rows <= rows);
-        let above = known().find(|mean| mean.rows > rows);
+        let below = (self.measured & ((1 << own) - 1)).checked_ilog2();
+        let above = self.measured >> own;
+        let above = (above != 0).then(|| above.trailing_zeros() as usize + own);
+        let below = below.map(|bucket| self.buckets[bucket as usize]);
+        let above = above.map(|bucket| self.buckets[bucket]);
         let nanos = match (below, above) {
             (None, None) => return None,
             (Some(below), Some(above)) => {

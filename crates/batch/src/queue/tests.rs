@@ -38,8 +38,8 @@ fn class(width: usize) -> Class {
 
 /// A queue driven by a script, and what it did. Words: `a3` pushes a task named a of 3 rows, with
 /// `!5` behind it a deadline of 5 ms, with `^1` a level, with `#2` a class. `+5` lets 5 ms pass.
-/// `take`, `take2` take a batch (of at most 2 rows), `expire` removes what is late, `drop-a`
-/// removes task a, `when` says when the next batch leaves.
+/// `take`, `take2` take a batch (of at most 2 rows), `expire`, `expire3` remove what is late (for a
+/// run of 3 ms), `drop-a` removes task a, `when` says when the next batch leaves.
 fn run(options: Options, script: &str) -> String {
     let mut queue = Queue::new(options).unwrap();
     let mut now = Time(0);
@@ -54,8 +54,9 @@ fn run(options: Options, script: &str) -> String {
                     .take(now, Duration::ZERO, |_| rows_max)
                     .map_or("-".into(), |batch| show(&batch)),
             );
-        } else if word == "expire" {
-            let late: Vec<&str> = queue.expire(now).iter().map(|task| **task).collect();
+        } else if let Some(run) = word.strip_prefix("expire") {
+            let run = Duration::from_millis(run.parse().unwrap_or(0));
+            let late: Vec<&str> = queue.expire(now, run).iter().map(|task| **task).collect();
             did.push(format!("late:{}", late.join(",")));
         } else if let Some(name) = word.strip_prefix("drop-") {
             assert_eq!(queue.remove_if(|task| *task == name).len(), 1);
@@ -158,6 +159,17 @@ fn a_cancelled_task_frees_its_place() {
 #[test]
 fn expired_tasks_are_dropped_at_once_and_never_start() {
     check(options(), "a1!5 b1 +4 expire +1 expire take", "late: late:a [b0-1:idle]");
+}
+
+#[test]
+fn a_task_that_has_waited_until_it_cannot_be_answered_in_time_is_dropped() {
+    check(options(), "a1!5 b1 +2 expire3 +1 expire3 take", "late: late:a [b0-1:idle]");
+    // It never could: what is known of its runs may be wrong.
+    check(options(), "a1!2 expire3 +1 expire3 take", "late: late: [a0-1:idle]");
+    // A level's patience is for the wait, not for the run.
+    let impatient = Level { wait_max: Some(Duration::from_millis(5)), ..Level::default() };
+    let options = Options { levels: vec![impatient], ..options() };
+    check(options, "a1 +4 expire3 take", "late: [a0-1:idle]");
 }
 
 #[test]
@@ -323,7 +335,7 @@ impl Model {
             Step::Pass(ms) => self.now = self.now.plus(Duration::from_millis(*ms)),
             Step::Take(rows_max) => self.take(*rows_max),
             Step::Expire => {
-                for task in self.queue.expire(self.now) {
+                for task in self.queue.expire(self.now, Duration::ZERO) {
                     let (_, deadline, _) = self.waiting.remove(&*task).unwrap();
                     assert!(deadline.unwrap() <= self.now);
                 }

@@ -50,7 +50,7 @@ impl<T> Agenda<T> {
     /// light one is active.
     pub(super) fn lane_share(&self, model: ModelId, now: Time) -> usize {
         let n_lanes = self.lanes.len();
-        let gives_way = n_lanes > 1 && !self.is_light(model.0, now) && self.has_light(model, now);
+        let gives_way = n_lanes > 1 && self.has_light(model, now) && !self.is_light(model.0, now);
         if gives_way { n_lanes - 1 } else { n_lanes }
     }
 

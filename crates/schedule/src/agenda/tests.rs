@@ -49,7 +49,9 @@ fn what_cannot_be_answered_in_time_is_refused_at_once() {
     let late = push(&mut agenda, 3, 15).unwrap_err();
     assert!(matches!(late.error, Error::TooLate { .. }), "{late}");
     assert_eq!(late.retry_after, Some(Duration::from_millis(20)));
-    push(&mut agenda, 4, 21).unwrap();
+    // What is predicted for its very end is not taken: it may be off by a little.
+    assert!(push(&mut agenda, 4, 21).is_err());
+    push(&mut agenda, 5, 22).unwrap();
     assert_eq!(run(&mut agenda, 0, 10), [2]);
     agenda.check();
 }

@@ -73,15 +73,27 @@ impl<T> Waiting<T> {
 
     /// How long what waits is expected to run, on one lane.
     pub(super) fn backlog(&self) -> Duration {
+        let (ahead, ride) = self.ahead(0);
+        ahead + ride
+    }
+
+    /// How long the batches run that leave before the one that takes a new task of `n_rows`, and
+    /// how long that one runs. Behind full batches there is so much to do that it will be full too.
+    pub(super) fn ahead(&self, n_rows: usize) -> (Duration, Duration) {
         let options = self.queue.options();
         if options.batch_rows_max == 1 {
             let n_tasks = u32::try_from(self.queue.n_tasks()).unwrap_or(u32::MAX);
-            return self.run(1).saturating_mul(n_tasks);
+            let ride = if n_rows == 0 { Duration::ZERO } else { self.run(n_rows) };
+            return (self.run(1).saturating_mul(n_tasks), ride);
         }
         let max = options.batch_rows_max.min(self.rows_fit.unwrap_or(usize::MAX)).max(1);
         let rows = self.queue.n_rows();
         let full = u32::try_from(rows / max).unwrap_or(u32::MAX);
-        let rest = if rows.is_multiple_of(max) { Duration::ZERO } else { self.run(rows % max) };
-        self.run(max).saturating_mul(full) + rest
+        let ride = match rows % max + n_rows {
+            0 => Duration::ZERO,
+            _ if full > 0 && n_rows > 0 => self.run(max.max(n_rows)),
+            rows => self.run(rows),
+        };
+        (self.run(max).saturating_mul(full), ride)
     }
 }
