@@ -10,6 +10,7 @@
 //! - *inner*: as rows, but in a dimension further in, whose size is the number of rows: a sequence
 //!   with its steps first;
 //! - *list*: a list of tensors each of which has rows;
+//! - *sparse* and *bounds*: a part of a sparse tensor, and the shape of one; see `sparse`;
 //! - *mixed*: anything else, with the reason.
 //!
 //! What calls functions is as its functions are: a loop keeps rows apart if its body does, whatever
@@ -21,6 +22,7 @@
 mod calls;
 mod inner;
 mod rules;
+mod sparse;
 
 use ops::{Env, Kind};
 use tensor::{Dim, Spec, Symbol};
@@ -46,6 +48,8 @@ enum State {
     Rows,
     Inner(usize),
     List(usize),
+    Sparse(sparse::Part, sparse::Group),
+    Bounds,
     Mixed(String),
 }
 
@@ -88,6 +92,10 @@ pub(crate) fn prove(
             Ok(State::Mixed(why)) => return Err(Mixing::new(why.clone())),
             Ok(State::Inner(_) | State::List(_)) => {
                 let text = format!("output {name} does not have its rows first");
+                return Err(Mixing::new(text));
+            }
+            Ok(State::Sparse(..) | State::Bounds) => {
+                let text = format!("output {name} is a part of a sparse tensor");
                 return Err(Mixing::new(text));
             }
             Ok(State::Free | State::Sizes) => {
@@ -165,6 +173,12 @@ fn look(node: &Node, args: &[Seen], seen: &[Vec<Seen>], walk: &Walk<'_, '_>) -> 
             .into_iter()
             .map(|spec| Seen { state: mixed.state.clone(), spec })
             .collect());
+    }
+    if sparse::is_sparse(&inputs) {
+        return Ok(sparse::judge(node, &inputs, &outputs).unwrap_or_else(of));
+    }
+    if let Some(parsed) = rules::parsed(node, &inputs, &outputs) {
+        return Ok(parsed.unwrap_or_else(of));
     }
     let states = rules::judge(node, &inputs, &outputs);
     Ok(match states {

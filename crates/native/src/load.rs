@@ -138,8 +138,9 @@ impl Opened {
         loading.run_init(self.init.clone(), &resources)?;
         let (mut programs, mut library) = loading.build(traced, &resources)?;
         variables::release(programs.values(), &library, &traced.uses, &resources);
-        graph::pack(programs.values_mut(), &mut library).map_err(session_error)?;
+        // Programs that are packed no longer know the functions that all of them call.
         let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
+        graph::pack(programs.values_mut(), &mut library).map_err(session_error)?;
         let workspaces = parking_lot::Mutex::default();
         Ok((Model { programs, library, resources, rows, workspaces, lease }, weights))
     }

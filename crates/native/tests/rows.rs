@@ -134,6 +134,23 @@ fn where_rows_are_independent_a_batch_is_its_rows_bit_for_bit() {
     }
 }
 
+/// The reason why rows of a signature are not proved to be independent; none if they are.
+fn why_not(dir: &Path, signature: &str) -> Option<String> {
+    let loaded = load(dir).unwrap_or_else(|| panic!("{} is not there", dir.display()));
+    let rows = loaded.engine.rows(signature).expect("there is such a signature");
+    rows.as_ref().err().map(ToString::to_string)
+}
+
+#[test]
+fn embeddings_and_sparse_features_are_proved_and_what_shares_a_padding_is_not() {
+    for signature in ["serving_default", "classify", "regress"] {
+        assert_eq!(why_not(&root().join("models/clicks/1"), signature), None);
+    }
+    // Its sentences are filled up to the longest of the batch.
+    let why = why_not(&root().join("models/sentiment/1"), "serving_default").unwrap();
+    assert!(why.contains("gives as many pieces as all rows have together"), "{why}");
+}
+
 #[test]
 fn a_model_with_state_is_never_batched() {
     for model in ["counter", "counter_tf2"] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ops::{Attrs, Env};
 use proto::tensorflow::AttrValue;
+use proto::tensorflow::attr_value::Value;
 use tensor::{Spec, Tensor};
 
 use crate::error::{Error, Result};
@@ -73,7 +74,8 @@ impl Folder<'_> {
     }
 
     /// Adds a node, or its values; gives where its outputs are.
-    fn take(&mut self, mut node: Node) -> Result<Taken> {
+    fn take(&mut self, node: Node) -> Result<Taken> {
+        let mut node = self.without_variable(node)?;
         let (def, op) = match &node.body {
             Body::Arg(number) => {
                 let spec = self.graph.args[*number].clone();
@@ -90,7 +92,9 @@ impl Folder<'_> {
             Body::Op { def, op } => (*def, Arc::clone(op)),
         };
         self.drop_what_holds(&mut node);
-        if let Some(weight) = self.weight(&node) {
+        if node.op_name() == "ReadVariableOp"
+            && let Some(weight) = self.weight(&node)
+        {
             return Ok(self.push_values(&node, vec![weight]));
         }
         let known: Vec<Option<Spec>> = node.inputs.iter().map(|port| self.spec(port)).collect();
@@ -169,11 +173,48 @@ impl Folder<'_> {
         Taken::Ports(ports)
     }
 
-    /// The value of a variable that no signature writes, if that is what the node reads.
-    fn weight(&self, node: &Node) -> Option<Tensor> {
-        if node.op_name() != "ReadVariableOp" {
-            return None;
+    /// A node that gathers from a variable which no signature writes gathers from a constant.
+    fn without_variable(&mut self, node: Node) -> Result<Node> {
+        let is_nd = match node.op_name() {
+            "ResourceGather" => false,
+            "ResourceGatherNd" => true,
+            _ => return Ok(node),
+        };
+        let Some(weight) = self.weight(&node) else { return Ok(node) };
+        let old = Attrs::new(&node.attrs);
+        let batch_dims =
+            old.int_or("batch_dims", 0).map_err(|error| Error::node(&node.name, error))?;
+        let mut attrs = BTreeMap::new();
+        for (from, to) in [("dtype", "Tparams"), ("Tindices", "Tindices")] {
+            attrs.extend(node.attrs.get(from).map(|value| (to.to_owned(), value.clone())));
         }
+        let name = if is_nd { "GatherNd" } else { "GatherV2" };
+        let mut inputs = vec![self.push_constant(&node, weight)];
+        inputs.extend(node.inputs.iter().skip(1));
+        if !is_nd {
+            let axis = Tensor::scalar(batch_dims);
+            let axis = axis.map_err(|error| Error::node(&node.name, error.into()))?;
+            inputs.insert(2.min(inputs.len()), self.push_constant(&node, axis));
+            let batch_dims = AttrValue { value: Some(Value::I(batch_dims)) };
+            attrs.insert("batch_dims".to_owned(), batch_dims);
+        }
+        let missing = || Error::Malformed(format!("{name} is not built in"));
+        let def = ops::find(name).ok_or_else(missing)?;
+        let op =
+            (def.build)(&Attrs::new(&attrs)).map_err(|error| Error::node(&node.name, error))?;
+        let body = Body::Op { def, op: Arc::from(op) };
+        Ok(Node { body, inputs, attrs: Arc::new(attrs), ..node })
+    }
+
+    fn push_constant(&mut self, node: &Node, value: Tensor) -> Port {
+        let spec = Spec::constant(value.clone());
+        let number = self.graph.push(Node::constant(&node.name, value));
+        self.specs.push(vec![spec]);
+        Port { node: number, output: 0 }
+    }
+
+    /// The value of the variable that a node reads, if no signature writes it.
+    fn weight(&self, node: &Node) -> Option<Tensor> {
         let handle = self.graph.node(node.inputs.first()?.node);
         handle.as_const()?;
         self.bindings.weight(&variable_key(&handle.attrs)?)

@@ -106,9 +106,14 @@ fn call(node: &Node, attr: &str, args: &[Seen], walk: &Walk<'_, '_>) -> Result<V
 fn in_loop(node: &Node, input: &Seen, spec: &Spec) -> Seen {
     let spec = spec.clone();
     let keeps = match &input.state {
-        State::Rows => block(&spec).is_some(),
+        State::Rows if block(&spec).is_some() => true,
+        // One for each row, as long as the body keeps it so: see `join`.
+        State::Rows => match inner::as_rows(input, &spec) {
+            Some(spec) => return Seen { state: State::Rows, spec },
+            None => false,
+        },
         State::Inner(axis) => return inner::seen(State::Inner(*axis), spec),
-        State::Sizes => false,
+        State::Sizes | State::Sparse(..) | State::Bounds => false,
         State::Free | State::List(_) | State::Mixed(_) => true,
     };
     let lost = || format!("{} ({}) changes the shape of its rows", node.name, node.op_name());
@@ -118,7 +123,14 @@ fn in_loop(node: &Node, input: &Seen, spec: &Spec) -> Seen {
 
 /// What is known of a tensor that is either.
 fn join(node: &Node, one: &Seen, other: &Seen) -> Seen {
+    let first = |seen: &Seen| seen.spec.dims().and_then(|dims| dims.first().cloned());
+    let has_same_rows = || first(one).zip(first(other)).is_some_and(|(a, b)| a.same(&b));
     let state = match (&one.state, &other.state) {
+        (State::Rows, State::Rows) if !has_same_rows() => State::Mixed(format!(
+            "{} ({}) changes the shape of its rows",
+            node.name,
+            node.op_name()
+        )),
         (a, b) if a == b => a.clone(),
         (State::Mixed(why), _) | (_, State::Mixed(why)) => State::Mixed(why.clone()),
         // A list without items, or with items that are the same for all, takes those with rows.
@@ -141,7 +153,7 @@ fn as_inferred(seen: Seen, spec: &Spec) -> Seen {
     let keeps = match &seen.state {
         State::Rows => block(spec).is_some(),
         State::Free => spec.rank().is_some() || seen.spec.rank().is_none(),
-        State::Sizes | State::Inner(_) | State::List(_) | State::Mixed(_) => false,
+        _ => false,
     };
     if keeps { Seen { spec: spec.clone(), ..seen } } else { seen }
 }

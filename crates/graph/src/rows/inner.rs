@@ -1,7 +1,9 @@
 //! Rows that are not in the first dimension: sequences with their steps first, and lists of steps.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use ops::Attrs;
-use tensor::{DType, Dim, Spec};
+use tensor::{DType, Dim, Spec, Symbol};
 
 use super::rules::{AXIS, ELEMENTWISE, SHAPES, UNKNOWN, Verdict};
 use super::{ROWS, Seen, State, block};
@@ -9,13 +11,36 @@ use crate::graph::Node;
 
 /// A tensor in a state, with what the state says of its shape.
 pub(super) fn seen(state: State, spec: Spec) -> Seen {
+    if state == State::Bounds {
+        return Seen { state, spec: super::sparse::with_sizes(spec) };
+    }
     let axis = match state {
         State::Inner(axis) => axis,
-        State::Free | State::Sizes | State::Rows | State::List(_) | State::Mixed(_) => {
-            return Seen { state, spec };
-        }
+        // An item of a list has its rows first, whatever was inferred.
+        State::Rows => 0,
+        _ => return Seen { state, spec },
     };
-    Seen { spec: with_rows(&spec, axis).unwrap_or(spec), state }
+    let spec = with_rows(&spec, axis).unwrap_or(spec);
+    Seen { spec: if axis == 0 { spec } else { with_names(&spec, axis) }, state }
+}
+
+/// A spec whose unknown dimensions, but for the rows, have names of their own: a tensor with rows
+/// has the same other dimensions in any batch, so that a loop over its steps turns as often.
+fn with_names(spec: &Spec, axis: usize) -> Spec {
+    /// Symbols from here on are given out here; inputs have few.
+    static NEXT: AtomicU32 = AtomicU32::new(1 << 16);
+    let Some(dims) = spec.dims() else { return spec.clone() };
+    let named = |(at, dim): (usize, &Dim)| match dim {
+        Dim::Unknown if at != axis => {
+            Dim::symbol(Symbol(NEXT.fetch_add(1, Ordering::Relaxed) % ROWS.0))
+        }
+        dim => dim.clone(),
+    };
+    if dims.iter().any(|dim| matches!(dim, Dim::Unknown)) {
+        let dims: Vec<Dim> = dims.iter().enumerate().map(named).collect();
+        return Spec { value: spec.value.clone(), ..Spec::new(spec.dtype, dims) };
+    }
+    spec.clone()
 }
 
 /// The state of a tensor whose dimension `axis` is the rows.
@@ -43,7 +68,7 @@ fn axis_of(input: &Seen) -> Option<usize> {
             is_one.then_some(0)
         }
         State::Inner(axis) => Some(axis),
-        State::Free | State::Sizes | State::List(_) | State::Mixed(_) => None,
+        _ => None,
     }
 }
 
@@ -106,7 +131,7 @@ pub(super) fn put(inputs: &[Seen], _: &[Spec]) -> Verdict {
     let fits = match list.state {
         State::Free => true,
         State::List(other) => other == axis,
-        State::Sizes | State::Rows | State::Inner(_) | State::Mixed(_) => false,
+        _ => false,
     };
     if fits && are_free(index) { Ok(vec![State::List(axis)]) } else { Err(UNKNOWN) }
 }
@@ -172,7 +197,7 @@ fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
                     let own = (axis + dims.len()).checked_sub(rank);
                     own.is_none_or(|own| dims[own].known() == Some(1))
                 }
-                State::Sizes | State::List(_) | State::Mixed(_) => false,
+                _ => false,
             };
             if !fits {
                 return Err(SHAPES);
@@ -180,6 +205,13 @@ fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         }
     }
     at(outputs, axis)
+}
+
+/// A spec whose first dimension is the rows, if the tensor that it is of has one for each and
+/// nothing else is known of that dimension.
+pub(super) fn as_rows(input: &Seen, spec: &Spec) -> Option<Spec> {
+    axis_of(input).filter(|axis| *axis == 0)?;
+    with_rows(spec, 0)
 }
 
 fn are_free(inputs: &[Seen]) -> bool {

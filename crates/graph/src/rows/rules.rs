@@ -1,9 +1,9 @@
 //! What each op does to rows. An op that is not here mixes them, as far as we know.
 
 use ops::Attrs;
-use tensor::Spec;
+use tensor::{Dim, Spec};
 
-use super::{Seen, State, block, inner, is_free};
+use super::{ROWS, Seen, State, block, inner, is_free, sparse};
 use crate::graph::Node;
 
 /// What becomes of the outputs, or why rows are mixed.
@@ -13,6 +13,7 @@ pub(super) const UNKNOWN: &str = "is not known to keep rows apart";
 const SIZE: &str = "computes with the number of rows";
 pub(super) const SHAPES: &str = "has shapes that are not known to keep rows apart";
 pub(super) const AXIS: &str = "works along the first dimension";
+const WIDTH: &str = "has a width that depends on the other rows";
 
 /// Ops that compute each element from the elements at its place, after broadcasting.
 #[rustfmt::skip]
@@ -68,8 +69,13 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     if inputs.iter().any(|input| matches!(input.state, State::Inner(_) | State::List(_))) {
         return inner::judge(node, inputs, outputs);
     }
+    if has(&State::Bounds) && outputs.iter().any(|output| !is_width_free(output)) {
+        return bounded(node, inputs, outputs);
+    }
     if !has(&State::Rows) {
-        return if has(&State::Sizes) {
+        return if has(&State::Bounds) {
+            bounded(node, inputs, outputs)
+        } else if has(&State::Sizes) {
             from_sizes(name, inputs, outputs)
         } else {
             all(outputs, &State::Free)
@@ -102,7 +108,7 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         "Tile" => tile(inputs, outputs),
         "BroadcastTo" => broadcast(&inputs[..1], outputs),
         "OneHot" => one_hot(node, inputs, outputs),
-        "DecodeRaw" | "ParseExample" | "ParseExampleV2" => parsed(inputs, outputs),
+        "DecodeRaw" => first_only(inputs, outputs, 1),
         _ if ELEMENTWISE.contains(&name) => broadcast(inputs, outputs),
         _ if IMAGES.contains(&name) => first_only(inputs, outputs, 3),
         _ if LAST_AXIS.contains(&name) => first_only(inputs, outputs, 2),
@@ -111,8 +117,31 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
             along(inputs, outputs, 0, 1)
         }
         _ if RESHAPES.contains(&name) => reshape(inputs, outputs),
+        "StringSplit" | "StringSplitV2" | "UnicodeDecode" | "UnicodeDecodeWithOffsets" => {
+            Err("gives as many pieces as all rows have together")
+        }
         _ => Err(UNKNOWN),
     }
+}
+
+/// Whether no dimension but the first may depend on the batch.
+fn is_width_free(spec: &Spec) -> bool {
+    spec.dims().is_some_and(|dims| dims.iter().skip(1).all(is_free))
+}
+
+/// Outputs of ops that compute with the bounds of sparse tensors: sizes, as far as they are known,
+/// and else what the longest row decides.
+fn bounded(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    if inputs.iter().any(|input| input.state == State::Rows) {
+        return Err(WIDTH);
+    }
+    let of = |output: &Spec| match output.sizes() {
+        Some(known) if known.iter().all(|dim| !matches!(dim, Dim::Unknown)) => sizes(output),
+        Some(_) => State::Bounds,
+        None if sparse::n_sizes(output).is_some() => State::Bounds,
+        None => State::Mixed(format!("{} ({}) {WIDTH}", node.name, node.op_name())),
+    };
+    Ok(outputs.iter().map(of).collect())
 }
 
 /// Outputs of ops none of whose inputs has rows, but some are sizes.
@@ -151,7 +180,18 @@ fn rows(outputs: &[Spec]) -> Verdict {
     if outputs.iter().any(|output| block(output).is_none()) {
         return Err(SHAPES);
     }
+    if outputs.iter().any(is_as_wide_as_the_batch) {
+        return Err(SIZE);
+    }
     all(outputs, &State::Rows)
+}
+
+/// Whether a dimension but the first is known to depend on the number of rows.
+fn is_as_wide_as_the_batch(spec: &Spec) -> bool {
+    let with =
+        |dim: &Dim, n_rows| dim.evaluate(|symbol| Some(if symbol == ROWS { n_rows } else { 1 }));
+    let depends = |dim: &Dim| with(dim, 2) != with(dim, 3);
+    spec.dims().is_some_and(|dims| dims.iter().skip(1).any(depends))
 }
 
 /// The first input has rows and at least `rank_min` dimensions; the others are free.
@@ -185,7 +225,7 @@ fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
                 }
                 State::Free => is_one_row(&input.spec, output),
                 State::Sizes => return Err(SIZE),
-                State::Inner(_) | State::List(_) | State::Mixed(_) => false,
+                _ => false,
             };
             if !fits {
                 return Err(SHAPES);
@@ -221,7 +261,7 @@ fn batch_matmul(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let is_product = |input: &Seen| match input.state {
         State::Rows => rank >= 3 && input.spec.rank() == Some(rank),
         State::Free => is_one_row(&input.spec, output),
-        State::Sizes | State::Inner(_) | State::List(_) | State::Mixed(_) => false,
+        _ => false,
     };
     // A matrix of rows times weights: the rows are in the first of the last two dimensions.
     if rank == 2 {
@@ -248,7 +288,7 @@ fn einsum(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         let fits = match input.state {
             State::Rows => operand.starts_with(label) && n_times == 1,
             State::Free => n_times == 0,
-            State::Sizes | State::Inner(_) | State::List(_) | State::Mixed(_) => false,
+            _ => false,
         };
         if !fits {
             return Err(AXIS);
@@ -441,13 +481,34 @@ fn one_hot(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     first_only(inputs, outputs, 1)
 }
 
-/// Dense outputs have a row for each input; sparse ones name rows by their numbers.
-fn parsed(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
-    let (first, others) = inputs.split_first().ok_or(UNKNOWN)?;
-    if first.state != State::Rows || others.iter().any(|other| other.state != State::Free) {
-        return Err(UNKNOWN);
+/// What a parser of examples gives: dense features have a row for each example, sparse ones
+/// entries.
+pub(super) fn parsed(
+    node: &Node,
+    inputs: &[Seen],
+    outputs: &[Spec],
+) -> Option<Result<Vec<Seen>, &'static str>> {
+    let counted = match node.op_name() {
+        "ParseExample" => "Nsparse",
+        "ParseExampleV2" => "num_sparse",
+        _ => return None,
+    };
+    let (first, others) = inputs.split_first()?;
+    if first.state == State::Free {
+        return None;
     }
-    let sparse = || State::Mixed("a sparse feature names rows by their numbers".to_owned());
-    let of = |output: &Spec| if block(output).is_some() { State::Rows } else { sparse() };
-    Ok(outputs.iter().map(of).collect())
+    let is_plain = first.state == State::Rows && first.spec.rank() == Some(1);
+    if !is_plain || others.iter().any(|other| other.state != State::Free) {
+        return Some(Err(UNKNOWN));
+    }
+    let n_sparse = Attrs::new(&node.attrs).int_or(counted, 0).ok();
+    let n_sparse = n_sparse.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+    let ragged = || State::Mixed("a ragged feature has as many values as all rows".to_owned());
+    let of = |(number, output): (usize, &Spec)| {
+        sparse::parsed(node, n_sparse, number, output).unwrap_or_else(|| {
+            let state = if block(output).is_some() { State::Rows } else { ragged() };
+            Seen { state, spec: output.clone() }
+        })
+    };
+    Some(Ok(outputs.iter().enumerate().map(of).collect()))
 }
