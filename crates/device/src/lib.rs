@@ -43,4 +43,4 @@ pub use space::{
     Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
     SpaceOptions, Tally, booked_as, booked_to, set_default_owner, shared,
 };
-pub use workspace::{Borrowed, Span, Workspace};
+pub use workspace::{Borrowed, Span, Workspace, borrow};

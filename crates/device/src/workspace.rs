@@ -33,7 +33,7 @@ impl Span {
 }
 
 /// What a step borrows: the spans read and the spans written, in the order asked for.
-pub type Borrowed<'a> = (SmallVec<[&'a [u8]; 4]>, SmallVec<[&'a mut [u8]; 2]>);
+pub type Borrowed<'a> = (SmallVec<[&'a [u8]; 8]>, SmallVec<[&'a mut [u8]; 8]>);
 
 /// The activation memory of a lane: as large as the largest plan that ran on it.
 #[derive(Debug)]
@@ -87,38 +87,53 @@ impl Workspace {
         Ok(())
     }
 
-    /// Borrows `reads` for reading and `writes` for writing, all at once.
+    /// All its bytes.
+    ///
+    /// # Panics
+    /// Never: a workspace owns its memory alone.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut().expect("a workspace owns its memory alone")
+    }
+
+    /// Borrows `reads` for reading and `writes` for writing, all at once: see [`borrow`].
     ///
     /// # Panics
     /// If a span lies outside the workspace, or a written span overlaps any other.
     pub fn borrow(&mut self, reads: &[Span], writes: &[Span]) -> Borrowed<'_> {
-        let memory = self.memory.bytes_mut().expect("a workspace owns its memory alone");
-        let len = memory.len();
-        let base = memory.as_mut_ptr();
-        for (i, write) in writes.iter().enumerate() {
-            assert!(write.offset.checked_add(write.len).is_some_and(|end| end <= len));
-            assert!(!writes[..i].iter().any(|other| other.overlaps(*write)), "two writers");
-            assert!(!reads.iter().any(|read| read.overlaps(*write)), "reader of a written span");
-        }
-        for read in reads {
-            assert!(read.offset.checked_add(read.len).is_some_and(|end| end <= len));
-        }
-        let read = |span: &Span| {
-            // SAFETY: the offset is inside the memory (asserted above).
-            let start = unsafe { base.add(span.offset) };
-            // SAFETY: in bounds and disjoint from every written span (both asserted above); the
-            // lifetime is that of the exclusive borrow of the workspace.
-            unsafe { std::slice::from_raw_parts(start.cast_const(), span.len) }
-        };
-        let write = |span: &Span| {
-            // SAFETY: the offset is inside the memory (asserted above).
-            let start = unsafe { base.add(span.offset) };
-            // SAFETY: in bounds and disjoint from every other span (both asserted above); the
-            // lifetime is that of the exclusive borrow of the workspace.
-            unsafe { std::slice::from_raw_parts_mut(start, span.len) }
-        };
-        (reads.iter().map(read).collect(), writes.iter().map(write).collect())
+        borrow(self.bytes_mut(), reads, writes)
     }
+}
+
+/// Borrows `reads` of a workspace's bytes for reading and `writes` for writing, all at once.
+///
+/// # Panics
+/// If a span lies outside the bytes, or a written span overlaps any other.
+pub fn borrow<'a>(memory: &'a mut [u8], reads: &[Span], writes: &[Span]) -> Borrowed<'a> {
+    let len = memory.len();
+    let base = memory.as_mut_ptr();
+    for (i, write) in writes.iter().enumerate() {
+        assert!(write.offset.checked_add(write.len).is_some_and(|end| end <= len));
+        assert!(!writes[..i].iter().any(|other| other.overlaps(*write)), "two writers");
+        assert!(!reads.iter().any(|read| read.overlaps(*write)), "reader of a written span");
+    }
+    for read in reads {
+        assert!(read.offset.checked_add(read.len).is_some_and(|end| end <= len));
+    }
+    let read = |span: &Span| {
+        // SAFETY: the offset is inside the memory (asserted above).
+        let start = unsafe { base.add(span.offset) };
+        // SAFETY: in bounds and disjoint from every written span (both asserted above); the
+        // lifetime is that of the exclusive borrow of the bytes.
+        unsafe { std::slice::from_raw_parts(start.cast_const(), span.len) }
+    };
+    let write = |span: &Span| {
+        // SAFETY: the offset is inside the memory (asserted above).
+        let start = unsafe { base.add(span.offset) };
+        // SAFETY: in bounds and disjoint from every other span (both asserted above); the
+        // lifetime is that of the exclusive borrow of the bytes.
+        unsafe { std::slice::from_raw_parts_mut(start, span.len) }
+    };
+    (reads.iter().map(read).collect(), writes.iter().map(write).collect())
 }
 
 #[cfg(test)]

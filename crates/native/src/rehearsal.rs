@@ -11,6 +11,7 @@ use session::{DEFAULT_SIGNATURE, Error, Result, Signature};
 use tensor::{DType, Shape};
 
 use crate::engine::Model;
+use crate::programs::Inputs;
 
 /// A version that was loaded as ever, in a space where bytes are counted but not written: what is
 /// read of the checkpoint is its index, and small values that decisions hang on. All figures are
@@ -92,9 +93,10 @@ impl Rehearsal {
     /// What a run of a signature takes with inputs of these dtypes and shapes.
     pub fn plan(&self, signature: &str, inputs: &[(DType, Shape)]) -> Result<PlanNeed> {
         let before = self.owner.bytes();
-        let plan = self.model.with(signature, &Cancel::default(), &self.pool, |program, env| {
-            program.plan(inputs, env)
-        })?;
+        let of = (signature, Inputs::Shapes(inputs));
+        let plan = self
+            .model
+            .with(of, &Cancel::default(), &self.pool, |program, env| program.plan(inputs, env))?;
         Ok(PlanNeed::of(&plan, self.owner.bytes() - before))
     }
 

@@ -5,7 +5,7 @@
 //! A chain is followed only over values that nobody else reads, so nothing is computed twice.
 
 mod chain;
-mod weights;
+pub(crate) mod weights;
 
 use ops::{Attrs, Env};
 use proto::tensorflow::attr_value::Value;
@@ -20,14 +20,27 @@ use crate::program::Bindings;
 use chain::{Chain, Look};
 
 /// Replaces each product and what follows it by a fused op.
-pub(super) fn fuse(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
+pub(super) fn fuse(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
+    let scaled = |weight: &Tensor, scale: &[f32]| bindings.scaled.get(weight, scale);
+    fuse_with(graph, env, &scaled)
+}
+
+/// The same with weights as they were: only the ops are as they should be.
+pub(super) fn fuse_as_is(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
+    fuse_with(graph, env, &|weight, _| Ok(weight.clone()))
+}
+
+/// How a weight is multiplied with a scale for each channel.
+type Scale<'a> = &'a dyn Fn(&Tensor, &[f32]) -> tensor::Result<Tensor>;
+
+fn fuse_with(graph: Graph, env: &Env<'_>, scale: Scale<'_>) -> Result<Graph> {
     let look = Look { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
     let mut edits = Edits::of(&graph);
     for number in 0..u32::try_from(graph.nodes.len()).expect("a graph is bounded") {
         let Some(product) = Product::of(&graph, number) else { continue };
         let Some(chain) = Chain::follow(&look, &edits, &product) else { continue };
         let last = *chain.nodes.last().expect("a chain has a last node");
-        edits.replace(last, &chain.nodes, fused(&graph, &product, &chain)?);
+        edits.replace(last, &chain.nodes, fused(&graph, &product, &chain, scale)?);
     }
     Ok(edits.apply(graph))
 }
@@ -97,7 +110,7 @@ impl Product {
 }
 
 /// The op for a product and what follows it.
-fn fused(graph: &Graph, product: &Product, chain: &Chain) -> Result<New> {
+fn fused(graph: &Graph, product: &Product, chain: &Chain, scale: Scale<'_>) -> Result<New> {
     let node = graph.node(product.number);
     let mut attrs = (*node.attrs).clone();
     let mut names: Vec<&str> = Vec::new();
@@ -113,7 +126,7 @@ fn fused(graph: &Graph, product: &Product, chain: &Chain) -> Result<New> {
     let memory = |error: tensor::Error| Error::node(&node.name, error.into());
     let weight = match &chain.scale {
         None => product.weight.clone(),
-        Some(scale) => weights::scaled(&product.weight, scale).map_err(memory)?,
+        Some(by) => scale(&product.weight, by).map_err(memory)?,
     };
     let mut inputs = vec![Input::Old(node.inputs[0]), Input::Value(weight)];
     if let Some(bias) = &chain.bias {

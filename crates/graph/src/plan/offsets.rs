@@ -6,13 +6,14 @@ use ops::Kind;
 use smallvec::SmallVec;
 
 use super::build::{Draft, DraftStep, Spot};
-use super::{Place, Placed, Plan, Step, in_place};
+use super::{Given, Place, Placed, Plan, Step, in_place};
 
 /// Gives every tensor of the workspace its offset.
 pub(super) fn place(draft: Draft) -> Plan {
     let mut steps = needed(draft.steps, &draft.outputs);
-    let in_place = in_place::merge(&mut steps, &draft.values);
-    let lives = lifetimes(&steps, &draft.values);
+    let mut outputs = draft.outputs;
+    let mut in_place = in_place::merge(&mut steps, &mut outputs, &draft.values);
+    let lives = lifetimes(&steps, &outputs, &draft.values);
     let mut requests: Vec<Request> = Vec::new();
     let mut request = |first: usize, last: usize, bytes: usize| {
         let number = |step: usize| u32::try_from(step).expect("a plan is bounded");
@@ -28,11 +29,13 @@ pub(super) fn place(draft: Draft) -> Plan {
     let packing = pack(&requests, ALIGNMENT as u64);
     let n_steps = steps.len();
     let offset = |number: usize| usize::try_from(packing.offsets[number]).expect("it fits memory");
-    let closes = closes(&steps, &draft.outputs, draft.open_bytes.len());
+    let closes = closes(&steps, &outputs, draft.open_bytes.len());
+    in_place::move_lists(&mut in_place, &steps, &closes, &draft.lists);
     let place = |spot: Spot| match spot {
         Spot::Input(number, shape) => Place::Input(number, shape),
         Spot::Const(number) => Place::Const(number),
         Spot::Open(number) => Place::Open(number),
+        Spot::Given(number, dtype, shape) => Place::Given(Given { number, dtype, shape }),
         Spot::Value(value, dtype, shape) => {
             let span = Span { offset: offset(value), len: draft.values[value] };
             Place::Work(Placed { dtype, shape, span })
@@ -49,6 +52,7 @@ pub(super) fn place(draft: Draft) -> Plan {
         outputs: step.outputs.into_iter().map(place).collect(),
         in_place: in_place[number],
         scratch: Span { offset: offset(n_values + number), len: step.scratch_bytes },
+        inner_bytes: step.inner_bytes,
         flops: step.flops,
         packed: step.packed,
         closes,
@@ -61,7 +65,8 @@ pub(super) fn place(draft: Draft) -> Plan {
         open_bytes: draft.open_bytes,
         input_bytes: draft.input_bytes,
         is_static: draft.is_static,
-        outputs: draft.outputs.into_iter().map(place).collect(),
+        outputs: outputs.into_iter().map(place).collect(),
+        handed: draft.handed,
         work_bytes: usize::try_from(height).expect("it fits memory"),
         live_bytes: usize::try_from(lower_bound).expect("it fits memory"),
     }
@@ -88,7 +93,7 @@ fn needed(steps: Vec<DraftStep>, outputs: &[Spot]) -> Vec<DraftStep> {
     let key = |spot: &Spot| match spot {
         Spot::Value(value, ..) => Some((false, *value)),
         Spot::Open(open) => Some((true, *open)),
-        Spot::Input(..) | Spot::Const(_) => None,
+        Spot::Input(..) | Spot::Const(_) | Spot::Given(..) => None,
     };
     wanted.extend(outputs.iter().filter_map(key));
     let mut kept = Vec::with_capacity(steps.len());
@@ -103,8 +108,13 @@ fn needed(steps: Vec<DraftStep>, outputs: &[Spot]) -> Vec<DraftStep> {
     kept
 }
 
-/// For each tensor of the workspace the first and last step that touch it.
-fn lifetimes(steps: &[DraftStep], values: &[usize]) -> Vec<Option<(usize, usize)>> {
+/// For each tensor of the workspace the first and last step that touch it; an output is needed
+/// until the last of all.
+fn lifetimes(
+    steps: &[DraftStep],
+    outputs: &[Spot],
+    values: &[usize],
+) -> Vec<Option<(usize, usize)>> {
     let mut lives = vec![None; values.len()];
     for (number, step) in steps.iter().enumerate() {
         for spot in step.inputs.iter().chain(&step.outputs) {
@@ -112,6 +122,13 @@ fn lifetimes(steps: &[DraftStep], values: &[usize]) -> Vec<Option<(usize, usize)
                 let life = lives[*value].get_or_insert((number, number));
                 life.1 = number;
             }
+        }
+    }
+    for spot in outputs {
+        if let Spot::Value(value, ..) = spot
+            && let Some(life) = &mut lives[*value]
+        {
+            life.1 = steps.len() - 1;
         }
     }
     lives
