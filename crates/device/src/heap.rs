@@ -1,13 +1,15 @@
 //! The heap of the process: jemalloc, which serves many threads without their waiting for each
-//! other, and can be told to give back what it keeps.
+//! other, and can be told to give back what it keeps. A program chooses its heap, so the one that
+//! serves says that it is this one; in others what is here does nothing.
 
 use std::ffi::CStr;
 use std::ptr;
 
-use tikv_jemallocator::Jemalloc;
+pub use tikv_jemallocator::Jemalloc as Heap;
 
+#[cfg(test)]
 #[global_allocator]
-static HEAP: Jemalloc = Jemalloc;
+static HEAP: Heap = Heap;
 
 /// The name of a call that returns the free pages of all arenas: 4096 stands for all of them.
 const PURGE_ALL: &CStr = c"arena.4096.purge";

@@ -32,7 +32,7 @@ pub use buffer::{ALIGNMENT, Buffer, Foreign};
 pub use cuda::{Cuda, cuda_gpus};
 pub use driver::{Driver, Kind, Properties};
 pub use error::{ConfigCode, Error, Result};
-pub use heap::{HeapBytes, heap_bytes, trim_heap};
+pub use heap::{Heap, HeapBytes, heap_bytes, trim_heap};
 pub use host::Host;
 pub use ledger::{Category, Holder, HoldingId, Ledger, Row};
 pub use limit::Limited;
@@ -43,4 +43,4 @@ pub use space::{
     Booked, Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
     SpaceOptions, Tally, booked_as, booked_on_host, booked_to, set_default_owner, shared,
 };
-pub use workspace::{Borrowed, Home, Span, Workspace};
+pub use workspace::{Borrowed, Home, Memory, Span, Workspace};

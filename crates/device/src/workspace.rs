@@ -51,7 +51,7 @@ impl Span {
 }
 
 /// What a step borrows: the spans read and the spans written, in the order asked for.
-pub type Borrowed<'a> = (SmallVec<[&'a [u8]; 4]>, SmallVec<[&'a mut [u8]; 2]>);
+pub type Borrowed<'a> = (SmallVec<[&'a [u8]; 8]>, SmallVec<[&'a mut [u8]; 8]>);
 
 /// The activation memory of a lane: as large as the largest plan that ran on it.
 #[derive(Debug)]
@@ -133,8 +133,8 @@ impl Workspace {
     }
 
     /// Notes that so many bytes were copied between host and device.
-    pub fn note_copied(&mut self, bytes: usize) {
-        self.copied_bytes += bytes as u64;
+    pub fn note_copied(&mut self, bytes: u64) {
+        self.copied_bytes += bytes;
     }
 
     /// What was copied between host and device since the last call.
@@ -142,46 +142,88 @@ impl Workspace {
         std::mem::take(&mut self.copied_bytes)
     }
 
-    /// Borrows `reads` for reading and `writes` for writing, all at once.
+    /// All its bytes.
+    ///
+    /// # Panics
+    /// Never: a workspace owns its memory alone.
+    pub fn memory(&mut self) -> Memory<'_> {
+        let alone = "a workspace owns its memory alone";
+        Memory {
+            device: self.memory.bytes_mut().expect(alone),
+            host: self.host.bytes_mut().expect(alone),
+            copied_bytes: 0,
+        }
+    }
+
+    /// Borrows `reads` for reading and `writes` for writing, all at once: see [`Memory::borrow`].
     ///
     /// # Panics
     /// If a span lies outside the workspace, or a written span overlaps any other.
     pub fn borrow(&mut self, reads: &[Span], writes: &[Span]) -> Borrowed<'_> {
-        let alone = "a workspace owns its memory alone";
-        let memory = self.memory.bytes_mut().expect(alone);
-        let host = self.host.bytes_mut().expect(alone);
-        let memory = (memory.len(), memory.as_mut_ptr());
-        let host = (host.len(), host.as_mut_ptr());
-        let part = |span: &Span| match span.home {
-            Home::Device => memory,
-            Home::Host => host,
-        };
-        for (i, write) in writes.iter().enumerate() {
-            let len = part(write).0;
-            assert!(write.offset.checked_add(write.len).is_some_and(|end| end <= len));
-            assert!(!writes[..i].iter().any(|other| other.overlaps(*write)), "two writers");
-            assert!(!reads.iter().any(|read| read.overlaps(*write)), "reader of a written span");
-        }
-        for read in reads {
-            let len = part(read).0;
-            assert!(read.offset.checked_add(read.len).is_some_and(|end| end <= len));
-        }
-        let read = |span: &Span| {
-            // SAFETY: the offset is inside the memory (asserted above).
-            let start = unsafe { part(span).1.add(span.offset) };
-            // SAFETY: in bounds and disjoint from every written span (both asserted above); the
-            // lifetime is that of the exclusive borrow of the workspace.
-            unsafe { std::slice::from_raw_parts(start.cast_const(), span.len) }
-        };
-        let write = |span: &Span| {
-            // SAFETY: the offset is inside the memory (asserted above).
-            let start = unsafe { part(span).1.add(span.offset) };
-            // SAFETY: in bounds and disjoint from every other span (both asserted above); the
-            // lifetime is that of the exclusive borrow of the workspace.
-            unsafe { std::slice::from_raw_parts_mut(start, span.len) }
-        };
-        (reads.iter().map(read).collect(), writes.iter().map(write).collect())
+        let memory = self.memory();
+        let Memory { device, host, .. } = memory;
+        borrow(device, host, reads, writes)
     }
+}
+
+/// The bytes of a workspace.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    /// Those of the device.
+    pub device: &'a mut [u8],
+    /// Those of the host, where that is another.
+    pub host: &'a mut [u8],
+    /// What was copied between the two.
+    pub copied_bytes: u64,
+}
+
+impl Memory<'_> {
+    /// Borrows `reads` for reading and `writes` for writing, all at once.
+    ///
+    /// # Panics
+    /// If a span lies outside the bytes, or a written span overlaps any other.
+    pub fn borrow(&mut self, reads: &[Span], writes: &[Span]) -> Borrowed<'_> {
+        borrow(self.device, self.host, reads, writes)
+    }
+}
+
+fn borrow<'a>(
+    device: &'a mut [u8],
+    host: &'a mut [u8],
+    reads: &[Span],
+    writes: &[Span],
+) -> Borrowed<'a> {
+    let device = (device.len(), device.as_mut_ptr());
+    let host = (host.len(), host.as_mut_ptr());
+    let part = |span: &Span| match span.home {
+        Home::Device => device,
+        Home::Host => host,
+    };
+    for (i, write) in writes.iter().enumerate() {
+        let len = part(write).0;
+        assert!(write.offset.checked_add(write.len).is_some_and(|end| end <= len));
+        assert!(!writes[..i].iter().any(|other| other.overlaps(*write)), "two writers");
+        assert!(!reads.iter().any(|read| read.overlaps(*write)), "reader of a written span");
+    }
+    for read in reads {
+        let len = part(read).0;
+        assert!(read.offset.checked_add(read.len).is_some_and(|end| end <= len));
+    }
+    let read = |span: &Span| {
+        // SAFETY: the offset is inside the memory (asserted above).
+        let start = unsafe { part(span).1.add(span.offset) };
+        // SAFETY: in bounds and disjoint from every written span (both asserted above); the
+        // lifetime is that of the exclusive borrow of the bytes.
+        unsafe { std::slice::from_raw_parts(start.cast_const(), span.len) }
+    };
+    let write = |span: &Span| {
+        // SAFETY: the offset is inside the memory (asserted above).
+        let start = unsafe { part(span).1.add(span.offset) };
+        // SAFETY: in bounds and disjoint from every other span (both asserted above); the
+        // lifetime is that of the exclusive borrow of the bytes.
+        unsafe { std::slice::from_raw_parts_mut(start, span.len) }
+    };
+    (reads.iter().map(read).collect(), writes.iter().map(write).collect())
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! `Library`: the functions that ops call while they run, as programs.
 
+use std::sync::Arc;
+
 use device::Workspace;
-use ops::{Env, Functions};
+use ops::{Env, Functions, Ready};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tensor::{Spec, Tensor};
@@ -10,12 +12,13 @@ use crate::captures::Captures;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node};
 use crate::program::{Build, Program};
+use crate::ready::ReadyFunction;
 use crate::source::Source;
 
 /// The bodies of loops and branches, each a program of its own.
 #[derive(Debug, Default)]
 pub struct Library {
-    programs: FxHashMap<String, Program>,
+    programs: FxHashMap<String, Arc<Program>>,
     /// The handles that calls give to them.
     captures: Captures,
     /// Workspaces that calls left behind, for the next ones: a call within a call takes another.
@@ -41,7 +44,7 @@ impl Library {
             let env = Env { functions: &*self, ..*build.env };
             let options = build.options.of_functions();
             let program = Program::build(body, &Build { env: &env, options, ..*build })?;
-            self.programs.insert(name, program);
+            self.programs.insert(name, Arc::new(program));
         }
         Ok(())
     }
@@ -51,7 +54,7 @@ impl Library {
         self.programs.values().for_each(|program| program.visit(each));
     }
 
-    fn program(&self, function: &str) -> ops::Result<&Program> {
+    fn program(&self, function: &str) -> ops::Result<&Arc<Program>> {
         let lost = || ops::Error::NotFound(format!("function {function} is not defined"));
         self.programs.get(function).ok_or_else(lost)
     }
@@ -72,12 +75,19 @@ impl Library {
 impl Library {
     /// Adds a program.
     pub(crate) fn insert(&mut self, name: String, program: Program) {
-        self.programs.insert(name, program);
+        self.programs.insert(name, Arc::new(program));
     }
 
-    /// The programs, to be packed.
+    /// The programs, to be packed: their plans are dropped.
     pub(crate) fn programs_mut(&mut self) -> impl Iterator<Item = &mut Program> {
-        self.programs.values_mut()
+        self.forget_plans();
+        let alone = |program| Arc::get_mut(program).expect("only plans hold on to functions");
+        self.programs.values_mut().map(alone)
+    }
+
+    /// Drops the plans of all functions.
+    pub(crate) fn forget_plans(&self) {
+        self.programs.values().for_each(|program| program.forget_plans());
     }
 
     /// Whether there is a function of this name.
@@ -92,7 +102,7 @@ impl Library {
 
     /// The bytes of constants and packed weights that its programs hold.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.programs.values().map(Program::held_bytes).sum()
+        self.programs.values().map(|program| program.held_bytes()).sum()
     }
 
     /// What a function gives, when those that it calls are among `functions`.
@@ -127,6 +137,12 @@ impl Functions for Library {
 
     fn levels(&self) -> usize {
         LEVELS
+    }
+
+    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Box<dyn Ready>> {
+        let program = self.programs.get(function)?;
+        let ready = ReadyFunction::new(program, inputs, known(function), env)?;
+        Some(Box::new(ready))
     }
 
     fn call(&self, function: &str, inputs: &[Tensor], env: &Env<'_>) -> ops::Result<Vec<Tensor>> {

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ops::Packed;
+use ops::{Attrs, Packed};
 use proto::tensorflow::AttrValue;
 use rustc_hash::{FxHashMap, FxHashSet};
-use tensor::{Shape, Tensor};
+use tensor::{DType, Shape, Tensor};
 
 use crate::digest::digest;
 use crate::error::{Error, Result};
 use crate::functions::Library;
 use crate::graph::{Body, Graph, Node, Port};
+use crate::passes::linear::Rows;
 use crate::program::Program;
 use crate::scaled::scaled;
 use crate::specialise::Handed;
@@ -118,6 +119,11 @@ struct Form {
 
 impl Form {
     fn of(node: &Node, input: usize, weight: &Weight) -> Self {
+        let scale = weight.scale.clone();
+        if let Some(shape) = matrix(node, input, &weight.tensor) {
+            let op = "matrix".to_owned();
+            return Self { op, attrs: BTreeMap::new(), input, shape, scale };
+        }
         // What comes after a product does not change how its weight is packed.
         let is_after = |name: &str| {
             name.starts_with('_')
@@ -129,7 +135,7 @@ impl Form {
             attrs: attrs.map(|(name, value)| (name.clone(), value.clone())).collect(),
             input,
             shape: weight.tensor.shape().clone(),
-            scale: weight.scale.clone(),
+            scale,
         }
     }
 }
@@ -157,6 +163,24 @@ impl Weight {
             None => Ok(self.tensor.clone()),
         }
     }
+}
+
+/// The rows and columns of a weight that rows are multiplied with as it is: all ops that do so want
+/// it alike.
+fn matrix(node: &Node, input: usize, weight: &Tensor) -> Option<Shape> {
+    let attrs = Attrs::new(&node.attrs);
+    let is = |name: &str| attrs.bool_or(name, false).unwrap_or(true);
+    let dims = weight.shape().dims();
+    let n_rows = match node.op_name() {
+        _ if input != 1 || weight.dtype() != DType::F32 => return None,
+        "_Linear" => 1,
+        "MatMul" | "_FusedMatMul" if dims.len() == 2 && !is("transpose_b") => 1,
+        "BatchMatMulV2" | "BatchMatMulV3" if dims.len() == 2 && !is("adj_y") => 1,
+        "Einsum" => Rows::of_einsum(attrs.str("equation").ok()?, dims.len())?.inner,
+        _ => return None,
+    };
+    let (rows, columns) = dims.split_at(n_rows);
+    Some(Shape::of(&[rows.iter().product(), columns.iter().product()]))
 }
 
 impl Part<'_> {

@@ -7,6 +7,9 @@
 //!
 //! Where the device is not the host, strings, tables and what their ops make of them have a home on
 //! the host, with offsets of their own in the lane's memory there; see `homes`.
+//!
+//! The plan of a function that a step calls is part of that step: its plain inputs and results are
+//! in spans that the step gives it, in the same memory as its own.
 
 mod build;
 mod flops;
@@ -26,6 +29,7 @@ pub use homes::Homes;
 
 use crate::error::Result;
 use crate::program::Program;
+use build::Scope;
 
 /// Steps and their buffers for inputs of given shapes.
 #[derive(Debug)]
@@ -36,6 +40,8 @@ pub struct Plan {
     pub(crate) open: Vec<Size>,
     input_bytes: Vec<usize>,
     pub(crate) outputs: Vec<Place>,
+    /// For each input of a function the open slot that it comes in, if it is not plain.
+    pub(crate) handed: Vec<Option<usize>>,
     /// Whether the size of every tensor is known.
     is_static: bool,
     /// The bytes of workspace alive while each step runs.
@@ -59,6 +65,17 @@ pub(crate) enum Place {
     Work(Placed),
     /// A slot that a step fills.
     Open(usize),
+    /// A plain input of a function, in a span that the caller gives.
+    Given(Given),
+}
+
+/// A tensor in a span that the caller of a function gives.
+#[derive(Debug, Clone)]
+pub(crate) struct Given {
+    /// The number of the input.
+    pub(crate) number: usize,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
 }
 
 /// A tensor in the workspace.
@@ -85,6 +102,8 @@ pub(crate) struct Step {
     /// The input whose memory output 0 takes over, if one is.
     pub(crate) in_place: Option<usize>,
     pub(crate) scratch: Span,
+    /// The most bytes of tensors outside the workspace that functions hold which it calls.
+    pub(crate) inner_bytes: usize,
     /// The floating-point operations of the call, as far as shapes tell.
     pub(crate) flops: u64,
     pub(crate) packed: Arc<[Option<Packed>]>,
@@ -118,8 +137,19 @@ pub struct StepSnapshot {
 impl Plan {
     /// Makes the plan of a program for inputs of these dtypes and shapes.
     pub(crate) fn build(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Self> {
-        let draft = build::draft(program, inputs, env)?;
+        let (draft, _) = build::draft(program, inputs, env, Scope::Run)?;
         Ok(offsets::place(draft))
+    }
+
+    /// Makes the plan of a function for inputs of these specs, and says what it gives. Fails if the
+    /// size of a plain input or output is not known.
+    pub(crate) fn build_function(
+        program: &Program,
+        inputs: &[Spec],
+        env: &Env<'_>,
+    ) -> Result<(Self, Vec<Spec>)> {
+        let (draft, outputs) = build::draft(program, inputs, env, Scope::Call)?;
+        Ok((offsets::place(draft), outputs))
     }
 
     /// The bytes of workspace that a run takes.
@@ -145,7 +175,7 @@ impl Plan {
     }
 
     /// The most bytes outside the workspace at once, as far as sizes are known: results, and what
-    /// else is filled while running.
+    /// else is filled while running. What a function is handed counts.
     pub fn dynamic_bytes(&self) -> usize {
         self.dynamic_bytes_of(Home::Device)
     }
@@ -160,17 +190,28 @@ impl Plan {
             Size { bytes, home: of } if of == home => bytes,
             Size { .. } => 0,
         };
-        let (mut now, mut peak) = (0, 0);
+        // What a step calls is planned with it only where it stays on the device.
+        let inner = |step: &Step| if home == Home::Device { step.inner_bytes } else { 0 };
+        let mut now: usize = self.handed.iter().flatten().map(|number| bytes(*number)).sum();
+        let mut peak = now;
         for step in &self.steps {
+            let moved = step.moved();
+            now -= moved.map_or(0, bytes);
             for output in &step.outputs {
                 if let Place::Open(number) = output {
                     now += bytes(*number);
                 }
             }
-            peak = peak.max(now);
-            now -= step.closes.iter().map(|number| bytes(*number)).sum::<usize>();
+            peak = peak.max(now + inner(step));
+            let closes = step.closes.iter().filter(|number| Some(**number) != moved);
+            now -= closes.map(|number| bytes(*number)).sum::<usize>();
         }
         peak
+    }
+
+    /// The bytes of what a function is handed.
+    pub(crate) fn handed_bytes(&self) -> usize {
+        self.handed.iter().flatten().map(|number| self.open[*number].bytes).sum()
     }
 
     /// Whether the size of every tensor is known before the run.
@@ -189,7 +230,7 @@ impl Plan {
     pub fn snapshot(&self) -> Vec<StepSnapshot> {
         let work_bytes = |place: &Place| match place {
             Place::Work(placed) => placed.span.len,
-            Place::Input(..) | Place::Const(_) | Place::Open(_) => 0,
+            Place::Input(..) | Place::Const(_) | Place::Open(_) | Place::Given(_) => 0,
         };
         let step = |(number, step): (usize, &Step)| StepSnapshot {
             node: step.node.to_string(),
@@ -209,7 +250,9 @@ impl Plan {
     fn n_bytes(&self, place: &Place) -> usize {
         match place {
             Place::Work(placed) => placed.span.len,
-            Place::Input(number, _) => self.input_bytes[*number],
+            Place::Input(number, _) | Place::Given(Given { number, .. }) => {
+                self.input_bytes[*number]
+            }
             Place::Const(number) => self.consts[*number].n_bytes(),
             Place::Open(number) => self.open[*number].bytes,
         }
@@ -220,6 +263,14 @@ impl Step {
     /// Whether all it does is to copy a tensor to where it is read.
     pub(crate) fn is_copy(&self) -> bool {
         self.op_name == homes::COPY
+    }
+
+    /// The open slot whose tensor becomes output 0.
+    pub(crate) fn moved(&self) -> Option<usize> {
+        match self.inputs[self.in_place?] {
+            Place::Open(number) => Some(number),
+            Place::Input(..) | Place::Const(_) | Place::Work(_) | Place::Given(_) => None,
+        }
     }
 }
 

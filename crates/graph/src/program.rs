@@ -6,7 +6,7 @@ use device::Workspace;
 use ops::{Env, Kind, Packed, Resources};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
-use tensor::{DType, Dim, Shape, Spec, Tensor};
+use tensor::{DType, Dim, Items, ListSpec, Shape, Spec, Tensor};
 
 use crate::error::{Error, Result};
 use crate::functions::Library;
@@ -17,6 +17,7 @@ use crate::passes;
 use crate::plan::{Homes, Plan};
 use crate::rows::{self, Mixing};
 use crate::run;
+use crate::scaled::Scaled;
 use crate::specialise::{Handed, Overlay, specialise};
 
 /// The settings of a program.
@@ -38,12 +39,20 @@ impl Options {
 /// The variables of a servable, and which of them any signature writes.
 pub struct Bindings<'a> {
     /// Where variables are found.
-    pub resources: &'a Resources,
+    resources: &'a Resources,
     /// The variables that may change, by container and name: their values are never folded.
-    pub written: &'a FxHashSet<(String, String)>,
+    written: &'a FxHashSet<(String, String)>,
+    /// Weights that programs were built with.
+    pub(crate) scaled: Scaled,
 }
 
-impl Bindings<'_> {
+impl<'a> Bindings<'a> {
+    /// The variables in `resources`. Those in `written`, by container and name, may change: their
+    /// values are never folded.
+    pub fn new(resources: &'a Resources, written: &'a FxHashSet<(String, String)>) -> Self {
+        Self { resources, written, scaled: Scaled::default() }
+    }
+
     /// The value of a variable that stays as it is.
     pub(crate) fn weight(&self, key: &(String, String)) -> Option<Tensor> {
         if self.written.contains(key) {
@@ -85,40 +94,81 @@ pub struct Program {
 /// What a plan depends on: what is known of each input.
 type Key = Vec<Known>;
 
-/// The dtype and shape of an input; for a list, also the shape of its tensors.
+/// The dtype and shape of an input; for a list, also those of its tensors.
 #[derive(Debug)]
 struct Known {
     dtype: DType,
     shape: Shape,
-    items: Option<Shape>,
+    items: Option<(DType, Shape)>,
 }
 
 impl Known {
     fn of(input: &Tensor) -> Self {
-        let items = ops::item_shape(input).cloned();
+        let items = ops::item_shape(input).map(|(dtype, shape)| (dtype, shape.clone()));
         Self { dtype: input.dtype(), shape: input.shape().clone(), items }
     }
 
     fn is_of(&self, input: &Tensor) -> bool {
         self.dtype == input.dtype()
             && self.shape == *input.shape()
-            && self.items.as_ref() == ops::item_shape(input)
+            && self.items.as_ref().map(|(dtype, shape)| (*dtype, shape)) == ops::item_shape(input)
     }
 
     fn spec(&self) -> Spec {
         let spec = Spec::concrete(self.dtype, &self.shape);
         match &self.items {
-            Some(items) => spec.with_items(items.iter().map(|size| Dim::of(*size))),
+            Some((dtype, shape)) => {
+                let items = Items::Like(shape.iter().map(|size| Dim::of(*size)).collect());
+                // Lists that grow are the same to a plan.
+                spec.with_list(ListSpec { dtype: *dtype, len: Dim::Unknown, items })
+            }
             None => spec,
         }
     }
 }
 
+/// Whether an input of this dtype and shape is such as a spec says.
+pub fn fits(spec: &Spec, dtype: DType, shape: &Shape) -> bool {
+    let same = |dims: &[Dim]| {
+        let pairs = dims.iter().zip(shape.iter());
+        dims.len() == shape.rank()
+            && pairs.into_iter().all(|(d, s)| d.size().is_none_or(|d| d == *s))
+    };
+    spec.dtype == dtype && spec.dims().is_none_or(same)
+}
+
 impl Program {
     /// Makes a program of a graph. Fails if an op refuses what it surely gets.
     pub fn build(graph: Graph, build: &Build<'_>) -> Result<Self> {
+        Self::of_tidy(passes::tidy(graph, build.bindings, build.env)?, build)
+    }
+
+    /// Makes a program of a graph for inputs of any shape, and another for inputs that fit `specs`
+    /// (see [`fits`](crate::fits)), if what is known of them lets it run in fewer steps. Both share
+    /// their weights.
+    pub fn build_both(
+        graph: Graph,
+        specs: &[Spec],
+        build: &Build<'_>,
+    ) -> Result<(Self, Option<Self>)> {
+        assert_eq!(specs.len(), graph.args.len());
+        let tidy = passes::tidy(graph, build.bindings, build.env)?;
+        let mut fitted = tidy.clone();
+        let any = Self::of_tidy(tidy, build)?;
+        fitted.args = specs.to_vec();
+        // What a signature says of its inputs need not be true: then nothing fits.
+        let fitted = passes::tidy(fitted, build.bindings, build.env);
+        let Ok(fitted) = fitted else { return Ok((any, None)) };
+        let n_ops = passes::n_fused(fitted.clone(), build.bindings, build.env)?;
+        if n_ops >= passes::n_ops(&any.graph) {
+            return Ok((any, None));
+        }
+        Ok((any, Some(Self::of_tidy(fitted, build)?)))
+    }
+
+    fn of_tidy(graph: Graph, build: &Build<'_>) -> Result<Self> {
         assert!(build.options.plans_max > 0);
-        let mut graph = passes::run(graph, build.bindings, build.env)?;
+        let mut graph = passes::fuse(graph, build.bindings, build.env)?;
         let plain = graph.clone();
         let (functions, handed) = specialise(&mut graph, build)?;
         let plain = (!functions.is_empty()).then(|| Box::new(plain));
@@ -146,11 +196,17 @@ impl Program {
         &self.packed[node]
     }
 
+    /// Drops the plans, which hold on to the functions they call.
+    pub(crate) fn forget_plans(&self) {
+        self.plans.lock().clear();
+        self.functions.forget_plans();
+    }
+
     /// What packing changes: of the program, and of the functions that are its own. What was only
     /// needed to build others goes, and so do plans, which know nothing of what will be packed.
     pub(crate) fn parts<'a>(&'a mut self, parts: &mut Vec<Part<'a>>) {
         self.plain = None;
-        self.plans.get_mut().clear();
+        self.forget_plans();
         let Self { graph, packed, handed, functions, .. } = self;
         parts.push(Part { graph, packed, handed });
         functions.programs_mut().for_each(|program| program.parts(parts));
@@ -273,7 +329,7 @@ impl Program {
     }
 
     /// Does `work` where the program's own functions are known too.
-    fn with_own<T>(&self, env: &Env<'_>, work: impl FnOnce(&Env<'_>) -> T) -> T {
+    pub(crate) fn with_own<T>(&self, env: &Env<'_>, work: impl FnOnce(&Env<'_>) -> T) -> T {
         if self.functions.is_empty() {
             return work(env);
         }

@@ -2,14 +2,14 @@
 
 use std::sync::LazyLock;
 
-use device::{Home, Span, Workspace};
-use ops::{Ctx, Env, Output};
+use device::{Home, Memory, Span, Workspace};
+use ops::{Ctx, Env, Frame, Output};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Tensor, View, ViewMut};
 
 use crate::error::{Error, Result};
 use crate::merge::holds;
-use crate::plan::{Place, Placed, Plan, Step};
+use crate::plan::{Given, Place, Placed, Plan, Step};
 
 /// The shape of what is dead, and of an input that is found in the output.
 static EMPTY: LazyLock<Shape> = LazyLock::new(|| Shape::of(&[0]));
@@ -34,56 +34,118 @@ pub(crate) fn run_observed(
 ) -> Result<Vec<Tensor>> {
     workspace.ensure(plan.work_bytes())?;
     workspace.ensure_on_host(plan.host_work_bytes())?;
-    let mut state = State { plan, inputs, open: vec![None; plan.open.len()] };
-    for (number, step) in plan.steps.iter().enumerate() {
-        env.cancel.check().map_err(Error::Stopped)?;
-        let _scope = (step.home == Home::Host).then(device::booked_on_host);
-        let made = state.run(step, env, workspace);
-        let made = made.map_err(|error| Error::node(&step.node, error))?;
-        state.keep(step, made);
-        observe(number);
-    }
+    let mut open = vec![None; plan.open.len()];
+    let mut state = State { plan, inputs: Inputs::Tensors(inputs), work: 0, open: &mut open };
+    let mut memory = workspace.memory();
+    let done = state.run_all(env, &mut memory, observe);
+    let copied = memory.copied_bytes;
+    workspace.note_copied(copied);
+    done?;
     let outputs = plan.outputs.iter().enumerate();
     outputs.map(|(number, place)| state.output(number, place)).collect()
 }
 
+/// Runs the plan of a function in memory of its caller.
+pub(crate) fn run_function(plan: &Plan, frame: Frame<'_>, env: &Env<'_>) -> Result<()> {
+    let Frame { memory, work, inputs, outputs, handed, open } = frame;
+    open.clear();
+    open.resize(plan.open.len(), None);
+    for (slot, tensor) in plan.handed.iter().zip(&mut *handed) {
+        if let Some(slot) = slot {
+            open[*slot] = tensor.take();
+        }
+    }
+    let mut state = State { plan, inputs: Inputs::Spans(inputs), work, open };
+    // Nothing of such a plan is on a host that is another device.
+    let mut all = Memory { device: memory, host: &mut [], copied_bytes: 0 };
+    state.run_all(env, &mut all, &mut |_| ())?;
+    let memory = all.device;
+    for (number, place) in plan.outputs.iter().enumerate() {
+        let to = outputs.get(number).copied().unwrap_or_default();
+        match (place, state.span(place)) {
+            (_, Some(from)) if from == to => {}
+            (_, Some(from)) => {
+                memory.copy_within(from.offset..from.offset + from.len, to.offset);
+            }
+            (Place::Const(constant), _) if plan.consts[*constant].dtype().is_plain() => {
+                let bytes = plan.consts[*constant].view().bytes();
+                memory[to.offset..][..to.len].copy_from_slice(bytes);
+            }
+            _ => handed[number] = Some(state.output(number, place)?),
+        }
+    }
+    open.clear();
+    Ok(())
+}
+
 struct State<'a> {
     plan: &'a Plan,
-    inputs: &'a [Tensor],
-    open: Vec<Option<Tensor>>,
+    inputs: Inputs<'a>,
+    /// Where the workspace of the plan begins in the memory.
+    work: usize,
+    open: &'a mut Vec<Option<Tensor>>,
+}
+
+/// The inputs of a plan.
+enum Inputs<'a> {
+    /// Of a run.
+    Tensors(&'a [Tensor]),
+    /// Of a function, if they are plain.
+    Spans(&'a [Span]),
 }
 
 /// The tensors that a step made for open slots.
-type Made = SmallVec<[Option<Tensor>; 2]>;
+type Made = SmallVec<[Option<Tensor>; 4]>;
 
 impl State<'_> {
-    fn run(&self, step: &Step, env: &Env<'_>, workspace: &mut Workspace) -> ops::Result<Made> {
+    fn run_all(
+        &mut self,
+        env: &Env<'_>,
+        memory: &mut Memory<'_>,
+        observe: &mut dyn FnMut(usize),
+    ) -> Result<()> {
+        for (number, step) in self.plan.steps.iter().enumerate() {
+            env.cancel.check().map_err(Error::Stopped)?;
+            let _scope = (step.home == Home::Host).then(device::booked_on_host);
+            let made = self.run(step, env, memory);
+            let made = made.map_err(|error| Error::node(&step.node, error))?;
+            self.keep(step, made);
+            observe(number);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, step: &Step, env: &Env<'_>, memory: &mut Memory<'_>) -> ops::Result<Made> {
         let (operands, conditions) = step.inputs.split_at(step.inputs.len() - step.when.len());
-        if !self.all_hold(conditions, &step.when, workspace)? {
+        if !self.all_hold(conditions, &step.when, memory)? {
             return Ok(step.outputs.iter().map(|_| None).collect());
         }
         if step.is_copy() {
             match self.n_bytes(&operands[0]) {
-                Some(bytes) => workspace.note_copied(bytes),
+                Some(bytes) => memory.copied_bytes += bytes as u64,
                 // What is dead is dead everywhere.
                 None => return Ok(step.outputs.iter().map(|_| None).collect()),
             }
         }
+        // A list that nobody else needs is changed rather than copied.
+        let mut moved = step.moved().and_then(|number| self.open[number].take());
         // An input in the memory of the output is found there, and empty.
         let taken = |number: usize| step.in_place == Some(number);
         let reads = operands.iter().enumerate().filter(|(number, _)| !taken(*number));
-        let reads: SmallVec<[Span; 4]> = reads.filter_map(|(_, place)| span(place)).collect();
-        let mut writes: SmallVec<[Span; 3]> = step.outputs.iter().filter_map(span).collect();
-        writes.push(step.scratch);
-        let (reads, mut writes) = workspace.borrow(&reads, &writes);
+        let reads: SmallVec<[Span; 8]> = reads.filter_map(|(_, place)| self.span(place)).collect();
+        let mut writes: SmallVec<[Span; 8]> =
+            step.outputs.iter().filter_map(|place| self.span(place)).collect();
+        writes.push(self.in_work(step.scratch));
+        let (reads, mut writes) = memory.borrow(&reads, &writes);
         let scratch = writes.pop().expect("scratch was asked for last");
         let mut reads = reads.into_iter();
         let mut writes = writes.into_iter();
         let inputs = operands.iter().enumerate().map(|(number, place)| match place {
             Place::Work(placed) if taken(number) => View::plain(placed.dtype, &EMPTY, &[]),
-            Place::Work(placed) => {
+            _ if taken(number) => View::plain(DType::U8, &EMPTY, &[]),
+            Place::Work(Placed { dtype, shape, .. }) | Place::Given(Given { dtype, shape, .. }) => {
                 let bytes = reads.next().expect("one read span an input");
-                View::plain(placed.dtype, &placed.shape, bytes)
+                View::plain(*dtype, shape, bytes)
             }
             place => self.view(place),
         });
@@ -92,7 +154,9 @@ impl State<'_> {
                 let bytes = writes.next().expect("one written span an output");
                 Output::Planned(ViewMut::plain(*dtype, shape, bytes))
             }
-            Place::Input(..) | Place::Const(_) | Place::Open(_) => Output::Open(None),
+            Place::Input(..) | Place::Const(_) | Place::Open(_) | Place::Given(_) => {
+                Output::Open(moved.take())
+            }
         });
         let ctx = Ctx::new(inputs, outputs, env);
         let mut ctx = ctx.with_packed(&step.packed).with_scratch(scratch);
@@ -108,15 +172,19 @@ impl State<'_> {
         &self,
         conditions: &[Place],
         when: &[bool],
-        workspace: &mut Workspace,
+        memory: &mut Memory<'_>,
     ) -> ops::Result<bool> {
         for (place, when) in conditions.iter().zip(when) {
-            let held = match place {
-                Place::Work(placed) => {
-                    let (reads, _) = workspace.borrow(&[placed.span], &[]);
-                    holds(&View::plain(placed.dtype, &placed.shape, reads[0]), *when)
+            let held = match (place, self.span(place)) {
+                (
+                    Place::Work(Placed { dtype, shape, .. })
+                    | Place::Given(Given { dtype, shape, .. }),
+                    Some(span),
+                ) => {
+                    let (reads, _) = memory.borrow(&[span], &[]);
+                    holds(&View::plain(*dtype, shape, reads[0]), *when)
                 }
-                place => holds(&self.view(place), *when),
+                (place, _) => holds(&self.view(place), *when),
             };
             match held {
                 Some(true) => {}
@@ -134,9 +202,9 @@ impl State<'_> {
     /// The bytes of a tensor; `None` if it is dead.
     fn n_bytes(&self, place: &Place) -> Option<usize> {
         Some(match place {
-            Place::Input(number, _) => self.inputs[*number].n_bytes(),
+            Place::Input(number, _) => self.input(*number).n_bytes(),
             Place::Const(number) => self.plan.consts[*number].n_bytes(),
-            Place::Work(placed) => placed.span.len,
+            Place::Work(_) | Place::Given(_) => self.span(place)?.len,
             Place::Open(number) => self.open[*number].as_ref()?.n_bytes(),
         })
     }
@@ -144,9 +212,9 @@ impl State<'_> {
     /// A tensor that is not in the workspace. A slot that nobody filled is dead.
     fn view<'a>(&'a self, place: &'a Place) -> View<'a> {
         match place {
-            Place::Input(number, None) => self.inputs[*number].view(),
+            Place::Input(number, None) => self.input(*number).view(),
             Place::Input(number, Some(shape)) => {
-                let view = self.inputs[*number].view();
+                let view = self.input(*number).view();
                 View::plain(view.dtype(), shape, view.bytes())
             }
             Place::Const(number) => self.plan.consts[*number].view(),
@@ -154,8 +222,29 @@ impl State<'_> {
                 let dead = || View::plain(DType::U8, &EMPTY, &[]);
                 self.open[*number].as_ref().map_or_else(dead, Tensor::view)
             }
-            Place::Work(_) => unreachable!("the caller reads the workspace"),
+            Place::Work(_) | Place::Given(_) => unreachable!("the caller reads the workspace"),
         }
+    }
+
+    fn input(&self, number: usize) -> &Tensor {
+        match self.inputs {
+            Inputs::Tensors(tensors) => &tensors[number],
+            Inputs::Spans(_) => unreachable!("inputs of a function are given or handed"),
+        }
+    }
+
+    /// Where a tensor is in the memory, if it is there.
+    fn span(&self, place: &Place) -> Option<Span> {
+        match (place, &self.inputs) {
+            (Place::Work(placed), _) => Some(self.in_work(placed.span)),
+            (Place::Given(given), Inputs::Spans(spans)) => Some(spans[given.number]),
+            _ => None,
+        }
+    }
+
+    /// A span of the plan's workspace, in the memory.
+    fn in_work(&self, span: Span) -> Span {
+        Span { offset: self.work + span.offset, ..span }
     }
 
     /// Keeps what a step made, and drops what nobody needs any more.
@@ -173,9 +262,9 @@ impl State<'_> {
     fn output(&self, number: usize, place: &Place) -> Result<Tensor> {
         let bad = |error: tensor::Error| Error::BadInput(error.to_string());
         match place {
-            Place::Input(number, None) => Ok(self.inputs[*number].clone()),
+            Place::Input(number, None) => Ok(self.input(*number).clone()),
             Place::Input(number, Some(shape)) => {
-                self.inputs[*number].reshaped(shape.clone()).map_err(bad)
+                self.input(*number).reshaped(shape.clone()).map_err(bad)
             }
             Place::Const(number) => Ok(self.plan.consts[*number].clone()),
             Place::Open(open) => {
@@ -183,14 +272,7 @@ impl State<'_> {
                 let dead = || Error::BadInput(format!("Retval[{number}] does not have value"));
                 self.open[*open].clone().ok_or_else(dead)
             }
-            Place::Work(_) => unreachable!("results are never in the workspace"),
+            Place::Work(_) | Place::Given(_) => unreachable!("results are in no span"),
         }
-    }
-}
-
-fn span(place: &Place) -> Option<Span> {
-    match place {
-        Place::Work(placed) => Some(placed.span),
-        Place::Input(..) | Place::Const(_) | Place::Open(_) => None,
     }
 }

@@ -1,8 +1,41 @@
 //! Weights times a scale for each channel.
 
+use parking_lot::Mutex;
 use tensor::{Result, Tensor};
 
 use crate::digest::{digest, mark, mixed};
+
+/// Weights that were scaled, so that the programs of one version share them.
+#[derive(Debug, Default)]
+pub(crate) struct Scaled(Mutex<Vec<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    weight: Tensor,
+    scale: Vec<f32>,
+    scaled: Tensor,
+}
+
+impl Scaled {
+    /// The weight with each channel, the innermost elements, multiplied by its scale.
+    pub(crate) fn get(&self, weight: &Tensor, scale: &[f32]) -> Result<Tensor> {
+        let mut known = self.0.lock();
+        let is_same = |a: &Tensor, b: &Tensor| match (a.buffer(), b.buffer()) {
+            (Some(x), Some(y)) => {
+                x.bytes().as_ptr() == y.bytes().as_ptr() && a.shape() == b.shape()
+            }
+            _ => false,
+        };
+        let is_it = |one: &&Known| is_same(&one.weight, weight) && one.scale == scale;
+        if let Some(one) = known.iter().find(is_it) {
+            return Ok(one.scaled.clone());
+        }
+        let scaled = scaled(weight, scale)?;
+        let (weight, scale) = (weight.clone(), scale.to_vec());
+        known.push(Known { weight, scale, scaled: scaled.clone() });
+        Ok(scaled)
+    }
+}
 
 /// A new weight with each channel, the innermost elements, multiplied by its scale.
 pub(crate) fn scaled(weight: &Tensor, scale: &[f32]) -> Result<Tensor> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ops::{Attrs, Env, Functions};
+use ops::{Attrs, Env, Functions, Ready};
 use proto::tensorflow::AttrValue;
 use proto::tensorflow::attr_value::Value as AttrKind;
 use rustc_hash::FxHashSet;
@@ -240,6 +240,13 @@ impl Functions for Overlay<'_> {
         match self.own.has(function) {
             true => self.own.call(function, inputs, env),
             false => self.outer.call(function, inputs, env),
+        }
+    }
+
+    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Box<dyn Ready>> {
+        match self.own.has(function) {
+            true => self.own.ready(function, inputs, env),
+            false => self.outer.ready(function, inputs, env),
         }
     }
 }

@@ -100,7 +100,8 @@ fn program(graph: &GraphDef, inputs: &[Tensor], fetches: Vec<String>) -> Program
     let feeds = inputs.iter().enumerate().map(feed).collect();
     let traced = source.trace(&Request { feeds, fetches, targets: Vec::new() }).unwrap();
     with_env(1, |env| {
-        let bindings = Bindings { resources: env.resources, written: &FxHashSet::default() };
+        let written = FxHashSet::default();
+        let bindings = Bindings::new(env.resources, &written);
         let options = Options { plans_max: 2, homes: Homes::One };
         let build = Build { bindings: &bindings, env, options };
         let mut program = Program::build(traced, &build).unwrap();
@@ -413,4 +414,59 @@ fn outputs_take_over_the_memory_of_what_is_no_longer_needed() {
     let plan = with_env(1, |env| program.plan_for(&[input], env).unwrap());
     // Two values are alive at once where the paths meet, and never more.
     assert!(plan.work_bytes() <= 2 * 4 * 300 * 4 + 128, "{}", plan.work_bytes());
+}
+
+/// The program for any input, and the one for inputs of the sample's rank and inner sizes.
+fn both(graph: &GraphDef, sample: &Tensor) -> (Program, Option<Program>) {
+    let source = Source::new(graph.clone(), OpList::default()).unwrap();
+    let feeds = vec![("in0:0".to_owned(), Spec::unknown(sample.dtype()))];
+    let request = Request { feeds, fetches: vec!["y:0".to_owned()], targets: Vec::new() };
+    let traced = source.trace(&request).unwrap();
+    let dims = sample.shape().iter().skip(1).map(|size| Dim::of(*size));
+    let spec = Spec::new(sample.dtype(), [Dim::Unknown].into_iter().chain(dims));
+    assert!(graph::fits(&spec, sample.dtype(), sample.shape()));
+    with_env(1, |env| {
+        let written = FxHashSet::default();
+        let bindings = Bindings::new(env.resources, &written);
+        let build = Build {
+            bindings: &bindings,
+            env,
+            options: Options { plans_max: 2, homes: Homes::One },
+        };
+        let (mut any, mut fitted) = Program::build_both(traced, &[spec], &build).unwrap();
+        let programs = std::iter::once(&mut any).chain(&mut fitted);
+        graph::pack(programs, &mut Library::default()).unwrap();
+        (any, fitted)
+    })
+}
+
+#[test]
+fn what_a_signature_says_of_its_inputs_lets_a_second_program_run_in_fewer_steps() {
+    let text = "in0 = Placeholder
+        w = [10,12]
+        product = BatchMatMulV2 in0 w
+        b = [12]
+        biased = AddV2 product b
+        y = Relu biased";
+    let (sample, other) = (random(1, &[3, 5, 10]), random(2, &[4, 10]));
+    let (any, fitted) = both(&graph(text), &sample);
+    let fitted = fitted.unwrap();
+    let n_ops =
+        |program: &Program| program.graph().nodes.iter().filter(|n| n.op_name() != "Const").count();
+    assert_eq!((n_ops(&any), n_ops(&fitted)), (4, 2));
+    let (got, want) = (run(&fitted, std::slice::from_ref(&sample), 1), run(&any, &[sample], 1));
+    assert_eq!(got.shape(), want.shape());
+    let pairs = got.as_slice::<f32>().iter().zip(want.as_slice::<f32>());
+    pairs.for_each(|(got, want)| assert!((got - want).abs() < 1e-5, "{got} is not {want}"));
+    // What does not fit is run as it stands.
+    assert_eq!(run(&any, &[other], 1).shape().dims(), [4, 12]);
+}
+
+#[test]
+fn there_is_no_second_program_where_it_would_be_the_same() {
+    let text = "in0 = Placeholder
+        w = [10,12]
+        product = MatMul in0 w
+        y = Relu product";
+    assert!(both(&graph(text), &random(1, &[3, 10])).1.is_none());
 }

@@ -14,6 +14,7 @@ use tensor::Tensor;
 
 use crate::error::session_error;
 use crate::pace::Pace;
+use crate::programs::{Inputs, Programs};
 use crate::queues::Queues;
 
 /// What all servables on the host share: the lanes that run batches, and the threads within one.
@@ -39,7 +40,7 @@ pub struct NativeEngine {
 
 #[derive(Debug)]
 pub(crate) struct Model {
-    pub(crate) programs: BTreeMap<String, Program>,
+    pub(crate) programs: BTreeMap<String, Programs>,
     pub(crate) library: Library,
     pub(crate) resources: Resources,
     /// What is known of the rows of each signature.
@@ -90,9 +91,9 @@ impl NativeEngine {
         self.model.rows.get(signature).map(|rows| &rows.proof)
     }
 
-    /// The program of a signature.
+    /// The program of a signature for inputs of any shape.
     pub fn program(&self, signature: &str) -> Option<&Program> {
-        self.model.programs.get(signature)
+        self.model.programs.get(signature).map(Programs::any)
     }
 
     /// Runs on this thread, and calls `observe` after each step of the plan with its number; gives
@@ -215,13 +216,15 @@ impl Model {
         work: impl FnOnce(&Program, &Env<'_>) -> graph::Result<T>,
     ) -> Result<T> {
         let cancel = Cancel::new(Arc::clone(&run.is_cancelled), run.deadline);
-        self.with(&run.signature, &cancel, pool, work)
+        let inputs = Inputs::Tensors(&run.inputs);
+        self.with((&run.signature, inputs), &cancel, pool, work)
     }
 
-    /// Does `work` with the program of a signature, and all that the program needs.
+    /// Does `work` with the program of a signature for these inputs, and all that the program
+    /// needs.
     pub(crate) fn with<T>(
         &self,
-        signature: &str,
+        (signature, inputs): (&str, Inputs<'_>),
         cancel: &Cancel,
         pool: &Pool,
         work: impl FnOnce(&Program, &Env<'_>) -> graph::Result<T>,
@@ -230,7 +233,7 @@ impl Model {
         let _lane = pool.enter();
         let _scope = self.lease.0.as_ref().map(|o| device::booked_to(o, Category::Requests));
         let unknown = || Error::NotFound(format!("no signature is called {signature}"));
-        let program = self.programs.get(signature).ok_or_else(unknown)?;
+        let program = self.programs.get(signature).ok_or_else(unknown)?.pick(inputs);
         let env = Env {
             pool,
             functions: &self.library,

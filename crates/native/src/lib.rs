@@ -13,6 +13,7 @@ mod error;
 mod load;
 pub mod measure;
 mod pace;
+mod programs;
 mod queues;
 mod rehearsal;
 mod rows;

@@ -13,11 +13,12 @@ use rustc_hash::FxHashSet;
 use savedmodel::SavedModel;
 use session::{Endpoint, Error, Result, Servable, Signature, Weights};
 use storage::Storage;
-use tensor::{Shape, Strings, Tensor};
+use tensor::{Shape, Spec, Strings, Tensor};
 
 use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
 use crate::error::{read_error, session_error};
+use crate::programs::Programs;
 use crate::rehearsal::{Rehearsal, rehearsal_owner};
 use crate::rows;
 use crate::tables;
@@ -137,10 +138,12 @@ impl Opened {
         let loading = Loading { source, model, pool, options, homes };
         loading.run_init(self.init.clone(), &resources)?;
         let (mut programs, mut library) = loading.build(traced, &resources)?;
-        variables::release(programs.values(), &library, &traced.uses, &resources);
+        let all = programs.values().flat_map(Programs::all);
+        variables::release(all, &library, &traced.uses, &resources);
         // Programs that are packed no longer know the functions that all of them call.
         let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
-        graph::pack(programs.values_mut(), &mut library).map_err(session_error)?;
+        let all = programs.values_mut().flat_map(Programs::all_mut);
+        graph::pack(all, &mut library).map_err(session_error)?;
         let workspaces = parking_lot::Mutex::default();
         Ok((Model { programs, library, resources, rows, workspaces, lease }, weights))
     }
@@ -151,6 +154,8 @@ struct Traced {
     signatures: BTreeMap<String, Arc<Signature>>,
     refused: BTreeMap<String, Error>,
     graphs: BTreeMap<String, Graph>,
+    /// What each signature says of its inputs.
+    specs: BTreeMap<String, Vec<Spec>>,
     uses: Uses,
     /// The variables that any signature writes, by container and name.
     written: FxHashSet<(String, String)>,
@@ -164,6 +169,7 @@ impl Traced {
             signatures: BTreeMap::new(),
             refused: BTreeMap::new(),
             graphs: BTreeMap::new(),
+            specs: BTreeMap::new(),
             uses: Uses::new(),
             written: FxHashSet::default(),
             writes: FxHashSet::default(),
@@ -196,12 +202,14 @@ impl Traced {
             return Err(Error::Unimplemented(text));
         }
         let signature = Signature::read(from)?;
-        let feed = |endpoint: &Endpoint| {
-            // Requests are not held to the signature's shape, only to its dtype; and to that of
-            // the placeholder where the two differ, as in exports of TensorFlow 1.0.
-            let dtype = placeholder_dtype(def, &endpoint.tensor).unwrap_or(endpoint.spec.dtype);
-            (endpoint.tensor.clone(), tensor::Spec::unknown(dtype))
+        // Requests are not held to the signature's shape, only to its dtype; and to that of the
+        // placeholder where the two differ, as in exports of TensorFlow 1.0.
+        let dtype = |endpoint: &Endpoint| {
+            placeholder_dtype(def, &endpoint.tensor).unwrap_or(endpoint.spec.dtype)
         };
+        let feed = |endpoint: &Endpoint| (endpoint.tensor.clone(), Spec::unknown(dtype(endpoint)));
+        let specs = signature.inputs.values();
+        let specs = specs.map(|endpoint| endpoint.spec.with_dtype(dtype(endpoint))).collect();
         let request = Request {
             feeds: signature.inputs.values().map(feed).collect(),
             fetches: signature.outputs.values().map(|output| output.tensor.clone()).collect(),
@@ -223,6 +231,7 @@ impl Traced {
         }
         variables::merge(&mut self.uses, uses);
         self.graphs.insert(from.name.clone(), graph);
+        self.specs.insert(from.name.clone(), specs);
         self.signatures.insert(from.name.clone(), Arc::new(signature));
         Ok(())
     }
@@ -230,9 +239,8 @@ impl Traced {
     /// The graph of the init op, whose variables must be there too.
     fn init(&mut self, model: &SavedModel, source: &graph::Source) -> Result<Option<Graph>> {
         let Some(init_op) = &model.init_op else { return Ok(None) };
-        let string = |asset: &savedmodel::Asset| {
-            (asset.tensor.clone(), tensor::Spec::scalar(tensor::DType::String))
-        };
+        let string =
+            |asset: &savedmodel::Asset| (asset.tensor.clone(), Spec::scalar(tensor::DType::String));
         let request = Request {
             feeds: model.assets.iter().map(string).collect(),
             fetches: Vec::new(),
@@ -269,7 +277,7 @@ impl Loading<'_> {
         // While it runs, every variable may change.
         let uses = graph::variables(&graph, self.source).map_err(session_error)?;
         let written = uses.into_keys().collect();
-        let bindings = Bindings { resources, written: &written };
+        let bindings = Bindings::new(resources, &written);
         let options = graph::Options { plans_max: 1, homes: self.homes };
         let build = Build { bindings: &bindings, env: &env, options };
         let mut library = Library::default();
@@ -293,10 +301,10 @@ impl Loading<'_> {
         &self,
         traced: &Traced,
         resources: &Resources,
-    ) -> Result<(BTreeMap<String, Program>, Library)> {
+    ) -> Result<(BTreeMap<String, Programs>, Library)> {
         let cancel = Cancel::default();
         let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
-        let bindings = Bindings { resources, written: &traced.written };
+        let bindings = Bindings::new(resources, &traced.written);
         let env = Env {
             pool: self.pool,
             functions: &NoFunctions,
@@ -316,8 +324,9 @@ impl Loading<'_> {
         let mut adoption = Adoption::default();
         for (name, graph) in &traced.graphs {
             let graph = adoption.take(graph).map_err(session_error)?;
-            let program = Program::build(graph, &build).map_err(session_error)?;
-            programs.insert(name.clone(), program);
+            let specs = &traced.specs[name];
+            let built = Program::build_both(graph, specs, &build).map_err(session_error)?;
+            programs.insert(name.clone(), Programs::new(built, specs));
         }
         Ok((programs, library))
     }

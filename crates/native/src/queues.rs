@@ -15,6 +15,7 @@ use session::{Batching, Error, LEVEL_MAX, Priorities, QueueState, Reply, Result,
 use tensor::Tensor;
 
 use crate::engine::{Executor, Model};
+use crate::programs::Inputs;
 
 /// How many tasks that run one by one may wait, for each signature.
 const TASKS_MAX: usize = 10_000;
@@ -251,7 +252,8 @@ impl Work for SignatureWork {
     ) -> std::result::Result<Vec<Tensor>, Fault> {
         let cancel = Cancel::new(Arc::clone(&control.is_cancelled), control.deadline);
         let (start, pool) = (Instant::now(), &self.executor.pool);
-        let outputs = self.model.with(&self.signature, &cancel, pool, |program, env| {
+        let of = (&*self.signature, Inputs::Tensors(inputs));
+        let outputs = self.model.with(of, &cancel, pool, |program, env| {
             let plan = program.plan_for(inputs, env)?;
             let _charged = self.model.charge(&plan)?;
             let (outputs, copied) = self.model.in_workspace(workspace, |workspace| {
@@ -274,7 +276,7 @@ impl Work for SignatureWork {
 
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
         let plan = self.model.with(
-            &self.signature,
+            (&self.signature, Inputs::Tensors(inputs)),
             &Cancel::default(),
             &self.executor.pool,
             |program, env| program.plan_for(inputs, env),

@@ -11,6 +11,7 @@ use session::{DEFAULT_SIGNATURE, Error, Result, Signature};
 use tensor::{DType, Shape};
 
 use crate::engine::Model;
+use crate::programs::Inputs;
 
 /// A version that was loaded as ever, in a space where bytes are counted but not written: what is
 /// read of the checkpoint is its index, and small values that decisions hang on. All figures are
@@ -117,9 +118,10 @@ impl Rehearsal {
     pub fn plan(&self, signature: &str, inputs: &[(DType, Shape)]) -> Result<PlanNeed> {
         let host = |owner: &Arc<Owner>| if owner.is_split() { owner.host().bytes() } else { 0 };
         let before = (self.owner.bytes(), host(&self.owner));
-        let plan = self.model.with(signature, &Cancel::default(), &self.pool, |program, env| {
-            program.plan(inputs, env)
-        })?;
+        let of = (signature, Inputs::Shapes(inputs));
+        let plan = self
+            .model
+            .with(of, &Cancel::default(), &self.pool, |program, env| program.plan(inputs, env))?;
         let mut need = PlanNeed::of(&plan, self.owner.bytes() - before.0);
         need.host_bytes += host(&self.owner) - before.1;
         Ok(need)

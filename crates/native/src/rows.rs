@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use graph::{Graph, Library, Mixing, Program, ROWS};
+use graph::{Graph, Library, Mixing, ROWS};
 use ops::{Cancel, Env, Kind, NoFiles, Resources};
 use pool::Pool;
 use rustc_hash::FxHashSet;
@@ -11,6 +11,7 @@ use session::Signature;
 use tensor::{Dim, Spec, Symbol};
 
 use crate::engine::Rows;
+use crate::programs::Programs;
 
 /// Ops that are said to write only because what they call might; variables are looked for in there.
 const CALLS: &[&str] = &["Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"];
@@ -25,7 +26,7 @@ pub(crate) fn writes(graph: &Graph) -> bool {
 pub(crate) fn prove(
     signatures: &BTreeMap<String, Arc<Signature>>,
     writes: &FxHashSet<String>,
-    programs: &BTreeMap<String, Program>,
+    programs: &BTreeMap<String, Programs>,
     library: &Library,
 ) -> BTreeMap<String, Rows> {
     let (pool, cancel, resources) = (Pool::new(1), Cancel::default(), Resources::default());
@@ -37,7 +38,7 @@ pub(crate) fn prove(
         cancel: &cancel,
     };
     let rows = |(name, signature): (&String, &Arc<Signature>)| {
-        let program = programs.get(name)?;
+        let program = programs.get(name)?.any();
         let proof = inputs(signature).and_then(|inputs| program.prove_rows(&inputs, &env));
         Some((name.clone(), Rows { proof, writes: writes.contains(name) }))
     };

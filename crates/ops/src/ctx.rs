@@ -11,8 +11,8 @@ use crate::op::Packed;
 ///
 /// Inputs live as long as the step (`'a`), so they may be held while outputs are written.
 pub struct Ctx<'a> {
-    inputs: SmallVec<[View<'a>; 4]>,
-    outputs: SmallVec<[Output<'a>; 2]>,
+    inputs: SmallVec<[View<'a>; 8]>,
+    outputs: SmallVec<[Output<'a>; 4]>,
     packed: &'a [Option<Packed>],
     scratch: &'a mut [u8],
     in_place: bool,
@@ -109,6 +109,15 @@ impl<'a> Ctx<'a> {
         }
     }
 
+    /// The tensor whose place output 0 takes, to be changed and made the output, if it is no plain
+    /// one and nobody else needs it.
+    pub fn take_in_place(&mut self) -> Option<Tensor> {
+        match self.outputs.first_mut() {
+            Some(Output::Open(tensor)) if self.in_place => tensor.take(),
+            _ => None,
+        }
+    }
+
     /// The scratch memory that `Op::scratch_bytes` asked for, or none.
     pub fn take_scratch(&mut self) -> &'a mut [u8] {
         std::mem::take(&mut self.scratch)
@@ -177,7 +186,7 @@ impl<'a> Ctx<'a> {
 
     /// The tensors of open outputs, in order; `None` for planned ones. Fails if an open output was
     /// not made.
-    pub fn finish(self) -> Result<SmallVec<[Option<Tensor>; 2]>> {
+    pub fn finish(self) -> Result<SmallVec<[Option<Tensor>; 4]>> {
         self.outputs
             .into_iter()
             .map(|output| match output {

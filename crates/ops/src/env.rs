@@ -1,5 +1,6 @@
 //! `Env`: what a run offers to its kernels.
 
+use device::Span;
 use pool::Pool;
 use tensor::{Spec, Tensor};
 
@@ -30,6 +31,13 @@ pub trait Functions: Sync {
     /// Runs `function`.
     fn call(&self, function: &str, inputs: &[Tensor], env: &Env<'_>) -> Result<Vec<Tensor>>;
 
+    /// Makes `function` ready for inputs of these specs; `None` if it cannot be, since shapes are
+    /// not all known before it runs.
+    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Box<dyn Ready>> {
+        let _ = (function, inputs, env);
+        None
+    }
+
     /// The body of `function`, for those who know what it is.
     fn body(&self, function: &str) -> Option<&dyn std::any::Any> {
         let _ = function;
@@ -40,6 +48,50 @@ pub trait Functions: Sync {
     fn levels(&self) -> usize {
         0
     }
+}
+
+/// A function that was made ready for inputs of given specs: when it runs, nothing is looked up,
+/// and no memory is allocated for tensors whose size is known.
+pub trait Ready: Send + Sync {
+    /// What it gives.
+    fn outputs(&self) -> &[Spec];
+
+    /// Whether it reads input number `input`, other than to hand it on.
+    fn reads(&self, input: usize) -> bool;
+
+    /// Whether output number `number` is input number `number`, unchanged.
+    fn hands_on(&self, number: usize) -> bool;
+
+    /// The bytes of working memory that it wants.
+    fn work_bytes(&self) -> usize;
+
+    /// The most bytes of tensors outside of that memory which it holds while it runs, besides what
+    /// it is handed.
+    fn open_bytes(&self) -> usize;
+
+    /// Whether the size of every tensor is known before it runs.
+    fn is_static(&self) -> bool;
+
+    /// Runs it.
+    fn run(&self, frame: Frame<'_>, env: &Env<'_>) -> Result<()>;
+}
+
+/// Where the tensors of a call are.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// The memory that the spans are in.
+    pub memory: &'a mut [u8],
+    /// The first byte of the working memory, which reaches to the end.
+    pub work: usize,
+    /// For each plain input its span; nothing for others, and for those that are not read.
+    pub inputs: &'a [Span],
+    /// For each plain output its span; nothing for others. One that is handed on is not written if
+    /// its span is that of the input.
+    pub outputs: &'a [Span],
+    /// Tensors that are not plain: those of the inputs before the call, of the outputs afterwards.
+    pub handed: &'a mut [Option<Tensor>],
+    /// What the call keeps its own tensors in: nothing before and after, but room for the next.
+    pub open: &'a mut Vec<Option<Tensor>>,
 }
 
 /// The asset files of a model.

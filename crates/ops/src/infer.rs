@@ -91,7 +91,7 @@ pub(crate) fn broadcast_shapes(a: &Shape, b: &Shape) -> Result<Shape> {
     let rank = a.rank().max(b.rank());
     let size =
         |shape: &Shape, i: usize| (i + shape.rank()).checked_sub(rank).map_or(1, |at| shape[at]);
-    let dims: Option<Vec<i64>> = (0..rank)
+    let dims: Option<SmallVec<[i64; 5]>> = (0..rank)
         .map(|i| match (size(a, i), size(b, i)) {
             (x, y) if x == y => Some(x),
             (1, other) | (other, 1) => Some(other),

@@ -38,7 +38,7 @@ pub(crate) fn rearrange(
     }
     let mut output = ctx.output(index, dtype, shape)?;
     for_width!(dtype, T => {
-        let slices: SmallVec<[&[T]; 4]> = inputs.iter().map(View::as_wide).collect();
+        let slices: SmallVec<[&[T]; 8]> = inputs.iter().map(View::as_wide).collect();
         how.apply(&slices, output.as_wide_mut())
     })
 }
@@ -55,7 +55,7 @@ pub(crate) fn rearranged(inputs: &[View<'_>], shape: &Shape, how: &impl Move) ->
     let mut tensor = Tensor::zeros(dtype, shape.clone())?;
     let mut output = tensor.view_mut().expect("a new plain tensor has one owner");
     for_width!(dtype, T => {
-        let slices: SmallVec<[&[T]; 4]> = inputs.iter().map(View::as_wide).collect();
+        let slices: SmallVec<[&[T]; 8]> = inputs.iter().map(View::as_wide).collect();
         how.apply(&slices, output.as_wide_mut())?;
     });
     Ok(tensor)

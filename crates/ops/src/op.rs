@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use tensor::{Handle, Spec, Tensor};
 
 use crate::attrs::Attrs;
 use crate::ctx::Ctx;
-use crate::env::Functions;
+use crate::env::{Env, Functions};
 use crate::error::Result;
 
 /// An op with its attributes: one node's meaning.
@@ -51,10 +52,31 @@ pub trait Op: Send + Sync {
         self.infer(inputs)
     }
 
+    /// A form of the op for inputs and outputs of these specs alone, for which all that depends on
+    /// them was done: functions that it calls made ready, say. `None` if there is none.
+    fn ready(&self, inputs: &[Spec], outputs: &[Spec], env: &Env<'_>) -> Option<ReadyOp> {
+        let _ = (inputs, outputs, env);
+        None
+    }
+
     /// For a fusion pass: the op as its own type.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
+}
+
+/// An op for inputs of given specs.
+pub struct ReadyOp {
+    /// The op. Its scratch memory is also that of functions that it calls.
+    pub op: Arc<dyn Op>,
+    /// The most bytes of tensors outside the workspace that it holds while it runs, besides its
+    /// inputs and outputs.
+    pub open_bytes: usize,
+    /// Whether the size of every tensor is known before it runs.
+    pub is_static: bool,
+    /// The outputs that are the inputs of the same number: they are not copied if nobody reads
+    /// them.
+    pub hands_on: Vec<usize>,
 }
 
 /// A packed weight.

@@ -19,7 +19,7 @@ pub(crate) type Dims = SmallVec<[Dim; 5]>;
 /// be a symbol, or unknown.
 pub(crate) fn sizes_of(spec: &Spec) -> Option<Vec<Dim>> {
     let small = match &spec.value {
-        Value::Unknown | Value::Items(_) => false,
+        Value::Unknown | Value::List(_) => false,
         Value::Sizes(_) => true,
         Value::Constant(tensor) => tensor.n_elements() <= FOLLOWED_MAX,
     };

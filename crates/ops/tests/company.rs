@@ -93,6 +93,7 @@ impl Subject {
 
     #[track_caller]
     fn check(&self, what: &str) {
+        testkit::sets::use_asked(ops::use_instruction_set);
         let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
         let n = self.inputs[self.batched].shape()[0];
         let all: Vec<usize> = (0..n).collect();
@@ -168,4 +169,14 @@ fn pools_and_softmax_are_the_same_in_any_company() {
         Subject::new(name, &window, vec![random.tensor(&[5, 9, 7, 13])], 0).check(name);
     }
     Subject::new("Softmax", &[], vec![random.tensor(&[6, 3, 37])], 0).check("Softmax");
+}
+
+#[test]
+fn all_of_them_are_the_same_in_any_company_with_the_other_instruction_sets() {
+    let tests = [
+        "products_are_the_same_in_any_company",
+        "convolutions_are_the_same_in_any_company",
+        "pools_and_softmax_are_the_same_in_any_company",
+    ];
+    testkit::sets::run_again(ops::instruction_sets().into_iter().skip(1), &tests);
 }

@@ -28,6 +28,7 @@ fn random(dims: &[usize], seed: u64) -> Tensor {
 }
 
 fn run(op: &str, attrs: &Attributes, inputs: &[&Tensor]) -> Tensor {
+    testkit::sets::use_asked(ops::use_instruction_set);
     let op = (ops::find(op).unwrap().build)(&Attrs::new(attrs)).unwrap();
     let pool = Pool::new(2);
     let env = Env {
@@ -128,4 +129,14 @@ fn a_fused_depthwise_convolution_gives_what_its_parts_give() {
         let image = random(&[2, 6, 5, channels], 1);
         check("DepthwiseConv2dNative", &window("NHWC", 1), &image, &filter, 3);
     }
+}
+
+#[test]
+fn fused_ops_give_what_their_parts_give_with_the_other_instruction_sets() {
+    let tests = [
+        "a_fused_product_gives_what_its_parts_give",
+        "a_fused_convolution_gives_what_its_parts_give",
+        "a_fused_depthwise_convolution_gives_what_its_parts_give",
+    ];
+    testkit::sets::run_again(ops::instruction_sets().into_iter().skip(1), &tests);
 }

@@ -10,30 +10,18 @@ use pool::Pool;
 use tensor::{DType, Dim, Shape, Spec, Symbol, Tensor, View, ViewMut};
 use testkit::opcases::{self, Case, Node};
 
-/// Names the instruction set to use, if not the best one.
-const INSTRUCTION_SET: &str = "OPS_INSTRUCTION_SET";
-
-/// The best set is `every_case_gives_what_tensorflow_gives` itself. A process uses one set, so each
-/// of the others has its own.
+/// The best set is `every_case_gives_what_tensorflow_gives` itself.
 #[test]
 fn every_case_gives_the_same_with_the_other_instruction_sets() {
-    let best = ops::instruction_set();
-    for set in ops::instruction_sets().into_iter().filter(|set| *set != best) {
-        let done = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "every_case_gives_what_tensorflow_gives"])
-            .env(INSTRUCTION_SET, set)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success() && text.contains("1 passed"), "{set}: {text}");
-    }
+    testkit::sets::run_again(
+        ops::instruction_sets().into_iter().skip(1),
+        &["every_case_gives_what_tensorflow_gives"],
+    );
 }
 
 #[test]
 fn every_case_gives_what_tensorflow_gives() {
-    if let Some(set) = std::env::var_os(INSTRUCTION_SET) {
-        assert!(ops::use_instruction_set(&set.to_string_lossy()), "{set:?} is not to be had");
-    }
+    testkit::sets::use_asked(ops::use_instruction_set);
     // Another folder of cases, to try something out.
     let folders = std::env::var_os("OPS_FOLDER").map_or_else(
         || ["ops", "grid"].map(testdata).to_vec(),

@@ -48,3 +48,6 @@ mod warmup;
 mod warmups;
 
 pub use cli::{Persona, main};
+
+#[global_allocator]
+static HEAP: device::Heap = device::Heap;

@@ -24,6 +24,11 @@ impl Handle {
         self.0.downcast_ref()
     }
 
+    /// The object to be changed, if it is a `T` and nobody else refers to it.
+    pub fn get_mut<T: Any + Send + Sync>(&mut self) -> Option<&mut T> {
+        Arc::get_mut(&mut self.0)?.downcast_mut()
+    }
+
     /// The object as a shared pointer, if it is a `T`.
     pub fn get_shared<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.0).downcast().ok()

@@ -22,7 +22,7 @@ pub use error::{Error, Result};
 pub use handle::Handle;
 pub use proto::{Layout, dims_from_proto};
 pub use shape::Shape;
-pub use spec::{Spec, Value};
+pub use spec::{Items, ListSpec, Spec, Value};
 pub use strings::Strings;
 pub use tensor::Tensor;
 pub use view::{View, ViewMut};

@@ -63,7 +63,7 @@ impl Shape {
     }
 
     /// The dimensions as TensorFlow's `int64`.
-    pub fn to_i64(&self) -> Vec<i64> {
+    pub fn to_i64(&self) -> SmallVec<[i64; 5]> {
         self.0.iter().map(|dim| i64::try_from(*dim).expect("a dimension fits in memory")).collect()
     }
 

@@ -28,8 +28,48 @@ pub enum Value {
     Constant(Tensor),
     /// The elements of an integer tensor of rank 0 or 1, such as the shape of another.
     Sizes(Arc<[Dim]>),
-    /// The dimensions of every tensor in the list that a handle stands for.
-    Items(Arc<[Dim]>),
+    /// The list that a handle stands for.
+    List(ListSpec),
+}
+
+/// What is known of a list of tensors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListSpec {
+    /// The dtype of its tensors.
+    pub dtype: DType,
+    /// How many there are, set or not.
+    pub len: Dim,
+    /// What is known of them.
+    pub items: Items,
+}
+
+/// What is known of the tensors of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Items {
+    /// None is set.
+    Unset,
+    /// Those that are set have these dimensions.
+    Like(Arc<[Dim]>),
+    /// Nothing.
+    Unknown,
+}
+
+impl ListSpec {
+    /// The bytes that the tensors take if all are set, as far as that is known.
+    pub fn n_bytes(&self) -> Option<usize> {
+        match &self.items {
+            Items::Unset => Some(0),
+            Items::Unknown => None,
+            Items::Like(dims) => {
+                let sizes = dims.iter().chain([&self.len]).map(Dim::size);
+                let mut bytes = self.dtype.is_plain().then(|| self.dtype.size())?;
+                for size in sizes {
+                    bytes = bytes.checked_mul(size?)?;
+                }
+                Some(bytes)
+            }
+        }
+    }
 }
 
 impl Spec {
@@ -67,17 +107,17 @@ impl Spec {
         self
     }
 
-    /// The same for a list whose tensors all have these dimensions.
+    /// The same for a handle of a list.
     #[must_use]
-    pub fn with_items(mut self, dims: impl IntoIterator<Item = Dim>) -> Self {
-        self.value = Value::Items(dims.into_iter().collect());
+    pub fn with_list(mut self, list: ListSpec) -> Self {
+        self.value = Value::List(list);
         self
     }
 
-    /// The dimensions of every tensor of a list, if that is known.
-    pub fn items(&self) -> Option<&[Dim]> {
+    /// What is known of the list that a handle stands for.
+    pub fn list(&self) -> Option<&ListSpec> {
         match &self.value {
-            Value::Items(dims) => Some(dims),
+            Value::List(list) => Some(list),
             Value::Unknown | Value::Constant(_) | Value::Sizes(_) => None,
         }
     }
@@ -108,14 +148,14 @@ impl Spec {
     pub fn as_constant(&self) -> Option<&Tensor> {
         match &self.value {
             Value::Constant(tensor) => Some(tensor),
-            Value::Unknown | Value::Sizes(_) | Value::Items(_) => None,
+            Value::Unknown | Value::Sizes(_) | Value::List(_) => None,
         }
     }
 
     /// The elements of an integer tensor as dimensions, if they are known (or known to be symbols).
     pub fn sizes(&self) -> Option<Vec<Dim>> {
         match &self.value {
-            Value::Unknown | Value::Items(_) => None,
+            Value::Unknown | Value::List(_) => None,
             Value::Sizes(sizes) => Some(sizes.to_vec()),
             Value::Constant(tensor) => {
                 Some(tensor.view().to_i64()?.into_iter().map(Dim::Known).collect())

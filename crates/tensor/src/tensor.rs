@@ -182,6 +182,14 @@ impl Tensor {
         Some(ViewMut::plain(self.dtype, &self.shape, buffer.bytes_mut()?))
     }
 
+    /// The elements of a resource or variant tensor to be changed, if nothing else shares them.
+    pub fn handles_mut(&mut self) -> Option<&mut [Handle]> {
+        match &mut self.data {
+            Data::Handles(handles) => Arc::get_mut(handles),
+            Data::Bytes(_) | Data::Strings(_) => None,
+        }
+    }
+
     /// The same elements in another shape of as many. Shares the memory.
     pub fn reshaped(&self, shape: Shape) -> Result<Self> {
         if shape.n_elements() != self.n_elements() {

@@ -47,7 +47,8 @@ pub(crate) fn put(area: &Arc<Area>, tensors: &[Tensor]) -> Result<(wire::Tensors
             return Err(Error::TensorFlow { code: 3, text });
         }
     }
-    let sizes = tensors.iter().map(|t| (t.dtype().number(), t.shape().to_i64(), n_bytes(t)));
+    let sizes =
+        tensors.iter().map(|t| (t.dtype().number(), t.shape().to_i64().into_vec(), n_bytes(t)));
     let (parts, len) = place(sizes);
     let mut block = area.allocate(len)?;
     for (tensor, part) in tensors.iter().zip(&parts) {

@@ -9,3 +9,4 @@
 )]
 
 pub mod opcases;
+pub mod sets;

@@ -18,18 +18,37 @@ use super::uses::Uses;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::program::Bindings;
-use crate::scaled::scaled;
 use chain::{Chain, Look};
 
 /// Replaces each product and what follows it by a fused op.
-pub(super) fn fuse(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
+pub(super) fn fuse(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
+    let scaled = |product: &Product, scale: &[f32]| match product.kind {
+        // It is never packed.
+        Kind::Depthwise => bindings.scaled.get(&product.weight, scale).map(Input::Value),
+        // The product is made when it is packed, one at a time.
+        Kind::Conv | Kind::MatMul | Kind::Linear => {
+            Ok(Input::Scaled(product.weight.clone(), Arc::from(scale)))
+        }
+    };
+    fuse_with(graph, env, &scaled)
+}
+
+/// The same with weights as they were: only the ops are as they should be.
+pub(super) fn fuse_as_is(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
+    fuse_with(graph, env, &|product, _| Ok(Input::Value(product.weight.clone())))
+}
+
+/// How a weight is multiplied with a scale for each channel.
+type Scale<'a> = &'a dyn Fn(&Product, &[f32]) -> tensor::Result<Input>;
+
+fn fuse_with(graph: Graph, env: &Env<'_>, scale: Scale<'_>) -> Result<Graph> {
     let look = Look { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
     let mut edits = Edits::of(&graph);
     for number in 0..u32::try_from(graph.nodes.len()).expect("a graph is bounded") {
         let Some(product) = Product::of(&graph, number) else { continue };
         let Some(chain) = Chain::follow(&look, &edits, &product) else { continue };
         let last = *chain.nodes.last().expect("a chain has a last node");
-        edits.replace(last, &chain.nodes, fused(&graph, &product, &chain)?);
+        edits.replace(last, &chain.nodes, fused(&graph, &product, &chain, scale)?);
     }
     Ok(edits.apply(graph))
 }
@@ -99,7 +118,7 @@ impl Product {
 }
 
 /// The op for a product and what follows it.
-fn fused(graph: &Graph, product: &Product, chain: &Chain) -> Result<New> {
+fn fused(graph: &Graph, product: &Product, chain: &Chain, scale: Scale<'_>) -> Result<New> {
     let node = graph.node(product.number);
     let mut attrs = (*node.attrs).clone();
     let mut names: Vec<&str> = Vec::new();
@@ -115,12 +134,7 @@ fn fused(graph: &Graph, product: &Product, chain: &Chain) -> Result<New> {
     let memory = |error: tensor::Error| Error::node(&node.name, error.into());
     let weight = match &chain.scale {
         None => Input::Value(product.weight.clone()),
-        // It is never packed.
-        Some(scale) if product.kind == Kind::Depthwise => {
-            Input::Value(scaled(&product.weight, scale).map_err(memory)?)
-        }
-        // The product is made when it is packed, one at a time.
-        Some(scale) => Input::Scaled(product.weight.clone(), Arc::from(&scale[..])),
+        Some(by) => scale(product, by).map_err(memory)?,
     };
     let mut inputs = vec![Input::Old(node.inputs[0]), weight];
     if let Some(bias) = &chain.bias {

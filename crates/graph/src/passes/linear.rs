@@ -31,6 +31,40 @@ pub(super) fn linear(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Gr
     Ok(edits.apply(graph))
 }
 
+/// Rows that an einsum multiplies with a matrix.
+pub(crate) struct Rows {
+    /// The dimensions that tell rows apart.
+    lead: usize,
+    /// Those of a row, and of a column of the matrix.
+    pub(crate) inner: usize,
+}
+
+impl Rows {
+    /// What an equation says if it is `lead inner, inner tail -> lead tail`, all names different,
+    /// and the second operand has this rank.
+    pub(crate) fn of_einsum(equation: &str, rank: usize) -> Option<Self> {
+        let (inputs, output) = equation.split_once("->")?;
+        let (left, right) = inputs.split_once(',')?;
+        let names = |term: &str| -> Option<Vec<char>> {
+            let names: Vec<char> = term.trim().chars().collect();
+            let is_plain = names.iter().all(char::is_ascii_alphabetic)
+                && names.iter().enumerate().all(|(i, name)| !names[..i].contains(name));
+            is_plain.then_some(names)
+        };
+        let (left, right, output) = (names(left)?, names(right)?, names(output)?);
+        let lead = left.iter().zip(&output).take_while(|(a, b)| a == b).count();
+        let (inner, tail) = (&left[lead..], &output[lead..]);
+        let fits = right.len() == inner.len() + tail.len()
+            && right.starts_with(inner)
+            && right.ends_with(tail)
+            && lead > 0
+            && !inner.is_empty()
+            && !tail.is_empty()
+            && rank == right.len();
+        fits.then_some(Self { lead, inner: inner.len() })
+    }
+}
+
 struct Look<'a> {
     graph: &'a Graph,
     uses: Uses,
@@ -73,38 +107,13 @@ impl Look<'_> {
     fn of_einsum(&self, root: u32, node: &Node) -> Option<Layer> {
         let (x, weight) = self.weight(node)?;
         let equation = Attrs::new(&node.attrs).str("equation").ok()?;
-        let (inputs, output) = equation.split_once("->")?;
-        let (left, right) = inputs.split_once(',')?;
-        let names = |term: &str| -> Option<Vec<char>> {
-            let names: Vec<char> = term.trim().chars().collect();
-            let is_plain = names.iter().all(char::is_ascii_alphabetic)
-                && names.iter().enumerate().all(|(i, name)| !names[..i].contains(name));
-            is_plain.then_some(names)
-        };
-        let (left, right, output) = (names(left)?, names(right)?, names(output)?);
-        let lead = left.iter().zip(&output).take_while(|(a, b)| a == b).count();
-        let (inner, tail) = (&left[lead..], &output[lead..]);
-        let fits = right.len() == inner.len() + tail.len()
-            && right.starts_with(inner)
-            && right.ends_with(tail)
-            && lead > 0
-            && !inner.is_empty()
-            && !tail.is_empty()
-            && weight.shape().rank() == right.len()
-            && self.specs.rank(x) == Some(left.len());
-        fits.then_some(())?;
+        let Rows { lead, inner } = Rows::of_einsum(equation, weight.shape().rank())?;
+        (self.specs.rank(x) == Some(lead + inner)).then_some(())?;
         let sizes = weight.shape().dims();
-        let (rows, tail) = sizes.split_at(inner.len());
+        let (rows, tail) = sizes.split_at(inner);
         let shape = Shape::of(&[rows.iter().product(), tail.iter().product()]);
-        let weight = weight.reshaped(shape).ok()?;
-        Some(Layer {
-            root,
-            others: Vec::new(),
-            x,
-            weight,
-            contracted: inner.len(),
-            tail: tail.to_vec(),
-        })
+        let (weight, tail) = (weight.reshaped(shape).ok()?, tail.to_vec());
+        Some(Layer { root, others: Vec::new(), x, weight, contracted: inner, tail })
     }
 
     /// A stack of matrices times one matrix.

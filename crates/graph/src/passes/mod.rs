@@ -4,8 +4,8 @@ mod bypass;
 mod collapse;
 mod constants;
 mod edits;
-mod fuse;
-mod linear;
+pub(crate) mod fuse;
+pub(crate) mod linear;
 mod pad;
 mod specs;
 mod unused;
@@ -14,7 +14,7 @@ mod uses;
 use ops::Env;
 
 use crate::error::Result;
-use crate::graph::Graph;
+use crate::graph::{Body, Graph};
 use crate::program::Bindings;
 
 /// A pass.
@@ -34,8 +34,34 @@ const PATTERNS: &[Pass] = &[
     unused::remove,
 ];
 
-/// Runs all passes.
-pub(crate) fn run(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
-    let apply = |graph, pass: &Pass| pass(graph, bindings, env);
-    TIDY.iter().chain(PATTERNS).try_fold(graph, apply)
+/// The same, for those who only want to know what is found.
+const SOUGHT: &[Pass] = &[
+    bypass::bypass,
+    unused::remove,
+    pad::pad,
+    linear::linear,
+    collapse::collapse,
+    fuse::fuse_as_is,
+    unused::remove,
+];
+
+/// Folds what can be folded.
+pub(crate) fn tidy(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
+    TIDY.iter().try_fold(graph, |graph, pass| pass(graph, bindings, env))
+}
+
+/// Replaces patterns of a graph that was tidied.
+pub(crate) fn fuse(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
+    PATTERNS.iter().try_fold(graph, |graph, pass| pass(graph, bindings, env))
+}
+
+/// The ops that `fuse` would leave of a graph that was tidied. Makes no weights.
+pub(crate) fn n_fused(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<usize> {
+    let graph = SOUGHT.iter().try_fold(graph, |graph, pass| pass(graph, bindings, env))?;
+    Ok(n_ops(&graph))
+}
+
+/// The number of ops of a graph.
+pub(crate) fn n_ops(graph: &Graph) -> usize {
+    graph.nodes.iter().filter(|node| matches!(node.body, Body::Op { .. })).count()
 }

@@ -29,6 +29,10 @@ pub(super) struct Draft {
     /// The bytes of each input.
     pub(super) input_bytes: Vec<usize>,
     pub(super) outputs: Vec<Spot>,
+    /// For each input of a function the open slot that it comes in, if it is not plain.
+    pub(super) handed: Vec<Option<usize>>,
+    /// The open slots of lists.
+    pub(super) lists: FxHashSet<usize>,
     /// Whether the size of every tensor is known.
     pub(super) is_static: bool,
 }
@@ -38,6 +42,15 @@ pub(super) struct Draft {
 pub(crate) struct Size {
     pub(crate) bytes: usize,
     pub(crate) home: Home,
+}
+
+/// What a plan is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// A run: inputs and results are tensors.
+    Run,
+    /// Calls from a step of another plan: plain inputs and results are in spans.
+    Call,
 }
 
 pub(super) struct DraftStep {
@@ -51,6 +64,7 @@ pub(super) struct DraftStep {
     pub(super) when: SmallVec<[bool; 2]>,
     pub(super) outputs: SmallVec<[Spot; 2]>,
     pub(super) scratch_bytes: usize,
+    pub(super) inner_bytes: usize,
     pub(super) flops: u64,
     pub(super) packed: Arc<[Option<Packed>]>,
 }
@@ -64,6 +78,8 @@ pub(super) enum Spot {
     /// A tensor in the workspace, by its number.
     Value(usize, DType, Shape),
     Open(usize),
+    /// A plain input of a function.
+    Given(usize, DType, Shape),
 }
 
 /// What a spot is, whatever shape it is seen in.
@@ -73,6 +89,7 @@ pub(super) enum Key {
     Const(usize),
     Value(usize),
     Open(usize),
+    Given(usize),
 }
 
 impl Spot {
@@ -82,6 +99,7 @@ impl Spot {
             Spot::Const(number) => Key::Const(*number),
             Spot::Value(value, ..) => Key::Value(*value),
             Spot::Open(open) => Key::Open(*open),
+            Spot::Given(number, ..) => Key::Given(*number),
         }
     }
 }
@@ -99,14 +117,20 @@ pub(super) const CALLS: &[&str] = &[
     "While",
 ];
 
-/// Drafts the plan of a program.
-pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Draft> {
+/// Drafts the plan of a program; gives also what is known of its outputs.
+pub(super) fn draft(
+    program: &Program,
+    inputs: &[Spec],
+    env: &Env<'_>,
+    scope: Scope,
+) -> Result<(Draft, Vec<Spec>)> {
     let graph = program.graph();
     let mut drafter = Drafter {
         graph,
         env,
         homes: program.homes(),
         copies: FxHashMap::default(),
+        scope,
         results: results(graph),
         read: graph.nodes.iter().flat_map(|node| &node.inputs).copied().collect(),
         specs: Vec::with_capacity(graph.nodes.len()),
@@ -119,6 +143,8 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
             open: Vec::new(),
             input_bytes: inputs.iter().map(spec_bytes).collect(),
             outputs: Vec::new(),
+            handed: vec![None; inputs.len()],
+            lists: FxHashSet::default(),
             is_static: true,
         },
     };
@@ -130,7 +156,11 @@ pub(super) fn draft(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result
         let output = drafter.bring_out(spot, spec.as_ref());
         drafter.draft.outputs.push(output);
     }
-    Ok(drafter.draft)
+    let specs = match scope {
+        Scope::Run => Vec::new(),
+        Scope::Call => drafter.outputs()?,
+    };
+    Ok((drafter.draft, specs))
 }
 
 /// The outputs that become results: fetches, and what a fetch is only another shape of.
@@ -155,6 +185,7 @@ pub(super) struct Drafter<'a> {
     pub(super) homes: Homes,
     /// The tensors that were copied to where they were not.
     pub(super) copies: FxHashMap<Key, Spot>,
+    scope: Scope,
     results: FxHashSet<Port>,
     /// The outputs that any node reads.
     read: FxHashSet<Port>,
@@ -173,8 +204,7 @@ impl Drafter<'_> {
     ) -> Result<()> {
         let (def, op) = match &node.body {
             Body::Arg(arg) => {
-                self.add(vec![inputs[*arg].clone()], [Spot::Input(*arg, None)]);
-                return Ok(());
+                return self.add_arg(*arg, inputs[*arg].clone());
             }
             Body::Const(tensor) => {
                 self.add_consts(vec![tensor.clone()]);
@@ -222,27 +252,55 @@ impl Drafter<'_> {
         }
         let home = self.homes.of_step(def.name, &specs, &outputs);
         let inputs = self.bring_all(node, inputs, &known, home)?;
+        let packed = Arc::clone(program.packed(number));
+        self.add_step(number, (node, packed), (&specs, outputs), (inputs, home));
+        Ok(())
+    }
+
+    /// A node that becomes a step.
+    fn add_step(
+        &mut self,
+        number: usize,
+        (node, packed): (&Node, Arc<[Option<Packed>]>),
+        (specs, outputs): (&[Spec], Vec<Spec>),
+        (inputs, home): (SmallVec<[Spot; 4]>, Home),
+    ) {
+        let Body::Op { def, op } = &node.body else { unreachable!("only ops become steps") };
         let calls = CALLS.contains(&def.name);
-        let mut choose =
-            |(output, spec): (u32, &Spec)| self.choose(node, (number, output), spec, home);
+        let ready = op.ready(specs, &outputs, self.env);
+        // What a call gives and nobody reads is dropped rather than copied, unless it is in memory
+        // of the call.
+        let drops = |output: u32| match &ready {
+            Some(ready) => ready.hands_on.contains(&(output as usize)),
+            None => calls,
+        };
+        let mut choose = |(output, spec): (u32, &Spec)| {
+            let port = Port { node: u32::try_from(number).expect("a graph is bounded"), output };
+            self.choose((node, port), spec, home, drops(output))
+        };
         let spots: SmallVec<[Spot; 2]> = (0..).zip(&outputs).map(&mut choose).collect();
         // What state there is decides what a step gives, and whether that is shared.
-        self.draft.is_static &= !calls && def.kind == Kind::Pure;
+        self.draft.is_static &= match &ready {
+            Some(ready) => ready.is_static,
+            None => !calls && def.kind == Kind::Pure,
+        };
+        let inner_bytes = ready.as_ref().map_or(0, |ready| ready.open_bytes);
+        let op = ready.map_or_else(|| Arc::clone(op), |ready| ready.op);
         self.draft.steps.push(DraftStep {
             node: Arc::clone(&node.name),
             op_name: def.name,
-            op: Arc::clone(op),
             kind: def.kind,
             home,
             inputs,
             when: node.when.clone(),
             outputs: spots.clone(),
-            scratch_bytes: op.scratch_bytes(&specs, &outputs),
-            flops: super::flops::flops(def.name, &specs, &outputs),
-            packed: Arc::clone(program.packed(number)),
+            scratch_bytes: op.scratch_bytes(specs, &outputs),
+            op,
+            inner_bytes,
+            flops: super::flops::flops(def.name, specs, &outputs),
+            packed,
         });
         self.add(outputs, spots);
-        Ok(())
     }
 
     /// A node that fails if it runs.
@@ -259,6 +317,7 @@ impl Drafter<'_> {
             when: node.when.clone(),
             outputs: SmallVec::new(),
             scratch_bytes: 0,
+            inner_bytes: 0,
             flops: 0,
             packed: Arc::new([]),
         });
@@ -298,32 +357,75 @@ impl Drafter<'_> {
         spots.into_iter().zip(known).enumerate().map(&mut bring).collect()
     }
 
+    /// An input.
+    fn add_arg(&mut self, number: usize, spec: Spec) -> Result<()> {
+        let spot = match (self.scope, spec.shape()) {
+            (Scope::Run, _) => Spot::Input(number, None),
+            (Scope::Call, Some(shape)) if spec.dtype.is_plain() => {
+                Spot::Given(number, spec.dtype, shape)
+            }
+            (Scope::Call, None) if spec.dtype.is_plain() => return Err(unknown_size()),
+            (Scope::Call, _) => {
+                let slot = self.open(&spec, Home::Device);
+                self.draft.handed[number] = Some(slot);
+                Spot::Open(slot)
+            }
+        };
+        self.add(vec![spec], [spot]);
+        Ok(())
+    }
+
+    /// What is known of the outputs of a function. Fails if the size of a plain one is not.
+    fn outputs(&self) -> Result<Vec<Spec>> {
+        let known = |port: &Port| {
+            let spec = self.known(port).ok_or_else(unknown_size)?;
+            match spec.shape() {
+                Some(shape) => Ok(Spec::concrete(spec.dtype, &shape)),
+                None if spec.dtype.is_plain() => Err(unknown_size()),
+                None => Ok(Spec::unknown(spec.dtype)),
+            }
+        };
+        self.graph.fetches.iter().map(known).collect()
+    }
+
+    /// An open slot for a tensor that is not plain, or whose shape is not known.
+    fn open(&mut self, spec: &Spec, home: Home) -> usize {
+        let number = self.draft.open.len();
+        let is_plain = spec.dtype.is_plain();
+        let bytes = match spec.list() {
+            Some(list) => list.n_bytes(),
+            // What a handle stands for is not of the run.
+            None if spec.dtype == DType::Resource => Some(0),
+            None => spec.shape().filter(|_| is_plain).map(|shape| n_bytes(spec.dtype, &shape)),
+        };
+        if spec.dtype == DType::Variant {
+            self.draft.lists.insert(number);
+        }
+        self.draft.is_static &= bytes.is_some();
+        self.draft.open.push(Size { bytes: bytes.unwrap_or(0), home });
+        number
+    }
+
     /// Where an output goes: to the workspace if its size is known and it does not leave the run.
-    /// What a call gives and nobody reads is dropped rather than copied there.
+    /// What nobody reads is dropped if it may be.
     fn choose(
         &mut self,
-        node: &Node,
-        (number, output): (usize, u32),
+        (node, port): (&Node, Port),
         spec: &Spec,
         home: Home,
+        drops: bool,
     ) -> Spot {
-        let port = Port { node: u32::try_from(number).expect("a graph is bounded"), output };
         // A result that is copied to where results are is the copy, unless it may be dead.
         let is_copied = home != self.homes.border() && node.when.is_empty();
-        let is_result = self.results.contains(&port);
-        let leaves = is_result && !is_copied;
-        let is_dropped =
-            CALLS.contains(&node.op_name()) && !is_result && !self.read.contains(&port);
+        let is_fetched = self.results.contains(&port);
+        let is_dropped = drops && !is_fetched && !self.read.contains(&port);
+        let leaves = is_fetched && self.scope == Scope::Run && !is_copied;
         match spec.shape() {
             Some(shape) if spec.dtype.is_plain() && !leaves && !is_dropped => {
                 self.add_value(spec.dtype, shape, home)
             }
-            shape => {
-                self.draft.is_static &= shape.is_some() && spec.dtype.is_plain();
-                let shape = shape.filter(|_| !is_dropped);
-                let bytes = shape.map_or(0, |shape| n_bytes(spec.dtype, &shape));
-                self.add_open(bytes, home)
-            }
+            _ if is_dropped => self.add_open(0, home),
+            _ => Spot::Open(self.open(spec, home)),
         }
     }
 
@@ -369,6 +471,10 @@ impl Drafter<'_> {
     }
 }
 
+fn unknown_size() -> Error {
+    Error::BadInput("a tensor of a function has no size that is known".to_owned())
+}
+
 /// The bytes of a tensor of this spec, if its shape is known; others count as nothing.
 fn spec_bytes(spec: &Spec) -> usize {
     spec.shape().map_or(0, |shape| n_bytes(spec.dtype, &shape))
@@ -389,6 +495,7 @@ fn alias(op: &dyn Op, inputs: &[Spot], outputs: &[Spec]) -> Option<Spot> {
         Spot::Input(number, _) if output.dtype.is_plain() => {
             Some(Spot::Input(*number, Some(shape)))
         }
+        Spot::Given(number, dtype, _) => Some(Spot::Given(*number, *dtype, shape)),
         // Constants are folded, and open slots share memory when they are forwarded.
         Spot::Input(..) | Spot::Const(_) | Spot::Open(_) => None,
     }

@@ -72,7 +72,7 @@ impl Drafter<'_> {
     /// Where a tensor is; `None` if it is everywhere.
     fn home(&self, spot: &Spot) -> Option<Home> {
         match spot {
-            Spot::Input(..) => Some(self.homes.border()),
+            Spot::Input(..) | Spot::Given(..) => Some(self.homes.border()),
             Spot::Const(number) if self.draft.host_consts.contains(number) => Some(Home::Host),
             Spot::Const(number) => home_of_const(&self.draft.consts[*number]),
             Spot::Value(value, ..) => Some(self.draft.values[*value].home),
@@ -138,6 +138,7 @@ impl Drafter<'_> {
             when: smallvec![],
             outputs: smallvec![to],
             scratch_bytes: 0,
+            inner_bytes: 0,
             flops: 0,
             packed: Arc::new([]),
         });

@@ -6,13 +6,14 @@ use ops::Kind;
 use smallvec::SmallVec;
 
 use super::build::{Draft, DraftStep, Size, Spot};
-use super::{Place, Placed, Plan, Step, in_place};
+use super::{Given, Place, Placed, Plan, Step, in_place};
 
 /// Gives every tensor of the workspace its offset.
 pub(super) fn place(draft: Draft) -> Plan {
     let mut steps = needed(draft.steps, &draft.outputs);
-    let in_place = in_place::merge(&mut steps, &draft.values);
-    let requests = requests(&steps, &draft.values);
+    let mut outputs = draft.outputs;
+    let mut in_place = in_place::merge(&mut steps, &mut outputs, &draft.values);
+    let requests = requests(&steps, &outputs, &draft.values);
     let (device, host) = (pack_home(&requests, Home::Device), pack_home(&requests, Home::Host));
     let n_steps = steps.len();
     let span = |number: usize| {
@@ -21,11 +22,13 @@ pub(super) fn place(draft: Draft) -> Plan {
         let offset = usize::try_from(packing.offsets[number]).expect("it fits memory");
         Span { home: *home, offset, len: usize::try_from(request.bytes).expect("it fits memory") }
     };
-    let closes = closes(&steps, &draft.outputs, draft.open.len());
+    let closes = closes(&steps, &outputs, draft.open.len());
+    in_place::move_lists(&mut in_place, &steps, &closes, &draft.lists);
     let place = |spot: Spot| match spot {
         Spot::Input(number, shape) => Place::Input(number, shape),
         Spot::Const(number) => Place::Const(number),
         Spot::Open(number) => Place::Open(number),
+        Spot::Given(number, dtype, shape) => Place::Given(Given { number, dtype, shape }),
         Spot::Value(value, dtype, shape) => {
             let span = Span { len: draft.values[value].bytes, ..span(value) };
             Place::Work(Placed { dtype, shape, span })
@@ -42,6 +45,7 @@ pub(super) fn place(draft: Draft) -> Plan {
         outputs: step.outputs.into_iter().map(place).collect(),
         in_place: in_place[number],
         scratch: span(n_values + number),
+        inner_bytes: step.inner_bytes,
         flops: step.flops,
         packed: step.packed,
         closes,
@@ -54,7 +58,8 @@ pub(super) fn place(draft: Draft) -> Plan {
         open: draft.open,
         input_bytes: draft.input_bytes,
         is_static: draft.is_static,
-        outputs: draft.outputs.into_iter().map(place).collect(),
+        outputs: outputs.into_iter().map(place).collect(),
+        handed: draft.handed,
         work_bytes: size(device.height),
         host_work_bytes: size(host.height),
         live_bytes: size(device.lower_bound),
@@ -62,13 +67,13 @@ pub(super) fn place(draft: Draft) -> Plan {
 }
 
 /// The memory that steps want: for each tensor of the workspace, and then for each step's scratch.
-fn requests(steps: &[DraftStep], values: &[Size]) -> Vec<(Home, Request)> {
+fn requests(steps: &[DraftStep], outputs: &[Spot], values: &[Size]) -> Vec<(Home, Request)> {
     let request = |first: usize, last: usize, bytes: usize| {
         let number = |step: usize| u32::try_from(step).expect("a plan is bounded");
         Request { first: number(first), last: number(last), bytes: bytes as u64 }
     };
     let mut requests = Vec::with_capacity(values.len() + steps.len());
-    for (life, value) in lifetimes(steps, values).iter().zip(values) {
+    for (life, value) in lifetimes(steps, outputs, values).iter().zip(values) {
         let (first, last) = life.unwrap_or((0, 0));
         let bytes = if life.is_some() { value.bytes } else { 0 };
         requests.push((value.home, request(first, last, bytes)));
@@ -114,7 +119,7 @@ fn needed(steps: Vec<DraftStep>, outputs: &[Spot]) -> Vec<DraftStep> {
     let key = |spot: &Spot| match spot {
         Spot::Value(value, ..) => Some((false, *value)),
         Spot::Open(open) => Some((true, *open)),
-        Spot::Input(..) | Spot::Const(_) => None,
+        Spot::Input(..) | Spot::Const(_) | Spot::Given(..) => None,
     };
     wanted.extend(outputs.iter().filter_map(key));
     let mut kept = Vec::with_capacity(steps.len());
@@ -129,8 +134,13 @@ fn needed(steps: Vec<DraftStep>, outputs: &[Spot]) -> Vec<DraftStep> {
     kept
 }
 
-/// For each tensor of the workspace the first and last step that touch it.
-fn lifetimes(steps: &[DraftStep], values: &[Size]) -> Vec<Option<(usize, usize)>> {
+/// For each tensor of the workspace the first and last step that touch it; an output is needed
+/// until the last of all.
+fn lifetimes(
+    steps: &[DraftStep],
+    outputs: &[Spot],
+    values: &[Size],
+) -> Vec<Option<(usize, usize)>> {
     let mut lives = vec![None; values.len()];
     for (number, step) in steps.iter().enumerate() {
         for spot in step.inputs.iter().chain(&step.outputs) {
@@ -138,6 +148,13 @@ fn lifetimes(steps: &[DraftStep], values: &[Size]) -> Vec<Option<(usize, usize)>
                 let life = lives[*value].get_or_insert((number, number));
                 life.1 = number;
             }
+        }
+    }
+    for spot in outputs {
+        if let Spot::Value(value, ..) = spot
+            && let Some(life) = &mut lives[*value]
+        {
+            life.1 = steps.len() - 1;
         }
     }
     lives

@@ -55,7 +55,7 @@ fn run(nodes: Vec<NodeDef>, request: &Request, inputs: &[f32], end: Option<Insta
         resources: &resources,
         cancel: &cancel,
     };
-    let bindings = Bindings { resources: &resources, written: &written };
+    let bindings = Bindings::new(&resources, &written);
     let build = Build {
         bindings: &bindings,
         env: &env,

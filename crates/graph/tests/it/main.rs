@@ -114,7 +114,7 @@ impl Runner {
     fn program(&self, source: &Source, request: &Request) -> Result<Program, Error> {
         let graph = source.trace(request)?;
         self.with_env(|env| {
-            let bindings = Bindings { resources: &self.resources, written: &self.written };
+            let bindings = Bindings::new(&self.resources, &self.written);
             let options = Options { plans_max: 2, homes: Homes::One };
             let build = Build { bindings: &bindings, env, options };
             Library::default().add(source, &graph, &build)?;

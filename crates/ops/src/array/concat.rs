@@ -68,7 +68,7 @@ impl Op for Concat {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let inputs: smallvec::SmallVec<[View<'_>; 4]> = ctx.inputs().iter().copied().collect();
+        let inputs: smallvec::SmallVec<[View<'_>; 8]> = ctx.inputs().iter().copied().collect();
         let (values, axis) = self.axis.split(&inputs)?;
         let axis = concat_axis(int(axis)?, values[0].shape().rank())?;
         let shape = concat_shape(values, axis)?;

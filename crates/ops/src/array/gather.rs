@@ -91,44 +91,60 @@ pub(crate) fn gather(
         n_outer: from[n_batch..axis].iter().product(),
         n_axis: from[axis],
         n_inner: from[axis + 1..].iter().product(),
-        indices: &checked_indices(&indices, from[axis])?,
+        indices: Indices::checked(&indices, from[axis])?,
         pool: ctx.env().pool,
     };
     rearrange(ctx, 0, &[params], &shape, &picked)
 }
 
-/// The indices, each below `limit`. The text is TensorFlow's (`gather_op.cc`).
-fn checked_indices(indices: &View<'_>, limit: usize) -> Result<Vec<usize>> {
-    let mut checked = Vec::with_capacity(indices.n_elements());
-    let bad = match indices.dtype() {
-        DType::I32 => check_into(indices.as_slice::<i32>(), limit, &mut checked),
-        DType::I64 => check_into(indices.as_slice::<i64>(), limit, &mut checked),
-        DType::I16 => check_into(indices.as_slice::<i16>(), limit, &mut checked),
-        other => return invalid!("indices must be int16, int32 or int64, not {other}"),
-    };
-    match bad {
-        None => Ok(checked),
-        Some((at, index)) => {
-            let place = place_of(at, indices.shape());
-            invalid!("indices{place} = {index} is not in [0, {limit})")
+/// Indices of any integer dtype.
+#[derive(Clone, Copy)]
+enum Indices<'a> {
+    I16(&'a [i16]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+}
+
+impl<'a> Indices<'a> {
+    /// The elements of a tensor, each below `limit`. The text is TensorFlow's (`gather_op.cc`).
+    fn checked(indices: &View<'a>, limit: usize) -> Result<Self> {
+        let (checked, bad) = match indices.dtype() {
+            DType::I32 => (Self::I32(indices.as_slice()), bad::<i32>(indices.as_slice(), limit)),
+            DType::I64 => (Self::I64(indices.as_slice()), bad::<i64>(indices.as_slice(), limit)),
+            DType::I16 => (Self::I16(indices.as_slice()), bad::<i16>(indices.as_slice(), limit)),
+            other => return invalid!("indices must be int16, int32 or int64, not {other}"),
+        };
+        match bad {
+            None => Ok(checked),
+            Some((at, index)) => {
+                let place = place_of(at, indices.shape());
+                invalid!("indices{place} = {index} is not in [0, {limit})")
+            }
+        }
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Self::I16(indices) => indices.len(),
+            Self::I32(indices) => indices.len(),
+            Self::I64(indices) => indices.len(),
+        }
+    }
+
+    /// Index number `number`; it was checked.
+    fn at(self, number: usize) -> usize {
+        match self {
+            Self::I16(indices) => indices[number] as usize,
+            Self::I32(indices) => indices[number] as usize,
+            Self::I64(indices) => indices[number] as usize,
         }
     }
 }
 
-/// Fills `checked`; gives place and value of the first index that is not below `limit`.
-fn check_into<I: Copy + Into<i64>>(
-    indices: &[I],
-    limit: usize,
-    checked: &mut Vec<usize>,
-) -> Option<(usize, i64)> {
-    for (at, index) in indices.iter().enumerate() {
-        let index: i64 = (*index).into();
-        match usize::try_from(index) {
-            Ok(index) if index < limit => checked.push(index),
-            _ => return Some((at, index)),
-        }
-    }
-    None
+/// The first index that is not in `0..limit`, and its place.
+fn bad<I: Copy + Into<i64>>(indices: &[I], limit: usize) -> Option<(usize, i64)> {
+    let mut all = indices.iter().map(|index| (*index).into()).enumerate();
+    all.find(|(_, index)| usize::try_from(*index).map_or(true, |index| index >= limit))
 }
 
 /// An element's place as TensorFlow writes it: `[1,2]`, and nothing for a scalar.
@@ -171,7 +187,7 @@ struct Picked<'a> {
     n_outer: usize,
     n_axis: usize,
     n_inner: usize,
-    indices: &'a [usize],
+    indices: Indices<'a>,
     pool: &'a pool::Pool,
 }
 
@@ -189,23 +205,24 @@ impl Move for Picked<'_> {
         let from = inputs[0].chunks_exact(self.n_axis * self.n_inner);
         for (row, (to, from)) in rows.zip(from).enumerate() {
             let batch = row / self.n_outer;
-            let picks = &self.indices[batch * n_picks..(batch + 1) * n_picks];
-            self.pick(from, picks, to);
+            self.pick(from, batch * n_picks, to);
         }
         Ok(())
     }
 }
 
 impl Picked<'_> {
-    fn pick<T: Copy + Send + Sync>(&self, from: &[T], picks: &[usize], to: &mut [T]) {
+    /// Picks slices by the indices from number `first` on.
+    fn pick<T: Copy + Send + Sync>(&self, from: &[T], first: usize, to: &mut [T]) {
         if self.n_inner == 1 {
-            picks.iter().zip(to).for_each(|(pick, x)| *x = from[*pick]);
+            to.iter_mut().enumerate().for_each(|(i, x)| *x = from[self.indices.at(first + i)]);
             return;
         }
         let per_task = (PIECE_BYTES / size_of::<T>()).div_ceil(self.n_inner);
         in_pieces(self.pool, to, per_task * self.n_inner, |at, to| {
             let runs = to.chunks_exact_mut(self.n_inner);
-            for (pick, run) in picks[at / self.n_inner..].iter().zip(runs) {
+            for (i, run) in runs.enumerate() {
+                let pick = self.indices.at(first + at / self.n_inner + i);
                 run.copy_from_slice(&from[pick * self.n_inner..(pick + 1) * self.n_inner]);
             }
         });

@@ -29,7 +29,7 @@ impl Op for Pack {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let inputs: smallvec::SmallVec<[View<'_>; 4]> = ctx.inputs().iter().copied().collect();
+        let inputs: smallvec::SmallVec<[View<'_>; 8]> = ctx.inputs().iter().copied().collect();
         let first = inputs[0].shape();
         let axis = self.place(first.rank())?;
         if let Some(i) = inputs.iter().position(|input| input.shape() != first) {

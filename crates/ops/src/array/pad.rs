@@ -1,5 +1,7 @@
 //! `Pad`, `PadV2` and `MirrorPad`: elements around a tensor.
 
+use smallvec::SmallVec;
+
 use super::tables::Tables;
 use crate::prelude::*;
 
@@ -88,7 +90,7 @@ fn infer_padded(input: &Spec, pads: &Spec) -> Result<Spec> {
 }
 
 /// How many elements come before and behind each dimension.
-fn paddings(view: &View<'_>, rank: usize) -> Result<Vec<(usize, usize)>> {
+fn paddings(view: &View<'_>, rank: usize) -> Result<SmallVec<[(usize, usize); 5]>> {
     let shape = view.shape();
     if shape.rank() != 2 || shape[1] != 2 {
         return invalid!("paddings must be a matrix with 2 columns: {shape}");

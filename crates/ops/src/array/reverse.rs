@@ -1,5 +1,7 @@
 //! `ReverseV2`, `Reverse`, `ReverseSequence`, `Roll`: elements in another order along dimensions.
 
+use smallvec::SmallVec;
+
 use super::tables::Tables;
 use crate::prelude::*;
 
@@ -52,7 +54,7 @@ impl Op for Reverse {
         };
         let strides = shape.strides();
         let mut start = 0;
-        let mut axes: smallvec::SmallVec<[(usize, isize); 6]> = smallvec::SmallVec::new();
+        let mut axes: SmallVec<[(usize, isize); 6]> = SmallVec::new();
         for ((size, stride), reversed) in shape.iter().zip(&strides).zip(reversed) {
             let stride = *stride as isize;
             if reversed && *size > 0 {
@@ -66,8 +68,8 @@ impl Op for Reverse {
 }
 
 /// Whether each dimension is among `axes`.
-fn axes_flags(axes: &[i64], rank: usize) -> Result<Vec<bool>> {
-    let mut flags = vec![false; rank];
+fn axes_flags(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 8]>> {
+    let mut flags = SmallVec::from_elem(false, rank);
     for (i, axis) in axes.iter().enumerate() {
         let Ok(at) = normalise_axis(*axis, rank) else {
             // The texts are TensorFlow's (`reverse_op.cc`).

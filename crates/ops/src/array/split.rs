@@ -1,5 +1,7 @@
 //! `Split` and `SplitV`: a tensor cut along an axis.
 
+use smallvec::SmallVec;
+
 use crate::prelude::*;
 
 pub(super) const SPLIT: OpDef = OpDef::pure("Split", |attrs| {
@@ -20,6 +22,9 @@ struct Split {
     n_parts: usize,
     form: Form,
 }
+
+/// The sizes of parts.
+type Lengths = SmallVec<[usize; 8]>;
 
 /// How the inputs say where to cut.
 #[derive(Clone, Copy)]
@@ -90,7 +95,7 @@ impl Op for Split {
 }
 
 impl Split {
-    fn even(&self, length: usize) -> Result<Vec<usize>> {
+    fn even(&self, length: usize) -> Result<Lengths> {
         if !length.is_multiple_of(self.n_parts) {
             // The text is TensorFlow's (`split_op.cc`).
             return invalid!(
@@ -99,16 +104,16 @@ impl Split {
                 self.n_parts
             );
         }
-        Ok(vec![length / self.n_parts; self.n_parts])
+        Ok(Lengths::from_elem(length / self.n_parts, self.n_parts))
     }
 
-    fn sized(&self, length: usize, sizes: &[i64]) -> Result<Vec<usize>> {
+    fn sized(&self, length: usize, sizes: &[i64]) -> Result<Lengths> {
         if sizes.len() != self.n_parts {
             return invalid!("size_splits has {} sizes for {} parts", sizes.len(), self.n_parts);
         }
         let mut open = None;
         let mut total = 0usize;
-        let mut lengths = vec![0; sizes.len()];
+        let mut lengths = Lengths::from_elem(0, sizes.len());
         for (i, given) in sizes.iter().enumerate() {
             match given {
                 -1 if open.is_some() => {

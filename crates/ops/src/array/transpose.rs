@@ -1,6 +1,7 @@
 //! `Transpose` and `ConjugateTranspose`: the dimensions in another order.
 
 use num_complex::Complex;
+use smallvec::SmallVec;
 
 use crate::prelude::*;
 
@@ -60,12 +61,12 @@ fn conjugate(output: &mut ViewMut<'_>) {
 }
 
 /// `perm` as indices, each of `0..rank` once.
-pub(super) fn permutation(perm: &[i64], rank: usize) -> Result<Vec<usize>> {
+pub(super) fn permutation(perm: &[i64], rank: usize) -> Result<SmallVec<[usize; 8]>> {
     if perm.len() != rank {
         return wrong_length(rank, perm.len());
     }
-    let mut seen = vec![false; rank];
-    let mut order = Vec::with_capacity(rank);
+    let mut seen: SmallVec<[bool; 8]> = SmallVec::from_elem(false, rank);
+    let mut order = SmallVec::new();
     for axis in perm {
         let Ok(at) = normalise_axis(*axis, rank) else {
             return invalid!("{axis} is out of range [0 .. {rank})");

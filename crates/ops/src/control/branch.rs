@@ -2,7 +2,9 @@
 
 use super::call::{owned, set_outputs};
 use super::join::{join, join_all};
-use crate::env::Functions;
+use super::ready::{Pick, ReadyCall};
+use crate::env::{Env, Functions};
+use crate::op::ReadyOp;
 use crate::prelude::*;
 
 pub(super) const IF: OpDef = OpDef::of_kind("If", Kind::Writes, Branch::build_if);
@@ -20,11 +22,24 @@ struct Branch {
 
 /// How the first input picks a branch.
 #[derive(Clone, Copy)]
-enum By {
+pub(super) enum By {
     /// The first if it is true, else the second.
     Truth,
     /// The one of that number, and the last for any other.
     Number,
+}
+
+impl By {
+    /// The number of the branch of so many.
+    pub(super) fn pick(self, chooser: &View<'_>, n_branches: usize) -> Result<usize> {
+        match self {
+            Self::Truth => Ok(usize::from(!truth(chooser)?)),
+            Self::Number => {
+                let last = n_branches - 1;
+                Ok(usize::try_from(int(chooser)?).map_or(last, |number| number.min(last)))
+            }
+        }
+    }
 }
 
 impl Branch {
@@ -44,14 +59,7 @@ impl Branch {
     }
 
     fn pick(&self, chooser: &View<'_>) -> Result<&str> {
-        let at = match self.by {
-            By::Truth => usize::from(!truth(chooser)?),
-            By::Number => {
-                let last = self.branches.len() - 1;
-                usize::try_from(int(chooser)?).map_or(last, |number| number.min(last))
-            }
-        };
-        Ok(&self.branches[at])
+        Ok(&self.branches[self.by.pick(chooser, self.branches.len())?])
     }
 }
 
@@ -72,6 +80,12 @@ impl Op for Branch {
             join_all(&mut specs, &branch(name)?, join)?;
         }
         Ok(specs)
+    }
+
+    fn ready(&self, inputs: &[Spec], outputs: &[Spec], env: &Env<'_>) -> Option<ReadyOp> {
+        let ready = |name: &String| env.functions.ready(name, &inputs[1..], env);
+        let branches = self.branches.iter().map(ready).collect::<Option<_>>()?;
+        ReadyCall::build(Pick::Branch(self.by), branches, &inputs[1..], outputs)
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {

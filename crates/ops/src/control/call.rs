@@ -1,6 +1,8 @@
 //! `PartitionedCall`, `StatefulPartitionedCall`, `BatchFunction`: a call of a function.
 
-use crate::env::Functions;
+use super::ready::{Pick, ReadyCall};
+use crate::env::{Env, Functions};
+use crate::op::ReadyOp;
 use crate::prelude::*;
 
 // Never folded: a loop in the function may take long, or have no end.
@@ -32,6 +34,11 @@ impl Op for Call {
 
     fn infer_with(&self, inputs: &[Spec], functions: &dyn Functions) -> Result<Vec<Spec>> {
         functions.infer(&self.function, inputs)
+    }
+
+    fn ready(&self, inputs: &[Spec], outputs: &[Spec], env: &Env<'_>) -> Option<ReadyOp> {
+        let function = env.functions.ready(&self.function, inputs, env)?;
+        ReadyCall::build(Pick::Only, vec![function], inputs, outputs)
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {

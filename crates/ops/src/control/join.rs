@@ -1,8 +1,9 @@
 //! What is known of a tensor that comes from one of several places.
 
-use tensor::{Dim, Spec, Tensor, Value};
+use tensor::{Dim, Items, ListSpec, Spec, Tensor, Value};
 
 use crate::error::{Result, invalid};
+use crate::list::list_spec;
 
 /// The most bytes that are compared to see that two constants are one.
 const COMPARED_MAX_BYTES: usize = 256;
@@ -18,8 +19,22 @@ pub fn join(a: &Spec, b: &Spec) -> Result<Spec> {
         }
         _ => None,
     };
-    let value = if same_value(a, b) { a.value.clone() } else { Value::Unknown };
+    let value = match (list_spec(a), list_spec(b)) {
+        _ if same_value(a, b) => a.value.clone(),
+        (Some(a), Some(b)) if a.dtype == b.dtype => Value::List(join_lists(a, b)),
+        _ => Value::Unknown,
+    };
     Ok(Spec { dtype: a.dtype, dims: dims.map(Iterator::collect), value })
+}
+
+fn join_lists(a: ListSpec, b: ListSpec) -> ListSpec {
+    let len = if a.len.same(&b.len) { a.len } else { Dim::Unknown };
+    let items = match (a.items, b.items) {
+        (Items::Unset, items) | (items, Items::Unset) => items,
+        (Items::Like(x), Items::Like(y)) if x == y => Items::Like(x),
+        _ => Items::Unknown,
+    };
+    ListSpec { dtype: a.dtype, len, items }
 }
 
 /// Joins specs pair by pair into the first list; says whether anything was lost.
@@ -44,9 +59,8 @@ pub(super) fn join_all(
 fn same_value(a: &Spec, b: &Spec) -> bool {
     match (&a.value, &b.value) {
         (Value::Unknown, Value::Unknown) => true,
-        (Value::Sizes(x), Value::Sizes(y)) | (Value::Items(x), Value::Items(y)) => {
-            x == y && x.iter().all(|size| *size != Dim::Unknown)
-        }
+        (Value::Sizes(x), Value::Sizes(y)) => x == y && x.iter().all(|size| *size != Dim::Unknown),
+        (Value::List(x), Value::List(y)) => x == y,
         (Value::Constant(x), Value::Constant(y)) => same_tensor(x, y),
         _ => false,
     }

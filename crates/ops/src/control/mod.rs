@@ -3,6 +3,8 @@
 mod branch;
 mod call;
 mod join;
+mod memory;
+mod ready;
 mod repeat;
 
 pub use join::join;

@@ -3,7 +3,9 @@
 use super::branch::truth;
 use super::call::{owned, set_outputs};
 use super::join::{join, join_all};
-use crate::env::Functions;
+use super::ready::ReadyWhile;
+use crate::env::{Env, Functions};
+use crate::op::ReadyOp;
 use crate::prelude::*;
 
 pub(super) const WHILE: OpDef = OpDef::of_kind("While", Kind::Writes, While::build);
@@ -49,6 +51,11 @@ impl Op for While {
         };
         join_all(&mut specs, &after, give_up)?;
         self.infer_settled(&specs, functions)
+    }
+
+    fn ready(&self, _: &[Spec], outputs: &[Spec], env: &Env<'_>) -> Option<ReadyOp> {
+        let ready = |function: &str| env.functions.ready(function, outputs, env);
+        ReadyWhile::build(ready(&self.cond)?, ready(&self.body)?, outputs)
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Stacks of matrices that are broadcast against each other.
 
+use smallvec::SmallVec;
+
 use crate::infer::broadcast_shapes;
 use crate::prelude::*;
 
@@ -8,8 +10,8 @@ use crate::prelude::*;
 pub(crate) struct Stack {
     /// The leading dimensions of the output.
     pub(crate) dims: Shape,
-    a_strides: Vec<usize>,
-    b_strides: Vec<usize>,
+    a_strides: SmallVec<[usize; 5]>,
+    b_strides: SmallVec<[usize; 5]>,
 }
 
 impl Stack {

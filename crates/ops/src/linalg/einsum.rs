@@ -5,15 +5,21 @@
 mod contract;
 mod equation;
 mod layout;
+mod ready;
 
-use contract::{PackedOperand, Sides, contract};
+use std::sync::Arc;
+
+use contract::{Contraction, Sides};
 use equation::Equation;
 use layout::{Operand, contiguous, sum_copy};
 use num_complex::Complex;
+use ready::ReadyEinsum;
 
 use super::Scalar;
+use super::matmul_kernel::PackedRight;
+use crate::env::Env;
 use crate::nn::{narrow, widen};
-use crate::op::Packed;
+use crate::op::{Packed, ReadyOp};
 use crate::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::pure("Einsum", |attrs| {
@@ -40,11 +46,8 @@ impl Op for Einsum {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let inputs = ctx.inputs().to_vec();
-        let packed = ctx.packed::<PackedOperand>(1);
-        let mut shapes: Vec<&Shape> = inputs.iter().map(View::shape).collect();
-        if let (Some(packed), Some(shape)) = (packed, shapes.get_mut(1)) {
-            *shape = &packed.shape;
-        }
+        let packed = ctx.packed::<PackedRight>(1);
+        let shapes: Vec<&Shape> = inputs.iter().map(View::shape).collect();
         let dims: Vec<Vec<Dim>> =
             shapes.iter().map(|shape| shape.iter().map(|d| Dim::of(*d)).collect()).collect();
         let dims: Vec<&[Dim]> = dims.iter().map(Vec::as_slice).collect();
@@ -76,12 +79,18 @@ impl Op for Einsum {
         }
     }
 
+    fn ready(&self, inputs: &[Spec], outputs: &[Spec], _: &Env<'_>) -> Option<ReadyOp> {
+        let op = ReadyEinsum::new(&self.equation, inputs, outputs.first()?.shape()?)?;
+        let (open_bytes, is_static, hands_on) = (0, true, Vec::new());
+        Some(ReadyOp { op: Arc::new(op), open_bytes, is_static, hands_on })
+    }
+
     fn pack(&self, input: usize, weight: &Tensor) -> Result<Option<Packed>> {
         let fits = weight.dtype() == DType::F32 && weight.n_elements() > 0;
         if input != 1 || !fits || self.equation.has_ellipsis() {
             return Ok(None);
         }
-        PackedOperand::pack(&self.equation, weight)
+        contract::pack(&self.equation, weight)
     }
 }
 
@@ -90,7 +99,7 @@ struct Call<'a> {
     equation: &'a Equation,
     shapes: Vec<&'a Shape>,
     shape: Shape,
-    packed: Option<&'a PackedOperand>,
+    packed: Option<&'a PackedRight>,
 }
 
 impl Call<'_> {
@@ -142,15 +151,18 @@ impl Call<'_> {
         }
         let left: &[f32] = left.as_slice();
         let (left, a) = reduced(a, left, &[b, &output]);
+        let mut scratch = Vec::new();
         if let Some(packed) = self.packed {
-            let sides = Sides::new(&a, b, &output);
-            contract(pool, &sides, &left, (packed.view(), &[]), out);
+            let contraction = Contraction::new(&Sides::new(&a, b, &output));
+            scratch.resize(contraction.scratch_len(true), 0.);
+            contraction.run(pool, &left, (Some(&packed.panels[..]), &[]), (&mut scratch, out));
             return Ok(());
         }
         let right: &[f32] = right.as_slice();
         let (right, b) = reduced(b, right, &[&a, &output]);
-        let sides = Sides::new(&a, &b, &output);
-        contract(pool, &sides, &left, (None, &right), out);
+        let contraction = Contraction::new(&Sides::new(&a, &b, &output));
+        scratch.resize(contraction.scratch_len(false), 0.);
+        contraction.run(pool, &left, (None, &right), (&mut scratch, out));
         Ok(())
     }
 }

@@ -56,7 +56,7 @@ impl Op for Linear {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (a, b, packed) = (ctx.input(0), ctx.input(1), ctx.packed::<PackedRight>(1));
-        let b_shape = packed.map_or(b.shape(), |packed| &packed.shape);
+        let b_shape = b.shape();
         let (dims, columns) = (a.shape().dims(), self.tail.iter().product());
         let &[inner, stored] = b_shape.dims() else { return invalid!("no matrix: {b_shape}") };
         if dims.len() < self.contracted || stored != columns {

@@ -124,15 +124,13 @@ impl MatMul {
 
     /// The shape of the output of a call.
     pub(super) fn shape_of(&self, ctx: &Ctx<'_>) -> Result<Shape> {
-        let packed = ctx.packed::<PackedRight>(1);
-        let b = packed.map_or_else(|| ctx.input(1).shape(), |packed| &packed.shape);
-        Ok(self.checked(ctx.input(0).shape(), b)?.1)
+        Ok(self.checked(ctx.input(0).shape(), ctx.input(1).shape())?.1)
     }
 
     /// Runs the product and what comes after it.
     pub(super) fn run_with(&self, ctx: &mut Ctx<'_>, epilogue: Epilogue<'_>) -> Result<()> {
         let (a, b, packed) = (ctx.input(0), ctx.input(1), ctx.packed::<PackedRight>(1));
-        let b_shape = packed.map_or(b.shape(), |packed| &packed.shape);
+        let b_shape = b.shape();
         let (stack, shape) = self.checked(a.shape(), b_shape)?;
         let call = Call {
             a,

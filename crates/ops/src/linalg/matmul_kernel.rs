@@ -15,9 +15,7 @@ use crate::simd::{self, Epilogue, Left, Panels, PanelsView, Product};
 
 /// A constant right side, packed matrix by matrix.
 pub(super) struct PackedRight {
-    /// The shape of the tensor that was packed.
-    pub(super) shape: Shape,
-    panels: Vec<Panels>,
+    pub(super) panels: Vec<Panels>,
 }
 
 impl PackedRight {
@@ -27,9 +25,13 @@ impl PackedRight {
         let matrices = weight.as_slice::<f32>().chunks_exact(n);
         let panels: Vec<Panels> =
             matrices.map(|m| Panels::new(Matrix::new(m, size, form))).collect::<Result<_>>()?;
+        Ok(Self::of(panels))
+    }
+
+    /// Matrices that are packed.
+    pub(super) fn of(panels: Vec<Panels>) -> Packed {
         let n_bytes = panels.iter().map(Panels::n_bytes).sum();
-        let object = Handle::new(Self { shape: weight.shape().clone(), panels });
-        Ok(Packed { object, n_bytes })
+        Packed { object: Handle::new(Self { panels }), n_bytes }
     }
 
     /// The floats that one matrix takes when it is packed while running.

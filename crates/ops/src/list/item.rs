@@ -1,7 +1,9 @@
 //! `TensorListGetItem`, `TensorListSetItem`, `TensorListPushBack`, `TensorListPopBack`.
 
+use tensor::{Items, ListSpec};
+
 use super::shapes;
-use super::tensor_list::{TensorList, or_zeros, show};
+use super::tensor_list::{TensorList, list_spec, or_zeros, show};
 use crate::prelude::*;
 
 pub(super) const GET: OpDef = OpDef::pure("TensorListGetItem", |attrs| {
@@ -31,8 +33,7 @@ impl Op for Get {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [list, index, shape] = arity(inputs)?;
         index.require_rank(0)?;
-        let dims = list.items().map(|dims| dims.iter().cloned().collect());
-        Ok(vec![spec_of(self.dtype, dims.or_else(|| shapes::infer(shape)))])
+        Ok(vec![spec_of(self.dtype, item_dims(list, shape))])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
@@ -45,13 +46,23 @@ impl Op for Get {
             return invalid!("Trying to access element {index} in a list with {length} elements.");
         };
         match list.items.get(at) {
-            Some(item) if shapes::takes(&asked, item.shape()) => ctx.set_output(0, item.clone()),
+            Some(item) if shapes::takes(&asked, item.shape()) => {
+                ctx.forward(0, item, item.shape().clone())
+            }
             item => {
                 let shape = list.item_shape(&asked)?;
                 ctx.set_output(0, or_zeros(item, self.dtype, &shape)?)
             }
         }
     }
+}
+
+/// The dimensions of an item of a list, if it is asked for with this element shape.
+pub(super) fn item_dims(list: &Spec, shape: &Spec) -> Option<Dims> {
+    let asked = shapes::infer(shape);
+    let Some(ListSpec { items: Items::Like(dims), .. }) = list_spec(list) else { return asked };
+    // Such as do not agree are refused when they are there.
+    merge_dims(Some(&dims), asked.as_deref()).ok().flatten()
 }
 
 struct Set {
@@ -61,13 +72,33 @@ struct Set {
 
 impl Op for Set {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, index, _] = arity(inputs)?;
+        let [list, index, item] = arity(inputs)?;
         index.require_rank(0)?;
-        Ok(vec![Spec::scalar(DType::Variant)])
+        let made = Spec::scalar(DType::Variant);
+        let Some(mut list) = list_spec(list) else { return Ok(vec![made]) };
+        let like = |dims: &[Dim]| Items::Like(dims.iter().cloned().collect());
+        list.items = match (list.items, item.dims().map(like)) {
+            (Items::Unset, Some(item)) => item,
+            (Items::Like(items), Some(item)) if Items::Like(items.clone()) == item => item,
+            _ => Items::Unknown,
+        };
+        if self.grows {
+            list.len = Dim::Unknown;
+        }
+        Ok(vec![made.with_list(list)])
+    }
+
+    fn in_place(&self) -> Option<usize> {
+        Some(0)
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let list = TensorList::input_of(ctx, 0, self.dtype)?;
+        TensorList::change(ctx, self.dtype, |list, ctx| self.set(list, ctx))
+    }
+}
+
+impl Set {
+    fn set(&self, list: &mut TensorList, ctx: &Ctx<'_>) -> Result<()> {
         let (index, item) = (int(&ctx.input(1))?, ctx.input(2));
         let length = list.items.len();
         let Some(at) = usize::try_from(index).ok().filter(|at| self.grows || *at < length) else {
@@ -81,9 +112,11 @@ impl Op for Set {
                  shape: {item} list shape: {list}"
             );
         }
-        let mut list = list.clone().resized(length.max(at.saturating_add(1)))?;
-        list.items.set(at, Some(item.to_tensor()?));
-        list.write(ctx, 0)
+        list.resize(length.max(at.saturating_add(1)))?;
+        match ctx.is_in_place() {
+            true => list.items.set_in_place(at, &item),
+            false => list.items.set(at, item.to_tensor()?),
+        }
     }
 }
 
@@ -97,27 +130,32 @@ impl Op for PushBack {
         Ok(vec![Spec::scalar(DType::Variant)])
     }
 
-    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let list = TensorList::input_of(ctx, 0, self.dtype)?;
-        let item = ctx.input(1);
-        if item.dtype() != list.dtype || !list.takes(item.shape()) {
-            // The texts are TensorFlow's (`list_kernels.cc`).
-            let (item, list) = (item.shape(), show(&list.shape));
-            return invalid!(
-                "Tried to append a tensor with incompatible shape to a list. Op element shape: \
-                 {item} list shape: {list}"
-            );
-        }
-        let length = list.items.len();
-        if let Some(limit) = list.limit.filter(|limit| length >= *limit) {
-            return invalid!(
-                "Tried to push item into a full list list size: {length} max_num_elements: {limit}"
-            );
-        }
-        let mut list = list.clone();
-        list.items.push(Some(item.to_tensor()?));
-        list.write(ctx, 0)
+    fn in_place(&self) -> Option<usize> {
+        Some(0)
     }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        TensorList::change(ctx, self.dtype, push_back)
+    }
+}
+
+fn push_back(list: &mut TensorList, ctx: &Ctx<'_>) -> Result<()> {
+    let item = ctx.input(1);
+    if item.dtype() != list.dtype || !list.takes(item.shape()) {
+        // The texts are TensorFlow's (`list_kernels.cc`).
+        let (item, list) = (item.shape(), show(&list.shape));
+        return invalid!(
+            "Tried to append a tensor with incompatible shape to a list. Op element shape: \
+             {item} list shape: {list}"
+        );
+    }
+    let length = list.items.len();
+    if let Some(limit) = list.limit.filter(|limit| length >= *limit) {
+        return invalid!(
+            "Tried to push item into a full list list size: {length} max_num_elements: {limit}"
+        );
+    }
+    list.items.push(Some(item.to_tensor()?))
 }
 
 /// Row `i` of a tensor goes to the end of list `i`.
@@ -159,7 +197,7 @@ impl Op for PushBackBatch {
                 );
             }
             let mut list = list.clone();
-            list.items.push(Some(item));
+            list.items.push(Some(item))?;
             longer.push(tensor::Handle::new(list));
         }
         let shape = handles.shape().clone();
@@ -181,11 +219,12 @@ impl Op for PopBack {
         let list = TensorList::input_of(ctx, 0, self.dtype)?;
         let shape = list.item_shape(&shapes::read(&ctx.input(1))?)?;
         let mut list = list.clone();
-        let Some(item) = list.items.pop() else {
+        let Some(item) = list.items.pop()? else {
             // The text is TensorFlow's (`list_kernels.h`).
             return invalid!("Trying to pop from an empty list.");
         };
-        ctx.set_output(1, or_zeros(item.as_ref(), self.dtype, &shape)?)?;
+        let item = item.as_ref().map(Tensor::view);
+        ctx.set_output(1, or_zeros(item, self.dtype, &shape)?)?;
         list.write(ctx, 0)
     }
 }

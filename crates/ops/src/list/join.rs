@@ -13,7 +13,7 @@ pub(super) const CONCAT_V2: OpDef = OpDef::pure("TensorListConcatV2", |attrs| {
 });
 pub(super) const CONCAT: OpDef = OpDef::pure("TensorListConcat", |attrs| {
     let dtype = attrs.dtype("element_dtype")?;
-    let shape = attrs.shape_or_unknown("element_shape")?;
+    let shape = shapes::of_attr(attrs, "element_shape")?;
     Ok(Box::new(Concat { dtype, shape: Some(shape) }))
 });
 pub(super) const SPLIT: OpDef = OpDef::pure("TensorListSplit", |_| Ok(Box::new(Split)));
@@ -79,7 +79,7 @@ fn items(
         let length = leading.get(at).copied().or(first);
         let dims = inner
             .as_ref()
-            .map(|inner| std::iter::once(length).chain(inner.iter().copied()).collect::<Vec<_>>());
+            .map(|inner| std::iter::once(length).chain(inner.iter().copied()).collect());
         match is_known(&dims) {
             Some(shape) => Ok(Tensor::zeros(list.dtype, shape)?),
             None => invalid!(
@@ -89,7 +89,11 @@ fn items(
         }
     };
     let items = list.items.iter().enumerate();
-    items.map(|(at, item)| item.cloned().map_or_else(|| fill(at), Ok)).collect()
+    let item = |(at, item): (usize, Option<View<'_>>)| match item {
+        Some(item) => Ok(item.to_tensor()?),
+        None => fill(at),
+    };
+    items.map(item).collect()
 }
 
 fn write(ctx: &mut Ctx<'_>, items: &[Tensor], dtype: DType, inner: &ElementShape) -> Result<()> {

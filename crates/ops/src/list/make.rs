@@ -1,6 +1,8 @@
 //! `EmptyTensorList`, `TensorListReserve`, `TensorListResize`, `TensorListLength`,
 //! `TensorListElementShape`, `TensorListConcatLists`: lists as such.
 
+use tensor::ListSpec;
+
 use super::items::Items;
 use super::shapes;
 use super::tensor_list::TensorList;
@@ -37,8 +39,16 @@ enum Form {
 
 impl Op for Make {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, _] = arity(inputs)?;
-        Ok(vec![Spec::scalar(DType::Variant)])
+        let [_, number] = arity(inputs)?;
+        let len = match self.form {
+            Form::Empty => Dim::Known(0),
+            Form::Reserved => match sizes_of(number).as_deref() {
+                Some([len]) => len.clone(),
+                _ => Dim::Unknown,
+            },
+        };
+        let list = ListSpec { dtype: self.dtype, len, items: tensor::Items::Unset };
+        Ok(vec![Spec::scalar(DType::Variant).with_list(list)])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
@@ -135,7 +145,9 @@ impl Op for ConcatLists {
             return invalid!("lists of other shapes cannot be joined");
         };
         let mut list = TensorList { shape, ..a.clone() };
-        b.items.iter().for_each(|item| list.items.push(item.cloned()));
+        for item in b.items.iter() {
+            list.items.push(item.map(|item| item.to_tensor()).transpose()?)?;
+        }
         list.write(ctx, 0)
     }
 }

@@ -10,6 +10,7 @@ mod tensor_array;
 mod tensor_list;
 
 pub use tensor_list::item_shape;
+pub(crate) use tensor_list::list_spec;
 
 use crate::op::OpDef;
 

@@ -1,10 +1,20 @@
 //! Element shapes: partial shapes that come as tensors, where -1 is an unknown dimension and the
 //! scalar -1 an unknown rank.
 
+use smallvec::SmallVec;
+
 use crate::prelude::*;
 
 /// A partial shape; `None` if even the rank is unknown.
-pub(super) type ElementShape = Option<Vec<Option<i64>>>;
+pub(super) type ElementShape = Option<Sizes>;
+
+/// Sizes, as far as they are known. They are read in every iteration of a loop.
+pub(super) type Sizes = SmallVec<[Option<i64>; 5]>;
+
+/// The partial shape that an attribute holds; unknown without the attribute.
+pub(super) fn of_attr(attrs: &Attrs<'_>, name: &str) -> Result<ElementShape> {
+    Ok(attrs.shape_or_unknown(name)?.map(Sizes::from_vec))
+}
 
 /// The partial shape that an input holds.
 pub(super) fn read(view: &View<'_>) -> Result<ElementShape> {
@@ -52,7 +62,7 @@ pub(super) fn merged(a: &ElementShape, b: &ElementShape) -> Option<ElementShape>
                 (Some(x), Some(y)) if x != y => None,
                 (x, y) => Some(x.or(*y)),
             };
-            a.iter().zip(b).map(dim).collect::<Option<Vec<_>>>().map(Some)
+            a.iter().zip(b).map(dim).collect::<Option<Sizes>>().map(Some)
         }
         _ => None,
     }
@@ -67,5 +77,5 @@ pub(super) fn takes(partial: &ElementShape, shape: &Shape) -> bool {
 
 /// The partial shape without its first dimension.
 pub(super) fn inner(shape: &ElementShape) -> ElementShape {
-    shape.as_ref().map(|dims| dims.get(1..).unwrap_or_default().to_vec())
+    shape.as_ref().map(|dims| dims.get(1..).unwrap_or_default().iter().copied().collect())
 }

@@ -1,9 +1,12 @@
 //! `TensorListStack`, `TensorListGather`, `TensorListFromTensor` and the scatters: between lists
 //! and tensors with one more dimension.
 
+use tensor::ListSpec;
+
+use super::item::item_dims;
 use super::items::Items;
 use super::shapes::{self, ElementShape};
-use super::tensor_list::{TensorList, is_known, or_zeros, show};
+use super::tensor_list::{TensorList, is_known, list_spec, or_zeros, show};
 use crate::moves::rearranged;
 use crate::prelude::*;
 
@@ -31,10 +34,11 @@ struct Stack {
 
 impl Op for Stack {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, shape] = arity(inputs)?;
-        let mut dims = shapes::infer(shape);
+        let [list, shape] = arity(inputs)?;
+        let mut dims = item_dims(list, shape);
         if let Some(dims) = &mut dims {
-            dims.insert(0, self.n_items.map_or(Dim::Unknown, Dim::of));
+            let len = list_spec(list).map_or(Dim::Unknown, |list| list.len);
+            dims.insert(0, self.n_items.map_or(len, Dim::of));
         }
         Ok(vec![spec_of(self.dtype, dims)])
     }
@@ -50,6 +54,11 @@ impl Op for Stack {
             );
         }
         let shape = list.item_shape(&shapes::read(&ctx.input(1))?)?;
+        let rows = list.items.stacked().filter(|_| length > 0);
+        let inner = rows.and_then(|_| list.items.shape());
+        if let Some((rows, _)) = rows.zip(inner.filter(|inner| shapes::takes(&shape, inner))) {
+            return ctx.forward(0, rows.view(), rows.shape().clone());
+        }
         write_stacked(ctx, list.dtype, list.items.iter(), &shape)
     }
 }
@@ -60,9 +69,9 @@ struct GatherItems {
 
 impl Op for GatherItems {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, indices, shape] = arity(inputs)?;
+        let [list, indices, shape] = arity(inputs)?;
         indices.require_rank(1)?;
-        let mut dims = shapes::infer(shape);
+        let mut dims = item_dims(list, shape);
         if let Some(dims) = &mut dims {
             dims.insert(0, indices.dims().map_or(Dim::Unknown, |dims| dims[0].clone()));
         }
@@ -91,7 +100,7 @@ impl Op for GatherItems {
 pub(super) fn write_stacked<'a>(
     ctx: &mut Ctx<'_>,
     dtype: DType,
-    items: impl Iterator<Item = Option<&'a Tensor>>,
+    items: impl Iterator<Item = Option<View<'a>>>,
     shape: &ElementShape,
 ) -> Result<()> {
     let items: Vec<Tensor> =
@@ -148,25 +157,34 @@ impl Op for FromTensor {
         let [tensor, _] = arity(inputs)?;
         tensor.require_rank_at_least(1)?;
         let list = Spec::scalar(DType::Variant);
-        Ok(vec![match tensor.dims() {
-            Some([n_items, dims @ ..]) if n_items.known().is_some_and(|n| n > 0) => {
-                list.with_items(dims.iter().cloned())
-            }
-            _ => list,
-        }])
+        let Some([len, dims @ ..]) = tensor.dims() else { return Ok(vec![list]) };
+        let items = tensor::Items::Like(dims.iter().cloned().collect());
+        let (dtype, len) = (tensor.dtype, len.clone());
+        Ok(vec![list.with_list(ListSpec { dtype, len, items })])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let tensor = ctx.input(0);
         let shape = shapes::read(&ctx.input(1))?;
-        let rows = rows(&tensor, &shape)?;
-        let items: Items = rows.into_iter().collect();
+        let items = match tensor.dtype().is_plain() {
+            true => {
+                check_rows(&tensor, &shape)?;
+                Items::rows(tensor.to_tensor()?)
+            }
+            false => rows(&tensor, &shape)?.into_iter().collect(),
+        };
         TensorList { dtype: tensor.dtype(), shape, items, limit: None }.write(ctx, 0)
     }
 }
 
 /// The rows of a tensor, if they are such as `shape` allows.
 fn rows(tensor: &View<'_>, shape: &ElementShape) -> Result<Vec<Tensor>> {
+    let (n_rows, inner) = check_rows(tensor, shape)?;
+    (0..n_rows).map(|row| part(tensor, row * inner.n_elements(), &inner)).collect()
+}
+
+/// The number of rows and their shape, if they are such as `shape` allows.
+fn check_rows(tensor: &View<'_>, shape: &ElementShape) -> Result<(usize, Shape)> {
     let Some((n_rows, inner)) = tensor.shape().split_first() else {
         // The texts are TensorFlow's (`list_kernels.cc`).
         return invalid!("Tensor must be at least a vector, but saw shape: {}", tensor.shape());
@@ -176,7 +194,7 @@ fn rows(tensor: &View<'_>, shape: &ElementShape) -> Result<Vec<Tensor>> {
         let (shape, got) = (show(shape), tensor.shape());
         return invalid!("Specified a list with shape {shape} from a tensor with shape {got}");
     }
-    (0..*n_rows).map(|row| part(tensor, row * inner.n_elements(), &inner)).collect()
+    Ok((*n_rows, inner))
 }
 
 /// A run of elements from `start` on, as a tensor of `shape`.
@@ -277,7 +295,7 @@ fn put(mut list: TensorList, indices: &[i64], rows: Vec<Tensor>) -> Result<Tenso
         let Some(at) = usize::try_from(*index).ok().filter(|at| *at < list.items.len()) else {
             return invalid!("Indices in TensorListScatter must all be non-negative.");
         };
-        list.items.set(at, Some(row));
+        list.items.set(at, row)?;
     }
     Ok(list)
 }

@@ -1,6 +1,7 @@
 //! `TensorList`: what the handle of a `TensorList` op points to.
 
-use tensor::Handle;
+use smallvec::SmallVec;
+use tensor::{Handle, ListSpec};
 
 use super::items::Items;
 use super::shapes::{ElementShape, merged};
@@ -9,7 +10,8 @@ use crate::prelude::*;
 /// The longest list: one could be asked for that fills the memory with items that are not set.
 const LENGTH_MAX: usize = 1 << 24;
 
-/// Tensors of one dtype, and what is known of their shapes. It never changes: ops make new ones.
+/// Tensors of one dtype, and what is known of their shapes. It changes only while nobody else has
+/// it: else ops make a new one.
 #[derive(Debug, Clone)]
 pub(super) struct TensorList {
     pub(super) dtype: DType,
@@ -19,21 +21,67 @@ pub(super) struct TensorList {
     pub(super) limit: Option<usize>,
 }
 
-/// The shape of every tensor of the list that a handle stands for, if it is a list and all its
-/// tensors are set and known to have one shape.
-pub fn item_shape(list: &Tensor) -> Option<&Shape> {
-    match list.view().dtype() {
-        DType::Variant if list.n_elements() == 1 => {}
-        _ => return None,
+/// The dtype and shape of every tensor of the list that a handle stands for, if it is a list and
+/// all its tensors are set and known to have one shape.
+pub fn item_shape(list: &Tensor) -> Option<(DType, &Shape)> {
+    let list = TensorList::of(list)?;
+    Some((list.dtype, list.items.shape()?))
+}
+
+/// What is known of the list that a spec's handle stands for.
+pub(crate) fn list_spec(spec: &Spec) -> Option<ListSpec> {
+    if let Some(list) = spec.list() {
+        return Some(list.clone());
     }
-    let list: &TensorList = list.view().handles().first()?.get()?;
-    list.items.shape()
+    let list = TensorList::of(spec.as_constant()?)?;
+    let items = match list.items.shape() {
+        _ if list.items.is_unset() => tensor::Items::Unset,
+        Some(shape) => tensor::Items::Like(shape.iter().map(|size| Dim::of(*size)).collect()),
+        None => tensor::Items::Unknown,
+    };
+    Some(ListSpec { dtype: list.dtype, len: Dim::of(list.items.len()), items })
 }
 
 impl TensorList {
+    /// The list that a handle stands for.
+    fn of(tensor: &Tensor) -> Option<&Self> {
+        match tensor.view().dtype() {
+            DType::Variant if tensor.n_elements() == 1 => {}
+            _ => return None,
+        }
+        tensor.view().handles().first()?.get()
+    }
+
+    /// Changes the list that input 0 points to, and makes it output 0: in place if nobody else has
+    /// it.
+    pub(super) fn change(
+        ctx: &mut Ctx<'_>,
+        dtype: DType,
+        edit: impl FnOnce(&mut Self, &Ctx<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut tensor = match ctx.take_in_place() {
+            Some(tensor) => tensor,
+            None => ctx.input(0).to_tensor()?,
+        };
+        let list = Self::view(&tensor.view())?;
+        list.check(dtype)?;
+        if let Some([handle]) = tensor.handles_mut()
+            && let Some(own) = handle.get_mut::<Self>()
+        {
+            edit(own, ctx)?;
+            return ctx.set_output(0, tensor);
+        }
+        let mut copy = Self::view(&tensor.view())?.clone();
+        edit(&mut copy, ctx)?;
+        copy.write(ctx, 0)
+    }
+
     /// The list that input number `index` of a kernel points to.
     pub(super) fn input<'a>(ctx: &Ctx<'a>, index: usize) -> Result<&'a Self> {
-        let view = ctx.input(index);
+        Self::view(&ctx.input(index))
+    }
+
+    fn view<'a>(view: &View<'a>) -> Result<&'a Self> {
         if view.dtype() != DType::Variant {
             return invalid!("expected a list but got {}", view.dtype());
         }
@@ -46,14 +94,20 @@ impl TensorList {
     /// The same for items of `dtype`.
     pub(super) fn input_of<'a>(ctx: &Ctx<'a>, index: usize, dtype: DType) -> Result<&'a Self> {
         let list = Self::input(ctx, index)?;
-        if list.dtype != dtype {
+        list.check(dtype)?;
+        Ok(list)
+    }
+
+    /// Fails if items are not of `dtype`.
+    fn check(&self, dtype: DType) -> Result<()> {
+        if self.dtype != dtype {
             // The text is TensorFlow's (`list_kernels.h`).
             return invalid!(
                 "Invalid data types; op elements {dtype} but list elements {}",
-                list.dtype
+                self.dtype
             );
         }
-        Ok(list)
+        Ok(())
     }
 
     /// Makes it output number `index`.
@@ -63,11 +117,16 @@ impl TensorList {
 
     /// The same list longer or shorter.
     pub(super) fn resized(mut self, length: usize) -> Result<Self> {
+        self.resize(length)?;
+        Ok(self)
+    }
+
+    /// Makes it longer or shorter.
+    pub(super) fn resize(&mut self, length: usize) -> Result<()> {
         if length > LENGTH_MAX {
             return invalid!("a list of {length} elements is too long");
         }
-        self.items.resize(length);
-        Ok(self)
+        self.items.resize(length)
     }
 
     /// The shape of items as far as the list, its items and `asked` tell. Fails if they differ.
@@ -79,7 +138,9 @@ impl TensorList {
         if is_known(&shape).is_some() {
             return Ok(shape);
         }
-        for item in self.items.iter().flatten() {
+        // Where all have one shape, the first tells it.
+        let n_seen = if self.items.shape().is_some() { 1 } else { usize::MAX };
+        for item in self.items.iter().flatten().take(n_seen) {
             let known = Some(item.shape().to_i64().into_iter().map(Some).collect());
             let Some(merged) = merged(&shape, &known) else {
                 let (shape, item) = (show(&shape), item.shape());
@@ -98,7 +159,7 @@ impl TensorList {
 
 /// The item that `item` is: one that is not set is zero, if its shape is known.
 pub(super) fn or_zeros(
-    item: Option<&Tensor>,
+    item: Option<View<'_>>,
     dtype: DType,
     shape: &ElementShape,
 ) -> Result<Tensor> {
@@ -107,7 +168,7 @@ pub(super) fn or_zeros(
             let (shape, item) = (show(shape), item.shape());
             return invalid!("Incompatible shapes: expected element shape {shape}, got {item}");
         }
-        return Ok(item.clone());
+        return Ok(item.to_tensor()?);
     }
     match is_known(shape) {
         Some(shape) => Ok(Tensor::zeros(dtype, shape)?),
@@ -121,7 +182,7 @@ pub(super) fn or_zeros(
 
 /// The shape, if every dimension is known.
 pub(super) fn is_known(shape: &ElementShape) -> Option<Shape> {
-    let dims: Option<Vec<i64>> = shape.as_ref()?.iter().copied().collect();
+    let dims: Option<SmallVec<[i64; 5]>> = shape.as_ref()?.iter().copied().collect();
     Shape::checked(dims?).ok()
 }
 

@@ -19,6 +19,42 @@ pub(super) fn expand<W: Copy + Default>(x: &[W], from: &Shape, to: &Shape) -> Op
     Some(out)
 }
 
+/// The same in `scratch` if it has room for them, else in `own`; the elements themselves if they
+/// fill the shape already.
+pub(super) fn expand_in<'a, W: bytemuck::Pod + Default>(
+    x: &'a [W],
+    (from, to): (&Shape, &Shape),
+    scratch: &mut &'a mut [u8],
+    own: &'a mut Vec<W>,
+) -> &'a [W] {
+    let n = to.n_elements();
+    if x.len() == n {
+        return x;
+    }
+    let len = expanded_bytes(n, size_of::<W>());
+    let fits = len <= scratch.len();
+    let (memory, rest) = std::mem::take(scratch).split_at_mut(if fits { len } else { 0 });
+    *scratch = rest;
+    let out = match bytemuck::try_cast_slice_mut::<u8, W>(memory) {
+        Ok(memory) if fits => &mut memory[..n],
+        _ => {
+            own.resize(n, W::default());
+            &mut own[..]
+        }
+    };
+    if n > 0 {
+        let ones = std::iter::repeat_n(1, to.rank() - from.rank());
+        let from: SmallVec<[usize; 5]> = ones.chain(from.iter().copied()).collect();
+        repeat(x, &from, to, out);
+    }
+    out
+}
+
+/// The bytes of scratch memory that `n` expanded elements of so many bytes take.
+pub(super) fn expanded_bytes(n: usize, size: usize) -> usize {
+    (n * size).next_multiple_of(16)
+}
+
 fn repeat<W: Copy>(x: &[W], from: &[usize], to: &[usize], out: &mut [W]) {
     if from == to {
         return out.copy_from_slice(x);

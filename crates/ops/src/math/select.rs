@@ -1,6 +1,6 @@
 //! `Select` and `SelectV2`: elements of one tensor or another, as a third says.
 
-use super::expand::expand;
+use super::expand::{expand, expand_in, expanded_bytes};
 use super::map::CHEAP;
 use super::merge::merge;
 use crate::prelude::*;
@@ -73,21 +73,39 @@ impl Op for SelectV2 {
         Ok(vec![Spec { dims, ..operands }])
     }
 
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let Some(n) = outputs[0].shape().map(|shape| shape.n_elements()) else { return 0 };
+        let bytes = |(i, input): (usize, &Spec)| match input.shape().map(|s| s.n_elements()) {
+            Some(own) if own != n && (i == 0 || own != 1) && input.dtype.is_plain() => {
+                expanded_bytes(n, input.dtype.size())
+            }
+            _ => 0,
+        };
+        inputs.iter().enumerate().map(bytes).sum()
+    }
+
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (condition, yes, no) = (ctx.input(0), ctx.input(1), ctx.input(2));
         let shape = broadcast_shapes(yes.shape(), no.shape())?;
         let shape = broadcast_shapes(condition.shape(), &shape)?;
-        let flags = expand::<u8>(condition.as_wide(), condition.shape(), &shape);
-        let flags = flags.as_deref().unwrap_or(condition.as_wide());
+        let (mut scratch, mut own) = (ctx.take_scratch(), Vec::new());
+        let shapes = (condition.shape(), &shape);
+        let flags = expand_in::<u8>(condition.as_wide(), shapes, &mut scratch, &mut own);
         if yes.dtype() == DType::String {
             return select_strings(ctx, flags, &shape);
         }
         let pool = ctx.env().pool;
         for_width!(yes.dtype(), W => {
             let (x, y) = (yes.as_wide::<W>(), no.as_wide::<W>());
-            let wide_x = if x.len() == 1 { None } else { expand(x, yes.shape(), &shape) };
-            let wide_y = if y.len() == 1 { None } else { expand(y, no.shape(), &shape) };
-            let (x, y) = (wide_x.as_deref().unwrap_or(x), wide_y.as_deref().unwrap_or(y));
+            let (mut own_x, mut own_y) = (Vec::new(), Vec::new());
+            let x = match x {
+                [_] => x,
+                _ => expand_in(x, (yes.shape(), &shape), &mut scratch, &mut own_x),
+            };
+            let y = match y {
+                [_] => y,
+                _ => expand_in(y, (no.shape(), &shape), &mut scratch, &mut own_y),
+            };
             let mut out = ctx.output(0, yes.dtype(), &shape)?;
             in_pieces(pool, out.as_wide_mut::<W>(), CHEAP, |at, out| {
                 let n = at..at + out.len();

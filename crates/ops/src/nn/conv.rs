@@ -128,7 +128,8 @@ impl ConvOp {
                     None => conv.pack(filter.as_slice(), panels),
                 };
                 let call = F32 { conv: &conv, pool, filter, epilogue };
-                self.run_f32(&call, image.as_slice(), rest, out.as_mut_slice())
+                self.run_f32(&call, image.as_slice(), rest, out.as_mut_slice());
+                Ok(())
             }
             DType::F64 => {
                 self.arranged::<f64>(
@@ -156,23 +157,18 @@ impl ConvOp {
 
     /// The floats of scratch memory that `run` wants for `f32`.
     fn scratch_len(&self, conv: &Conv, packed: bool) -> usize {
-        let filter = if packed { 0 } else { conv.scratch_len() };
+        let filter = if packed { 0 } else { conv.scratch_len() } + conv.group_len();
         let window = &conv.window;
         let turned = window.n_inputs() * conv.in_channels + window.n_outputs() * conv.out_channels;
         filter + if self.layout.channels_first { turned * conv.batch } else { 0 }
     }
 
     /// Runs `f32` with channels last, whatever the layout.
-    fn run_f32(
-        &self,
-        call: &F32<'_>,
-        image: &[f32],
-        scratch: &mut [f32],
-        out: &mut [f32],
-    ) -> Result<()> {
+    fn run_f32(&self, call: &F32<'_>, image: &[f32], scratch: &mut [f32], out: &mut [f32]) {
         let F32 { conv, pool, filter, epilogue } = *call;
+        let (group, scratch) = scratch.split_at_mut(conv.group_len());
         if !self.layout.channels_first {
-            return conv.run_f32(pool, image, (filter, epilogue), out);
+            return conv.run_f32(pool, image, (filter, epilogue), (group, out));
         }
         let (last, out_last) = scratch.split_at_mut(image.len());
         let out_last = &mut out_last[..out.len()];
@@ -183,9 +179,8 @@ impl ConvOp {
             last
         });
         let epilogue = Epilogue { residual: residual.as_deref(), ..epilogue };
-        conv.run_f32(pool, last, (filter, epilogue), out_last)?;
+        conv.run_f32(pool, last, (filter, epilogue), (group, out_last));
         swap_last(out_last, out, conv.window.n_outputs(), conv.out_channels);
-        Ok(())
     }
 
     /// Runs the kernel of any element with channels last, whatever the layout.

@@ -14,7 +14,7 @@ use super::conv_kernel::Conv;
 use crate::linalg::{Form, Matrix};
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::{self, Epilogue, Left, Panels, PanelsView, Product, Rows};
+use crate::simd::{self, Epilogue, Left, PANEL, Panels, PanelsView, Product, Rows};
 
 /// A constant filter, packed.
 pub(crate) struct PackedFilter {
@@ -55,22 +55,35 @@ impl Conv {
         PanelsView::pack(matrix(filter, self.out_channels), memory)
     }
 
+    /// The floats of scratch memory that `run_f32` needs: for the filter of a group that does not
+    /// start and end with a panel, as it was and packed anew.
+    pub(crate) fn group_len(&self) -> usize {
+        let (outs, inner) = self.group_size();
+        let has_edge = self.groups > 1 && !outs.is_multiple_of(PANEL);
+        if has_edge { inner * outs + PanelsView::len(inner, outs) } else { 0 }
+    }
+
+    /// The columns and rows of the filter of a group.
+    fn group_size(&self) -> (usize, usize) {
+        let groups = self.groups.max(1);
+        (self.out_channels / groups, self.window.n_taps() * self.in_channels / groups)
+    }
+
     /// Writes the convolution of `image` with a packed filter, and what comes after it.
     pub(crate) fn run_f32(
         &self,
         pool: &Pool,
         image: &[f32],
         (filter, epilogue): (PanelsView<'_>, Epilogue<'_>),
-        out: &mut [f32],
-    ) -> Result<()> {
+        (scratch, out): (&mut [f32], &mut [f32]),
+    ) {
         if out.is_empty() {
-            return Ok(());
+            return;
         }
         if self.groups <= 1 {
-            self.group(pool, image, (filter, epilogue), (0, out));
-            return Ok(());
+            return self.group(pool, image, (filter, epilogue), (0, out));
         }
-        let outs = self.out_channels / self.groups;
+        let (outs, inner) = self.group_size();
         for group in 0..self.groups {
             let first = group * outs;
             let epilogue = Epilogue {
@@ -82,12 +95,12 @@ impl Conv {
             if let Some(part) = filter.columns(columns.clone()) {
                 self.group(pool, image, (part, epilogue), (group, &mut out[first..]));
             } else {
-                let part = filter.unpacked(columns);
-                let part = Panels::new(matrix(&part, outs))?;
-                self.group(pool, image, (part.view(), epilogue), (group, &mut out[first..]));
+                let (part, panels) = scratch.split_at_mut(inner * outs);
+                filter.unpack(columns, part);
+                let part = PanelsView::pack(matrix(part, outs), panels);
+                self.group(pool, image, (part, epilogue), (group, &mut out[first..]));
             }
         }
-        Ok(())
     }
 
     /// One group of channels; `out` starts at its first one.

@@ -37,7 +37,7 @@ impl Op for ConvTranspose {
             Some(sizes) if sizes.len() == layout.n_axes => {
                 let small = small.dims().unwrap_or(&unknown);
                 let filter = filter.dims().unwrap_or(&unknown);
-                layout.arrange(small[0].clone(), &sizes, filter[layout.n_axes].clone())
+                layout.arrange(small[0].clone(), &sizes, filter[layout.n_axes].clone()).into_vec()
             }
             Some(sizes) => return invalid!("{} sizes for an image of {layout:?}", sizes.len()),
             None => unknown.clone(),
@@ -110,7 +110,7 @@ impl ConvTranspose {
         let dims = if sizes.len() == layout.n_axes {
             layout.arrange(small[0] as i64, sizes, filter[layout.n_axes] as i64)
         } else {
-            sizes.to_vec()
+            sizes.iter().copied().collect()
         };
         if dims.len() != layout.rank() {
             return invalid!("{} sizes for an image of rank {}", sizes.len(), layout.rank());

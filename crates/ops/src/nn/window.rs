@@ -4,6 +4,7 @@
 //! which the first has size 1. Follows `common_shape_fns.cc` and `tensor_format.h`.
 
 use crate::prelude::*;
+use smallvec::SmallVec;
 
 /// Where batch, channels and the axes of the image stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,9 +81,9 @@ impl Layout {
     }
 
     /// Dimensions in the order of this layout.
-    pub(crate) fn arrange<T: Clone>(self, batch: T, axes: &[T], channels: T) -> Vec<T> {
-        let mut dims = vec![batch];
-        dims.extend(axes.iter().cloned());
+    pub(crate) fn arrange<T: Clone>(self, batch: T, axes: &[T], channels: T) -> SmallVec<[T; 5]> {
+        let mut dims: SmallVec<[T; 5]> =
+            std::iter::once(batch).chain(axes.iter().cloned()).collect();
         dims.insert(self.channel(), channels);
         dims
     }
@@ -210,9 +211,9 @@ impl Window {
         image: impl Fn(usize) -> usize,
         size: impl Fn(usize) -> usize,
     ) -> Result<Self> {
-        let mut placed = Vec::with_capacity(3);
+        let mut placed = [(0, 0); 3];
         for (i, slide) in slides.iter().enumerate() {
-            placed.push(slide.place(image(i), size(i))?);
+            placed[i] = slide.place(image(i), size(i))?;
         }
         Ok(Self {
             input: layout.three(1, &image),

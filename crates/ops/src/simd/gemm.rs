@@ -28,6 +28,10 @@ const BLOCK_DEPTH: usize = 256;
 /// The floating-point operations below which threads are not worth waking.
 const PARALLEL_FLOPS: usize = 1 << 20;
 
+/// The floats of the right matrix from which on they are, however few rows it is multiplied with:
+/// reading it takes longer then, and two cores have two second caches.
+const PARALLEL_FLOATS: usize = 1 << 17;
+
 /// A product to be computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a> {
@@ -107,7 +111,8 @@ pub(super) unsafe fn multiply_at(kernels: &Kernels, pool: &Pool, product: &Produ
         assert!(data.len() >= (rows - 1) * stride + right.rows);
     }
     let flops = rows.saturating_mul(right.rows).saturating_mul(2 * right.columns);
-    let threads = if flops < PARALLEL_FLOPS { 1 } else { pool.n_threads() };
+    let is_small = flops < PARALLEL_FLOPS && right.rows * right.columns < PARALLEL_FLOATS;
+    let threads = if is_small { 1 } else { pool.n_threads() };
     let work = Work { kernels, product, out, cut: Cut::new(threads, kernels, product) };
     match threads {
         1 => (0..work.cut.n_tasks()).for_each(|task| work.run(task)),

@@ -39,7 +39,7 @@ pub(crate) use activation::Activation;
 pub(crate) use depthwise::{Along, LEAST_CHANNELS, Lines, depthwise_row};
 pub(crate) use gemm::{Epilogue, Left, Product, Rows, multiply};
 pub(crate) use normalise::normalise_row;
-pub(crate) use panels::{Panels, PanelsView};
+pub(crate) use panels::{Panels, PanelsView, WIDTH as PANEL};
 pub(crate) use softmax::softmax_row;
 pub(crate) use stack::{Stacked, multiply_stack};
 pub(crate) use widest::{Fused, Loop, Madd, Rounded, widest};

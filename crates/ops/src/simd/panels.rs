@@ -77,12 +77,18 @@ impl<'a> PanelsView<'a> {
         Some(Self { data, rows: self.rows, columns: columns.len() })
     }
 
-    /// Some of its columns as they were before, row by row.
-    pub(crate) fn unpacked(&self, columns: Range<usize>) -> Vec<f32> {
+    /// Writes some of its columns as they were before, row by row.
+    ///
+    /// # Panics
+    /// If `out` is too short.
+    pub(crate) fn unpack(&self, columns: Range<usize>, out: &mut [f32]) {
         let at =
             |row: usize, column: usize| (column / WIDTH * self.rows + row) * WIDTH + column % WIDTH;
-        let row = |row| columns.clone().map(move |column| self.data[at(row, column)]);
-        (0..self.rows).flat_map(row).collect()
+        let rows = out[..self.rows * columns.len()].chunks_exact_mut(columns.len().max(1));
+        for (row, out) in rows.enumerate() {
+            let pairs = out.iter_mut().zip(columns.clone());
+            pairs.for_each(|(x, column)| *x = self.data[at(row, column)]);
+        }
     }
 
     /// A matrix of this size that was packed before.
@@ -162,8 +168,12 @@ mod tests {
         let plain: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
         let panels = Panels::new(Matrix::new(&plain, (rows, columns), Form::Plain)).unwrap();
         let (view, first) = (panels.view(), WIDTH);
-        assert_eq!(view.columns(first..columns).unwrap().unpacked(0..1), [16., 51.]);
-        assert_eq!(view.unpacked(first + 1..first + 3), [17., 18., 52., 53.]);
+        let mut column = [0.; 2];
+        view.columns(first..columns).unwrap().unpack(0..1, &mut column);
+        assert_eq!(column, [16., 51.]);
+        let mut two = [0.; 4];
+        view.unpack(first + 1..first + 3, &mut two);
+        assert_eq!(two, [17., 18., 52., 53.]);
         assert!(view.columns(1..columns).is_none());
     }
 }

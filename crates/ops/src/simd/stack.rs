@@ -1,6 +1,7 @@
 //! Many products of the same size at once, whose results lie interleaved in one tensor.
 
 use pool::Pool;
+use smallvec::SmallVec;
 
 use super::gemm::{Out, multiply_at};
 use super::{Epilogue, Left, PanelsView, Product, kernels};
@@ -75,7 +76,8 @@ impl Stacked<'_> {
 
     /// Whether the results are a tensor of `n` elements, in whatever order of its dimensions.
     fn fills(&self, n: usize) -> bool {
-        let mut dims: Vec<(usize, usize)> = self.dims.iter().map(|dim| (dim.3, dim.0)).collect();
+        let mut dims: SmallVec<[(usize, usize); 8]> =
+            self.dims.iter().map(|dim| (dim.3, dim.0)).collect();
         dims.extend([(self.strides.1, self.rows), (1, self.columns)]);
         if dims.iter().any(|(_, size)| *size == 0) {
             return n == 0;

@@ -94,7 +94,7 @@ impl Op for DenseAdd {
             return invalid!("a_indices and a_shape must be int32 or int64");
         };
         let shape = dense.shape();
-        if dims != shape.to_i64() {
+        if dims[..] != shape.to_i64()[..] {
             return invalid!("the sparse tensor of shape {dims:?} and the dense of {shape} differ");
         }
         if indices.shape().dims() != [values.n_elements(), dims.len()] {

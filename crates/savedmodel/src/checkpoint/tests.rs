@@ -41,7 +41,11 @@ fn every_plain_dtype_is_read() {
     let check = |name: &str, dtype: DType, bytes: &dyn Fn(u8) -> Vec<u8>| {
         let key = format!("{name}/.ATTRIBUTES/VARIABLE_VALUE");
         let entry = checkpoint.entry(&key).unwrap();
-        assert_eq!((entry.dtype(), entry.shape().to_i64()), (dtype, vec![2, 3]), "{name}");
+        assert_eq!(
+            (entry.dtype(), entry.shape().to_i64().into_vec()),
+            (dtype, vec![2, 3]),
+            "{name}"
+        );
         let expected: Vec<u8> = (1..=6).flat_map(bytes).collect();
         assert_eq!(read(&checkpoint, &key, None).unwrap(), expected, "{name}");
     };

@@ -63,7 +63,7 @@ fn partitioned_variables_take_their_slices() {
         let mut bytes = vec![0; shape.n_elements() * assignment.source.dtype.size()];
         assignment.source.read_into(&checkpoint, &mut bytes).unwrap();
         if assignment.variable.name == "rows/part_1" {
-            assert_eq!(shape.to_i64(), [2, 4]);
+            assert_eq!(shape.to_i64()[..], [2, 4]);
             assert_eq!(bytes[..4], 12_f32.to_le_bytes());
         }
     }

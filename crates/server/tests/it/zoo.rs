@@ -6,6 +6,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use server::npz;
+
+use crate::engine::{load, run};
 use crate::support::{cache, python, root};
 
 /// The folder of the small models; makes them if they are not there.
@@ -27,6 +30,58 @@ fn small_models_of_every_kind_equal_tensorflow_in_batches_of_one_three_and_eight
     let rows = |verdict: &str| table.lines().filter(|line| line.starts_with(verdict)).count();
     assert_eq!(rows("FAILED"), 0, "{table}");
     assert!(rows("ok ") >= 40, "too few signatures were compared:\n{table}");
+}
+
+/// Small models of many kinds whose answers are floats.
+const KINDS: &[&str] = &[
+    "bert_base",
+    "conv1d",
+    "conv3d",
+    "convnext_tiny",
+    "densenet121",
+    "efficientnet_b0",
+    "gru",
+    "lstm",
+    "masked",
+    "minilm_plain",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "resnet50",
+    "unet",
+    "wide_and_deep",
+    "xception",
+];
+
+#[test]
+fn small_models_equal_tensorflow_with_the_best_instruction_set() {
+    testkit::sets::use_asked(ops::use_instruction_set);
+    let zoo = small_zoo();
+    for model in KINDS {
+        let golden = zoo.join(model).join("golden/serving_default");
+        let [given, wanted] =
+            ["in", "out"].map(|name| npz::read(&golden.join(format!("batch3.{name}.npz"))));
+        let (given, wanted) = (given.unwrap(), wanted.unwrap());
+        let loaded = load(&zoo.join(model).join("1"), 2);
+        let signature = &loaded.servable.signatures["serving_default"];
+        let inputs = signature.inputs.keys().map(|name| given[name].clone()).collect();
+        let outputs = run(&loaded, "serving_default", inputs, None).unwrap();
+        for (name, got) in signature.outputs.keys().zip(&outputs) {
+            let (got, want) = (got.as_slice::<f32>(), wanted[name].as_slice::<f32>());
+            let largest = want.iter().fold(0f32, |max, x| max.max(x.abs()));
+            let gap = got.iter().zip(want).fold(0f32, |max, (x, y)| max.max((x - y).abs()));
+            let is_right = got.len() == want.len() && gap <= 1e-4 * largest;
+            assert!(is_right, "{model} {name}: {gap} apart of {largest}");
+        }
+    }
+}
+
+#[test]
+fn small_models_equal_tensorflow_with_the_other_instruction_sets() {
+    let _ = small_zoo();
+    testkit::sets::run_again(
+        ops::instruction_sets().into_iter().skip(1),
+        &["zoo::small_models_equal_tensorflow_with_the_best_instruction_set"],
+    );
 }
 
 /// Runs a command to its end, and gives its output.

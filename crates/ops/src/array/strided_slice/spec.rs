@@ -2,6 +2,8 @@
 //!
 //! Follows `strided_slice_op.cc` of TensorFlow (`ValidateStridedSliceOp`).
 
+use smallvec::SmallVec;
+
 use crate::prelude::*;
 
 /// The bits that say what the items of a slice are, item 0 in the lowest bit.
@@ -57,7 +59,7 @@ impl Masks {
     }
 
     /// What the `n_items` items mean for an input of this rank, in order.
-    pub(super) fn items(&self, n_items: usize, rank: usize) -> Result<Vec<Item>> {
+    pub(super) fn items(&self, n_items: usize, rank: usize) -> Result<SmallVec<[Item; 8]>> {
         if n_items > 32 {
             return invalid!("a slice has at most 32 items, not {n_items}");
         }
@@ -70,7 +72,7 @@ impl Masks {
                 "Index out of range using input dim {rank}; input has only {rank} dims"
             );
         }
-        let mut items = Vec::with_capacity(rank + n_items);
+        let mut items = SmallVec::new();
         for i in 0..n_items {
             if is(self.ellipsis, i) {
                 items.extend((n_named..rank).map(|_| Item::Whole));

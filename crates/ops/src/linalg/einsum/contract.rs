@@ -1,10 +1,10 @@
 //! Two operands that meet: a stack of matrix products.
 
 use pool::Pool;
-use tensor::Handle;
 
 use super::equation::Equation;
-use super::layout::{Operand, contiguous, walk};
+use super::layout::{Operand, contiguous, copy, walk};
+use crate::linalg::matmul_kernel::PackedRight;
 use crate::linalg::product::product;
 use crate::linalg::{Form, Matrix, Scalar};
 use crate::op::Packed;
@@ -82,16 +82,15 @@ impl Sides {
 
     /// Copies products that lie one after the other to their places in the output.
     pub(super) fn spread<T: Copy>(&self, products: &[T], out: &mut [T]) {
+        spread(products, &self.places(), out);
+    }
+
+    /// The places of products that lie one after the other in the output.
+    fn places(&self) -> Vec<(usize, usize, usize)> {
         let stack = self.stack.iter().map(|dim| (dim.0, 0, dim.3));
         let rows = self.rows.iter().map(|dim| (dim.0, 0, dim.2));
         let columns = self.columns.iter().map(|dim| (dim.0, 0, dim.2));
-        let dims: Vec<_> = stack.chain(rows).chain(columns).collect();
-        let mut from = products.iter();
-        walk(&dims, (0, 0), &mut |(_, to)| {
-            if let Some(x) = from.next() {
-                out[to] = *x;
-            }
-        });
+        stack.chain(rows).chain(columns).collect()
     }
 }
 
@@ -108,138 +107,201 @@ fn merged(dims: impl DoubleEndedIterator<Item = (usize, usize)>) -> Option<(usiz
     Some((size, stride))
 }
 
-/// A constant right operand, packed product by product.
-pub(super) struct PackedOperand {
-    /// The shape of the tensor that was packed.
-    pub(super) shape: Shape,
-    panels: Vec<Panels>,
+/// Packs the second input of an equation without an ellipsis; `None` if its order depends on the
+/// first.
+pub(super) fn pack(equation: &Equation, weight: &Tensor) -> Result<Option<Packed>> {
+    let Some((left, right, output)) = equation.letters() else { return Ok(None) };
+    if weight.shape().rank() != right.len() {
+        return Ok(None);
+    }
+    let b = Operand::new(&right, weight.shape());
+    let alone = b.dims.iter().any(|d| !left.contains(&d.label) && !output.contains(&d.label));
+    let mut names = output.clone();
+    names.sort_unstable();
+    if alone || names.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Ok(None);
+    }
+    // Only names and order count on the left and in the output: any sizes and strides will do.
+    let size = |label| b.dims.iter().find(|d| d.label == label).map_or(1, |d| d.size);
+    let like =
+        |labels: &[u32]| Operand::new(labels, &labels.iter().map(|label| size(*label)).collect());
+    let sides = Sides::new(&like(&left), &b, &like(&output));
+    let (stack, _, inner, columns) = sides.sizes();
+    let data = contiguous(weight.as_slice::<f32>(), &sides.right());
+    let one = |i: usize| &data[i * inner * columns..][..inner * columns];
+    let panels =
+        (0..stack).map(|i| Panels::new(Matrix::new(one(i), (inner, columns), Form::Plain)));
+    Ok(Some(PackedRight::of(panels.collect::<Result<_>>()?)))
 }
 
-impl PackedOperand {
-    /// Packs the second input of an equation without an ellipsis; `None` if its order depends on
-    /// the first.
-    pub(super) fn pack(equation: &Equation, weight: &Tensor) -> Result<Option<Packed>> {
-        let Some((left, right, output)) = equation.letters() else { return Ok(None) };
-        if weight.shape().rank() != right.len() {
-            return Ok(None);
-        }
-        let b = Operand::new(&right, weight.shape());
-        let alone = b.dims.iter().any(|d| !left.contains(&d.label) && !output.contains(&d.label));
-        let mut names = output.clone();
-        names.sort_unstable();
-        if alone || names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Ok(None);
-        }
-        // Only names and order count on the left and in the output: any sizes and strides will do.
-        let size = |label| b.dims.iter().find(|d| d.label == label).map_or(1, |d| d.size);
-        let like = |labels: &[u32]| {
-            Operand::new(labels, &labels.iter().map(|label| size(*label)).collect())
-        };
-        let sides = Sides::new(&like(&left), &b, &like(&output));
-        let (stack, _, inner, columns) = sides.sizes();
-        let data = contiguous(weight.as_slice::<f32>(), &sides.right());
-        let panels: Vec<Panels> = (0..stack)
-            .map(|i| {
-                let one = &data[i * inner * columns..][..inner * columns];
-                Panels::new(Matrix::new(one, (inner, columns), Form::Plain))
-            })
-            .collect::<Result<_>>()?;
-        let n_bytes = panels.iter().map(Panels::n_bytes).sum();
-        let object = Handle::new(Self { shape: weight.shape().clone(), panels });
-        Ok(Some(Packed { object, n_bytes }))
-    }
-
-    pub(super) fn view(&self) -> Option<&[Panels]> {
-        Some(&self.panels)
-    }
+/// How two operands of given sizes are multiplied as they lie, as far as they can be.
+pub(super) struct Contraction {
+    stack: usize,
+    rows: usize,
+    inner: usize,
+    columns: usize,
+    /// How far apart rows are in the left operand and in the output, if they lie in one stride and
+    /// their elements side by side; else they are copied.
+    direct: Option<usize>,
+    straight: Option<usize>,
+    /// The stack: see `Stacked`.
+    dims: Vec<(usize, usize, usize, usize)>,
+    /// The places of the left operand, of the right one, and of the output, one after the other.
+    left: Vec<(usize, usize, usize)>,
+    right: Vec<(usize, usize, usize)>,
+    output: Vec<(usize, usize, usize)>,
+    /// The stack in the right operand, and the strides of its rows and columns, if there is one
+    /// each.
+    right_stack: Vec<(usize, usize)>,
+    right_strides: Option<(usize, usize)>,
 }
 
-/// Writes the products of `left` with the right operand, packed or not.
-pub(super) fn contract(
-    pool: &Pool,
-    sides: &Sides,
-    left: &[f32],
-    (packed, right): (Option<&[Panels]>, &[f32]),
-    out: &mut [f32],
-) {
-    let (stack, rows, inner, columns) = sides.sizes();
-    if out.is_empty() {
-        return;
-    }
-    let mut memory = Vec::new();
-    let len = PanelsView::len(inner, columns);
-    if packed.is_none() {
-        memory.resize(len * stack, 0.);
-        pack_all(pool, sides, right, &mut memory);
-    }
-    let panels = |i: usize| match packed {
-        Some(packed) => packed[i].view(),
-        None => PanelsView::new(&memory[i * len..][..len], inner, columns),
-    };
-    // Rows and columns as they lie, if they do so in one stride each; else a copy.
-    let direct = merged(sides.inner.iter().map(|dim| (dim.0, dim.1)))
-        .filter(|dim| dim.0 == 1 || dim.1 == 1)
-        .and(merged(sides.rows.iter().map(|dim| (dim.0, dim.1))));
-    let straight = merged(sides.columns.iter().map(|dim| (dim.0, dim.2)))
-        .filter(|dim| dim.0 == 1 || dim.1 == 1)
-        .and(merged(sides.rows.iter().map(|dim| (dim.0, dim.2))));
-    let copy;
-    let (left, left_row) = match direct {
-        Some((_, stride)) => (left, stride),
-        None => {
-            copy = contiguous(left, &sides.left());
-            (&copy[..], inner)
-        }
-    };
-    let numbers = strides_of(sides.stack.iter().map(|dim| dim.0));
-    let mut dims: Vec<_> = sides
-        .stack
-        .iter()
-        .zip(numbers)
-        .map(|(dim, n)| {
+impl Contraction {
+    pub(super) fn new(sides: &Sides) -> Self {
+        let (stack, rows, inner, columns) = sides.sizes();
+        let direct = merged(sides.inner.iter().map(|dim| (dim.0, dim.1)))
+            .filter(|dim| dim.0 == 1 || dim.1 == 1)
+            .and(merged(sides.rows.iter().map(|dim| (dim.0, dim.1))))
+            .map(|dim| dim.1);
+        let straight = merged(sides.columns.iter().map(|dim| (dim.0, dim.2)))
+            .filter(|dim| dim.0 == 1 || dim.1 == 1)
+            .and(merged(sides.rows.iter().map(|dim| (dim.0, dim.2))))
+            .map(|dim| dim.1);
+        let numbers = strides_of(sides.stack.iter().map(|dim| dim.0));
+        let place = |(dim, n): (&(usize, usize, usize, usize), usize)| {
             let left = if direct.is_some() { dim.1 } else { n * rows * inner };
             (dim.0, left, n, if straight.is_some() { dim.3 } else { n * rows * columns })
-        })
-        .collect();
-    dims.retain(|dim| dim.0 != 1);
-    let out_row = straight.map_or(columns, |(_, stride)| stride);
-    let stacked = Stacked { dims: &dims, rows, inner, columns, strides: (left_row, out_row) };
-    if straight.is_some() {
-        return multiply_stack(pool, &stacked, left, &panels, out);
+        };
+        let mut dims: Vec<_> = sides.stack.iter().zip(numbers).map(place).collect();
+        dims.retain(|dim| dim.0 != 1);
+        let from = |dims: Vec<(usize, usize)>| dims.into_iter().map(|dim| (dim.0, dim.1, 0));
+        let one_inner = merged(sides.inner.iter().map(|dim| (dim.0, dim.2)));
+        let one_column = merged(sides.columns.iter().map(|dim| (dim.0, dim.1)));
+        let strides = one_inner.zip(one_column).map(|(row, column)| (row.1, column.1));
+        Self {
+            stack,
+            rows,
+            inner,
+            columns,
+            direct,
+            straight,
+            dims,
+            left: from(sides.left()).collect(),
+            right: from(sides.right()).collect(),
+            output: sides.places(),
+            right_stack: sides.stack.iter().map(|dim| (dim.0, dim.2)).collect(),
+            right_strides: strides,
+        }
     }
-    let mut products = vec![0.; out.len()];
-    multiply_stack(pool, &stacked, left, &panels, &mut products);
-    sides.spread(&products, out);
+
+    /// The floats of scratch memory that `run` wants.
+    pub(super) fn scratch_len(&self, is_packed: bool) -> usize {
+        let (panels, right) = if is_packed { (0, 0) } else { self.right_lens() };
+        panels + right + self.left_len() + self.output_len()
+    }
+
+    /// The floats of the right operand's panels, and of a copy of it.
+    fn right_lens(&self) -> (usize, usize) {
+        let panels = PanelsView::len(self.inner, self.columns) * self.stack;
+        let copied = self.right_strides.is_none();
+        (panels, if copied { self.stack * self.inner * self.columns } else { 0 })
+    }
+
+    fn left_len(&self) -> usize {
+        if self.direct.is_some() { 0 } else { self.stack * self.rows * self.inner }
+    }
+
+    fn output_len(&self) -> usize {
+        if self.straight.is_some() { 0 } else { self.stack * self.rows * self.columns }
+    }
+
+    /// Writes the products of `left` with the right operand, packed or not.
+    pub(super) fn run(
+        &self,
+        pool: &Pool,
+        left: &[f32],
+        (packed, right): (Option<&[Panels]>, &[f32]),
+        (scratch, out): (&mut [f32], &mut [f32]),
+    ) {
+        if out.is_empty() {
+            return;
+        }
+        let (panels_len, right_len) = if packed.is_some() { (0, 0) } else { self.right_lens() };
+        let (memory, scratch) = scratch.split_at_mut(panels_len);
+        let (right_copy, scratch) = scratch.split_at_mut(right_len);
+        let (left_copy, scratch) = scratch.split_at_mut(self.left_len());
+        let products = &mut scratch[..self.output_len()];
+        if packed.is_none() {
+            self.pack_all(pool, right, right_copy, memory);
+        }
+        let len = PanelsView::len(self.inner, self.columns);
+        let memory = &*memory;
+        let panels = |i: usize| match packed {
+            Some(packed) => packed[i].view(),
+            None => PanelsView::new(&memory[i * len..][..len], self.inner, self.columns),
+        };
+        let (left, left_row) = match self.direct {
+            Some(stride) => (left, stride),
+            None => {
+                copy(left, &self.left, left_copy);
+                (&*left_copy, self.inner)
+            }
+        };
+        let (rows, inner, columns) = (self.rows, self.inner, self.columns);
+        let strides = (left_row, self.straight.unwrap_or(columns));
+        let stacked = Stacked { dims: &self.dims, rows, inner, columns, strides };
+        if self.straight.is_some() {
+            return multiply_stack(pool, &stacked, left, &panels, out);
+        }
+        multiply_stack(pool, &stacked, left, &panels, products);
+        spread(products, &self.output, out);
+    }
+
+    /// Packs the right operand of each product into its part of `memory`.
+    fn pack_all(&self, pool: &Pool, right: &[f32], copied: &mut [f32], memory: &mut [f32]) {
+        let (inner, columns) = (self.inner, self.columns);
+        let len = PanelsView::len(inner, columns);
+        if len == 0 {
+            return;
+        }
+        if let Some((row, column)) = self.right_strides {
+            pool.run_chunks(memory, len, &|i, memory| {
+                let matrix = Matrix {
+                    data: &right[self.right_start(i)..],
+                    size: (inner, columns),
+                    strides: (row.max(1), column.max(1)),
+                    conjugate: false,
+                };
+                PanelsView::pack(matrix, memory);
+            });
+            return;
+        }
+        copy(right, &self.right, copied);
+        let copied = &*copied;
+        pool.run_chunks(memory, len, &|i, memory| {
+            let one = &copied[i * inner * columns..][..inner * columns];
+            PanelsView::pack(Matrix::new(one, (inner, columns), Form::Plain), memory);
+        });
+    }
+
+    /// Where the right side of product number `number` starts.
+    fn right_start(&self, number: usize) -> usize {
+        let (mut rest, mut start) = (number, 0);
+        for (size, stride) in self.right_stack.iter().rev() {
+            start += rest % size * stride;
+            rest /= size;
+        }
+        start
+    }
 }
 
-/// Packs the right operand of each product into its part of `memory`.
-fn pack_all(pool: &Pool, sides: &Sides, right: &[f32], memory: &mut [f32]) {
-    let (_, _, inner, columns) = sides.sizes();
-    let len = PanelsView::len(inner, columns);
-    if len == 0 {
-        return;
-    }
-    let one_inner = merged(sides.inner.iter().map(|dim| (dim.0, dim.2)));
-    let one_column = merged(sides.columns.iter().map(|dim| (dim.0, dim.1)));
-    let stack: Vec<_> = sides.stack.iter().map(|dim| (dim.0, dim.2, 0)).collect();
-    let mut starts = Vec::new();
-    walk(&stack, (0, 0), &mut |(at, _)| starts.push(at));
-    if let (Some((_, row)), Some((_, column))) = (one_inner, one_column) {
-        pool.run_chunks(memory, len, &|i, memory| {
-            let matrix = Matrix {
-                data: &right[starts[i]..],
-                size: (inner, columns),
-                strides: (row.max(1), column.max(1)),
-                conjugate: false,
-            };
-            PanelsView::pack(matrix, memory);
-        });
-        return;
-    }
-    let copy = contiguous(right, &sides.right());
-    pool.run_chunks(memory, len, &|i, memory| {
-        let one = &copy[i * inner * columns..][..inner * columns];
-        PanelsView::pack(Matrix::new(one, (inner, columns), Form::Plain), memory);
+/// Copies products that lie one after the other to their places.
+fn spread<T: Copy>(products: &[T], places: &[(usize, usize, usize)], out: &mut [T]) {
+    let mut from = products.iter();
+    walk(places, (0, 0), &mut |(_, to)| {
+        if let Some(x) = from.next() {
+            out[to] = *x;
+        }
     });
 }
 

@@ -78,6 +78,16 @@ pub(super) fn contiguous<T: Copy>(data: &[T], dims: &[(usize, usize)]) -> Vec<T>
     out
 }
 
+/// Writes the elements at these places, one after the other.
+pub(super) fn copy<T: Copy>(data: &[T], dims: &[(usize, usize, usize)], out: &mut [T]) {
+    let mut out = out.iter_mut();
+    walk(dims, (0, 0), &mut |(from, _)| {
+        if let Some(out) = out.next() {
+            *out = data[from];
+        }
+    });
+}
+
 /// Calls `visit` with both offsets of each place, the last dimension fastest.
 pub(super) fn walk(
     dims: &[(usize, usize, usize)],

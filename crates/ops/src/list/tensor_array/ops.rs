@@ -11,7 +11,7 @@ use crate::prelude::*;
 pub(crate) const ARRAY: OpDef = OpDef::of_kind("TensorArrayV3", Kind::Reads, |attrs| {
     Ok(Box::new(Make {
         dtype: attrs.dtype("dtype")?,
-        shape: attrs.shape_or_unknown("element_shape")?,
+        shape: shapes::of_attr(attrs, "element_shape")?,
         grows: attrs.bool_or("dynamic_size", false)?,
         clears_after_read: attrs.bool_or("clear_after_read", true)?,
         identical: attrs.bool_or("identical_element_shapes", false)?,
@@ -27,11 +27,11 @@ pub(crate) const READ: OpDef = OpDef::of_kind("TensorArrayReadV3", Kind::Reads, 
     Ok(Box::new(Read { dtype: attrs.dtype("dtype")? }))
 });
 pub(crate) const GATHER: OpDef = OpDef::of_kind("TensorArrayGatherV3", Kind::Reads, |attrs| {
-    let shape = attrs.shape_or_unknown("element_shape")?;
+    let shape = shapes::of_attr(attrs, "element_shape")?;
     Ok(Box::new(GatherAt { dtype: attrs.dtype("dtype")?, shape }))
 });
 pub(crate) const CONCAT: OpDef = OpDef::of_kind("TensorArrayConcatV3", Kind::Reads, |attrs| {
-    let shape = attrs.shape_or_unknown("element_shape_except0")?;
+    let shape = shapes::of_attr(attrs, "element_shape_except0")?;
     Ok(Box::new(Concat { dtype: attrs.dtype("dtype")?, shape }))
 });
 pub(crate) const SIZE: OpDef =
@@ -193,7 +193,7 @@ impl Op for GatherAt {
             let take = |index: &i64| array.take(state, *index, self.dtype);
             (shape, indices.iter().map(take).collect::<Result<Vec<Tensor>>>()?)
         };
-        write_stacked(ctx, self.dtype, items.iter().map(Some), &shape)
+        write_stacked(ctx, self.dtype, items.iter().map(|item| Some(item.view())), &shape)
     }
 }
 

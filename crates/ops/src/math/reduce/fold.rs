@@ -17,6 +17,8 @@ pub(in crate::math) trait Term: Element {
     fn widen(self) -> Self::Sum;
     /// The element that it is rounded to.
     fn round(sum: Self::Sum) -> Self;
+    /// Elements as sums, if they are the same.
+    fn sums_in(elements: &mut [Self]) -> Option<&mut [Self::Sum]>;
 }
 
 macro_rules! own_sum {
@@ -27,6 +29,8 @@ macro_rules! own_sum {
             fn widen(self) -> Self { self }
             #[inline(always)]
             fn round(sum: Self) -> Self { sum }
+            #[inline(always)]
+            fn sums_in(elements: &mut [Self]) -> Option<&mut [Self]> { Some(elements) }
         }
     )*};
 }
@@ -41,6 +45,8 @@ macro_rules! wide_sum {
             fn widen(self) -> f32 { self.to_f32() }
             #[inline(always)]
             fn round(sum: f32) -> Self { Self::from_f32(sum) }
+            #[inline(always)]
+            fn sums_in(_: &mut [Self]) -> Option<&mut [f32]> { None }
         }
     )*};
 }

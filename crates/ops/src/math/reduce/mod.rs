@@ -5,6 +5,7 @@ pub(super) mod fold;
 
 use half::{bf16, f16};
 use num_complex::Complex;
+use smallvec::SmallVec;
 
 use axes::Runs;
 use fold::{Add, Both, Either, Join, Larger, Multiply, Smaller, Term, fold};
@@ -67,10 +68,10 @@ impl Op for Reduce {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (x, axes) = (ctx.input(0), ctx.input(1));
-        let Some(list) = axes.to_i64() else {
+        if !matches!(axes.dtype(), DType::I32 | DType::I64) {
             return invalid!("axes are of dtype {}, not int32 or int64", axes.dtype());
-        };
-        let flags = axes::flags(&list, x.shape().rank())?;
+        }
+        let flags = axes::flags(&ints(&axes)?, x.shape().rank())?;
         let shape: Shape =
             axes::kept(x.shape(), &flags, self.keep_dims.then_some(&1)).into_iter().collect();
         if matches!(self.way, Way::All | Way::Any) {
@@ -205,9 +206,15 @@ fn run<T: Term, J: Join<T::Sum>>(
     let (part_in, part_out) = (x.len() / n_parts, out.len() / n_parts);
     let n_parts_each = (GRAIN / part_in).max(1);
     in_pieces(pool, out, n_parts_each * part_out, |at, out| {
-        let mut sums = vec![J::NEUTRAL; part_out];
         let x = &x[at / part_out * part_in..];
         for (x, out) in x.chunks(part_in).zip(out.chunks_mut(part_out)) {
+            // Sums that are elements are made where they go.
+            if let Some(sums) = T::sums_in(out) {
+                fold::<T, J>(&runs, x, sums);
+                sums.iter_mut().for_each(|sum| *sum = finish(*sum, n_terms));
+                continue;
+            }
+            let mut sums: SmallVec<[T::Sum; 16]> = SmallVec::from_elem(J::NEUTRAL, part_out);
             fold::<T, J>(&runs, x, &mut sums);
             out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::round(finish(*sum, n_terms)));
         }

@@ -1,0 +1,137 @@
+//! A run in steady state allocates nothing for its activations: what it takes from the heap does
+//! not depend on the number of its steps, nor on how often its loops go around.
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
+
+use std::alloc::System;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use device::Workspace;
+use native::{Executor, Loaded, Options};
+use pool::Pool;
+use schedule::Lanes;
+use session::Run;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use tensor::{DType, Shape, Tensor};
+
+/// Counts every call of every thread.
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+fn n_calls() -> usize {
+    let stats = HEAP.stats();
+    stats.allocations + stats.reallocations
+}
+
+/// Only one test counts at a time.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A model of the project, or of the small zoo if that was made.
+fn dir(model: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let places =
+        [root.join("models"), root.join("testdata/models"), home.join(".cache/tensord/zoo-small")];
+    let versions = places.map(|place| place.join(model).join("1"));
+    versions.into_iter().find(|dir| dir.join("saved_model.pb").is_file())
+}
+
+fn load(dir: &Path) -> Loaded {
+    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO }).unwrap();
+    let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(1)));
+    let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
+    let options = Options { tags: vec!["serve".to_owned()], plans_max: 8 };
+    native::load(&storage::open(&dir.to_string_lossy()).unwrap(), &options, &executor).unwrap()
+}
+
+/// A run of three rows; `length` is the size of other dimensions that are not known.
+fn run(loaded: &Loaded, length: usize) -> Run {
+    let signature = &loaded.servable.signatures["serving_default"];
+    let input = |endpoint: &session::Endpoint| {
+        let dims = endpoint.spec.dims().unwrap().iter().enumerate();
+        let size =
+            |(i, dim): (usize, &tensor::Dim)| dim.size().unwrap_or(if i == 0 { 3 } else { length });
+        let shape: Shape = dims.map(size).collect();
+        match endpoint.spec.dtype {
+            DType::I32 => Tensor::from_slice(shape.clone(), &vec![1i32; shape.n_elements()]),
+            DType::I64 => Tensor::from_slice(shape.clone(), &vec![1i64; shape.n_elements()]),
+            dtype => Tensor::zeros(dtype, shape),
+        }
+    };
+    let inputs = signature.inputs.values().map(|endpoint| input(endpoint).unwrap()).collect();
+    run_of("serving_default", inputs, signature.outputs.len())
+}
+
+fn run_of(signature: &str, inputs: Vec<Tensor>, n_outputs: usize) -> Run {
+    Run {
+        signature: signature.to_owned(),
+        inputs,
+        outputs: (0..n_outputs).collect(),
+        deadline: None,
+        level: None,
+        is_cancelled: Arc::default(),
+    }
+}
+
+/// What a run takes from the heap once it has run a few times.
+fn measure(loaded: &Loaded, run: &Run) -> usize {
+    let mut workspace = Workspace::allocate(0).unwrap();
+    for _ in 0..3 {
+        loaded.engine.run(run, &mut workspace).unwrap();
+    }
+    let before = n_calls();
+    let outputs = loaded.engine.run(run, &mut workspace).unwrap();
+    let calls = n_calls() - before;
+    drop(outputs);
+    calls
+}
+
+/// Three for each result, and four for lists of results and the like: nothing for steps.
+#[test]
+fn a_run_allocates_for_its_results_and_not_for_its_steps() {
+    let _turn = turn();
+    let models = [
+        "digits",
+        "bert_base",
+        "densenet121",
+        "efficientnet_b0",
+        "minilm",
+        "minilm_plain",
+        "mobilenet_v2",
+        "resnet50",
+    ];
+    let mut most_steps = 0;
+    for model in models {
+        let Some(dir) = dir(model) else { continue };
+        let loaded = load(&dir);
+        let run = run(&loaded, 16);
+        let n_steps = loaded.engine.plan(&run).unwrap().snapshot().len();
+        most_steps = most_steps.max(n_steps);
+        let calls = measure(&loaded, &run);
+        let most = 4 + 3 * run.outputs.len();
+        assert!(calls <= most, "{model}: {calls} calls in {n_steps} steps, but {most} at most");
+    }
+    assert!(most_steps >= 7, "the digits alone have seven steps");
+}
+
+/// The layers are LSTMs and GRUs, with and without masks, forwards and backwards.
+#[test]
+fn a_loop_allocates_as_much_however_often_it_goes_around() {
+    let _turn = turn();
+    for model in ["lstm", "masked"] {
+        let Some(dir) = dir(model) else { continue };
+        let loaded = load(&dir);
+        let calls = [4, 16, 64].map(|length| measure(&loaded, &run(&loaded, length)));
+        assert!(calls.iter().all(|n| *n == calls[0]), "{model}: {calls:?}");
+    }
+    let loaded = load(&dir("checks").unwrap());
+    let calls = [3f32, 300.].map(|start| {
+        let run = run_of("count_down", vec![Tensor::vector(&[start]).unwrap()], 1);
+        measure(&loaded, &run)
+    });
+    assert_eq!(calls[0], calls[1], "a loop that counts");
+}

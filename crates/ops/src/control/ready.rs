@@ -1,0 +1,197 @@
+//! Loops and calls whose functions were made ready: tensors of known size stay in the scratch
+//! memory of the op from iteration to iteration.
+
+use std::sync::Arc;
+
+use device::Span;
+
+use super::branch::{By, truth};
+use super::memory::{Memory, Parts, Slot, seen};
+use crate::env::Ready;
+use crate::op::ReadyOp;
+use crate::prelude::*;
+
+/// A `While` of given specs.
+pub(super) struct ReadyWhile {
+    cond: Box<dyn Ready>,
+    body: Box<dyn Ready>,
+    state: Vec<Slot>,
+    /// Where the state is, in iterations of even and of odd number. What is handed on stays where
+    /// it is; what is then never read has no place.
+    spans: [Vec<Span>; 2],
+    /// Whether the body leaves the state of that number as it is.
+    stays: Vec<bool>,
+    flag: ((DType, Shape), Span),
+    memory: Memory,
+    work_bytes: usize,
+}
+
+impl ReadyWhile {
+    /// The loop of two functions and a state of these specs; `None` if not all sizes are known.
+    pub(super) fn build(
+        cond: Box<dyn Ready>,
+        body: Box<dyn Ready>,
+        specs: &[Spec],
+    ) -> Option<ReadyOp> {
+        let state: Vec<Slot> = specs.iter().map(Slot::of).collect::<Option<_>>()?;
+        let [flag] = cond.outputs() else { return None };
+        let flag = (flag.dtype, Slot::of(flag)?.shape?);
+        if !same_slots(&state, body.outputs()) {
+            return None;
+        }
+        let stays: Vec<bool> = (0..state.len()).map(|i| body.hands_on(i)).collect();
+        let mut memory = Memory::default();
+        let mut spans = [Vec::new(), Vec::new()];
+        for (i, slot) in state.iter().enumerate() {
+            let is_read = body.reads(i) || cond.reads(i) || !stays[i];
+            let shape = slot.shape.as_ref().filter(|_| is_read);
+            let mut span = || shape.map_or(Span::default(), |shape| memory.span(slot.dtype, shape));
+            let first = span();
+            spans[1].push(if stays[i] { first } else { span() });
+            spans[0].push(first);
+        }
+        let flag_span = memory.span(flag.0, &flag.1);
+        let work_bytes = cond.work_bytes().max(body.work_bytes());
+        let (open_bytes, is_static) =
+            (cond.open_bytes().max(body.open_bytes()), cond.is_static() && body.is_static());
+        let hands_on = (0..state.len()).filter(|i| stays[*i]).collect();
+        let flag = (flag, flag_span);
+        let op = Self { cond, body, state, spans, stays, flag, memory, work_bytes };
+        Some(ReadyOp { op: Arc::new(op), open_bytes, is_static, hands_on })
+    }
+}
+
+impl Op for ReadyWhile {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        Ok(inputs.iter().map(|input| Spec::unknown(input.dtype)).collect())
+    }
+
+    fn scratch_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
+        self.memory.bytes + self.work_bytes
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (env, memory) = (ctx.env(), ctx.take_scratch());
+        let mut parts = Parts { memory, work: self.memory.bytes, open: Vec::new() };
+        let mut handed = Vec::with_capacity(self.state.len());
+        for (i, slot) in self.state.iter().enumerate() {
+            handed.push(slot.enter((ctx, i), self.spans[0][i], parts.memory)?);
+        }
+        let mut shown = vec![None; handed.len()];
+        let [mut now, mut next] = [&self.spans[0], &self.spans[1]];
+        loop {
+            env.cancel.check()?;
+            shown.clone_from_slice(&handed);
+            self.cond.run(parts.frame(now, &[self.flag.1], &mut shown), env)?;
+            shown.fill(None);
+            if !truth(&seen(parts.memory, self.flag.1, &self.flag.0))? {
+                break;
+            }
+            self.body.run(parts.frame(now, next, &mut handed), env)?;
+            std::mem::swap(&mut now, &mut next);
+        }
+        for (i, slot) in self.state.iter().enumerate() {
+            if self.stays[i] {
+                let input = ctx.input(i);
+                ctx.forward(i, input, input.shape().clone())?;
+            } else {
+                slot.leave((ctx, i), now[i], (parts.memory, &mut handed[i]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether tensors of these specs fit the slots.
+fn same_slots(slots: &[Slot], specs: &[Spec]) -> bool {
+    let fits = |(slot, spec): (&Slot, &Spec)| {
+        let other = Slot::of(spec);
+        other.is_some_and(|other| other.dtype == slot.dtype && other.shape == slot.shape)
+    };
+    slots.len() == specs.len() && slots.iter().zip(specs).all(fits)
+}
+
+/// How a call picks its function.
+#[derive(Clone, Copy)]
+pub(super) enum Pick {
+    /// There is one.
+    Only,
+    /// By its first input.
+    Branch(By),
+}
+
+/// A call of one of several functions of given specs.
+pub(super) struct ReadyCall {
+    pick: Pick,
+    functions: Vec<Box<dyn Ready>>,
+    inputs: (Vec<Slot>, Vec<Span>),
+    outputs: (Vec<Slot>, Vec<Span>),
+    memory: Memory,
+    work_bytes: usize,
+}
+
+impl ReadyCall {
+    /// The call with inputs and outputs of these specs; `None` if not all sizes are known.
+    pub(super) fn build(
+        pick: Pick,
+        functions: Vec<Box<dyn Ready>>,
+        inputs: &[Spec],
+        outputs: &[Spec],
+    ) -> Option<ReadyOp> {
+        let slots = |specs: &[Spec]| specs.iter().map(Slot::of).collect::<Option<Vec<Slot>>>();
+        let (inputs, outputs) = (slots(inputs)?, slots(outputs)?);
+        if !functions.iter().all(|function| same_slots(&outputs, function.outputs())) {
+            return None;
+        }
+        let mut memory = Memory::default();
+        let mut span = |slot: &Slot, is_read: bool| {
+            let shape = slot.shape.as_ref().filter(|_| is_read);
+            shape.map_or(Span::default(), |shape| memory.span(slot.dtype, shape))
+        };
+        let is_given = |i: usize| {
+            let uses = |f: &dyn Ready| f.reads(i) || f.hands_on(i);
+            functions.iter().any(|function| uses(&**function))
+        };
+        let input_spans = inputs.iter().enumerate().map(|(i, slot)| span(slot, is_given(i)));
+        let input_spans = input_spans.collect();
+        let output_spans = outputs.iter().map(|slot| span(slot, true)).collect();
+        let most = |bytes: fn(&dyn Ready) -> usize| {
+            functions.iter().map(|function| bytes(&**function)).max().unwrap_or(0)
+        };
+        let (work_bytes, open_bytes) = (most(|f| f.work_bytes()), most(|f| f.open_bytes()));
+        let is_static = functions.iter().all(|function| function.is_static());
+        let (inputs, outputs) = ((inputs, input_spans), (outputs, output_spans));
+        let op = Self { pick, functions, inputs, outputs, memory, work_bytes };
+        Some(ReadyOp { op: Arc::new(op), open_bytes, is_static, hands_on: Vec::new() })
+    }
+}
+
+impl Op for ReadyCall {
+    fn infer(&self, _: &[Spec]) -> Result<Vec<Spec>> {
+        Ok(self.outputs.0.iter().map(|slot| Spec::unknown(slot.dtype)).collect())
+    }
+
+    fn scratch_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
+        self.memory.bytes + self.work_bytes
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let (picked, first) = match self.pick {
+            Pick::Only => (0, 0),
+            Pick::Branch(by) => (by.pick(&ctx.input(0), self.functions.len())?, 1),
+        };
+        let (env, memory) = (ctx.env(), ctx.take_scratch());
+        let mut parts = Parts { memory, work: self.memory.bytes, open: Vec::new() };
+        let n_handed = self.inputs.0.len().max(self.outputs.0.len());
+        let mut handed = vec![None; n_handed];
+        for (i, (slot, span)) in self.inputs.0.iter().zip(&self.inputs.1).enumerate() {
+            handed[i] = slot.enter((ctx, first + i), *span, parts.memory)?;
+        }
+        let frame = parts.frame(&self.inputs.1, &self.outputs.1, &mut handed);
+        self.functions[picked].run(frame, env)?;
+        for (i, (slot, span)) in self.outputs.0.iter().zip(&self.outputs.1).enumerate() {
+            slot.leave((ctx, i), *span, (parts.memory, &mut handed[i]))?;
+        }
+        Ok(())
+    }
+}
