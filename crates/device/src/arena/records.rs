@@ -3,6 +3,11 @@
 /// The index of no record.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// The records that a table has room for at first.
+const FIRST_RECORDS: usize = 1 << 16;
+
+const PAGE_BYTES: usize = 4 << 10;
+
 /// What a chunk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
@@ -123,16 +128,18 @@ impl Records {
         u32::try_from(self.table.len()).expect("ids fit 32 bits") - self.n_unused
     }
 
-    /// What the table costs.
+    /// What the table costs: the pages that were ever written. Room beyond them is only addresses.
     pub(super) fn bytes(&self) -> usize {
-        self.table.capacity() * size_of::<Record>()
+        (self.table.len() * size_of::<Record>()).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Grows by an eighth only: the table is to stay small against the memory it describes.
+    /// Room for so many records is asked for at once, and then for twice as many, so that nobody
+    /// waits for a large table to be copied: the heap gives so much as pages of its own, which cost
+    /// nothing until they are written, and moves them by their addresses.
     #[cold]
     fn append(&mut self, record: Record) -> u32 {
         if self.table.len() == self.table.capacity() {
-            self.table.reserve_exact(64.max(self.table.len() / 8));
+            self.table.reserve_exact(FIRST_RECORDS.max(self.table.len()));
         }
         let id = u32::try_from(self.table.len()).expect("ids fit 32 bits");
         assert_ne!(id, NONE, "more chunks than indices");
