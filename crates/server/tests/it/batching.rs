@@ -193,38 +193,6 @@ fn a_server_is_driven_at_a_rate_with_inputs_from_a_file_and_shown_as_a_table() {
     }
 }
 
-#[test]
-fn how_many_rows_fit_on_a_device_follows_its_limit() {
-    let digits = root().join("models/digits").to_string_lossy().into_owned();
-    let dir = tempfile::tempdir().unwrap();
-    let rule = |limit: &str| {
-        format!(
-            r#"{{"device": [{{"name": "gpu:0", "memory_limit": "{limit}", "allow_growth": true}}]}}"#
-        )
-    };
-    let file = dir.path().join("devices.json");
-    fs::write(&file, rule("8MiB")).unwrap();
-    let file = format!("--device_config_file={}", file.display());
-    let server = Server::start(tensord(), &["--simulated_gpus=1GiB", &file, &digits]);
-    let target = format!("127.0.0.1:{}", server.grpc);
-    let fit = || {
-        let args = ["bench", "--target", &target, "--model", "default", "--duration", "0.3"];
-        let output = tensord().args(args).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let page: serde_json::Value =
-            serde_json::from_str(&server.rest("GET", "/v1/scheduler", "").1).unwrap();
-        let queues = page["queues"].as_array().unwrap().clone();
-        let queue = queues.iter().find(|queue| queue["rows_that_fit"].is_u64());
-        queue.unwrap_or_else(|| panic!("{page:#}"))["rows_that_fit"].as_u64().unwrap()
-    };
-    let few = fit();
-    let (status, body) = server.rest("PUT", "/v1/devices", &rule("80MiB"));
-    assert_eq!(status, 200, "{body}");
-    let many = fit();
-    // A row of the digits needs some kilobytes: ten times the memory has room for more of them.
-    assert!(few > 0 && few < many && many < 80 << 10, "{few} and {many}");
-}
-
 /// How many threads of a server have names that begin so.
 fn n_threads(server: &Server, name: &str) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap().flatten();

@@ -175,11 +175,10 @@ async fn hundreds_of_loads_and_unloads_leave_the_heap_as_it_was() {
         allocated.push(device::heap_bytes().allocated_bytes);
     }
     assert_eq!(inner.held_bytes(), held_before);
-    // What is taken once, by threads and caches and states that stay listed, is taken by then. What
-    // threads keep for themselves comes and goes, so that only the least of many cycles tells.
+    // What threads keep for themselves comes and goes by megabytes, so that means are compared.
     let third = |number: usize| &allocated[number * N_CYCLES / 3..(number + 1) * N_CYCLES / 3];
-    let least = |number: usize| *third(number).iter().min().unwrap();
-    let growth = least(2).saturating_sub(least(1)) / (N_CYCLES / 3 * N_MODELS) as u64;
-    assert!(growth < 1024, "{growth} bytes a load: {allocated:?}");
+    let mean = |number: usize| third(number).iter().sum::<u64>() / third(number).len() as u64;
+    let (early, late) = (mean(0), mean(2));
+    assert!(late < early + (3 << 20), "{early} bytes became {late}: {allocated:?}");
     inner.stop().await;
 }
