@@ -175,10 +175,10 @@ async fn hundreds_of_loads_and_unloads_leave_the_heap_as_it_was() {
         allocated.push(device::heap_bytes().allocated_bytes);
     }
     assert_eq!(inner.held_bytes(), held_before);
-    // What threads keep for themselves comes and goes by megabytes, so that means are compared.
-    let third = |number: usize| &allocated[number * N_CYCLES / 3..(number + 1) * N_CYCLES / 3];
-    let mean = |number: usize| third(number).iter().sum::<u64>() / third(number).len() as u64;
-    let (early, late) = (mean(0), mean(2));
-    assert!(late < early + (3 << 20), "{early} bytes became {late}: {allocated:?}");
+    // What threads keep for themselves comes and goes by megabytes, and with threads. A version that
+    // stayed behind at each load would take far more than this.
+    let most = |range: std::ops::Range<usize>| *allocated[range].iter().max().unwrap();
+    let (early, late) = (most(0..N_CYCLES / 3), most(2 * N_CYCLES / 3..N_CYCLES));
+    assert!(late < early + (12 << 20), "{early} bytes became {late}: {allocated:?}");
     inner.stop().await;
 }
