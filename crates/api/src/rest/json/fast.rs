@@ -255,43 +255,49 @@ fn lists<S: Sink>(
     cursor: &mut Cursor<'_>,
 ) -> Option<()> {
     let level = counts.len() - 1;
+    // The place is kept apart from the cursor, in a register: all that is read waits for it.
+    let (text, mut at) = (cursor.text, cursor.at);
     loop {
-        let size = elements(sink, cursor)?;
-        let next = beside(*cursor).filter(|_| level > 0);
+        let (size, end) = elements(sink, text, at)?;
+        let next = beside(text, end).filter(|_| level > 0);
         let Some(next) = next else {
             counts[level] = size;
+            cursor.at = end;
             return Some(());
         };
         nest.settle_size(level, size)?;
         counts[level - 1] += 1;
-        *cursor = next;
+        at = next;
     }
 }
 
 /// Where the elements of the next list begin, if another one follows the end of this one, and it
 /// has elements that are no lists.
-#[inline]
-fn beside(mut cursor: Cursor<'_>) -> Option<Cursor<'_>> {
-    if cursor.text[cursor.at..].starts_with(b"], [") {
-        cursor.at += 4;
-    } else {
-        for expected in [b']', b',', b'['] {
-            if cursor.skip_blanks() != expected {
-                return None;
-            }
-            cursor.at += 1;
-        }
+#[inline(always)]
+fn beside(text: &[u8], at: usize) -> Option<usize> {
+    match text.get(at..at + 5)? {
+        [b']', b',', b' ', b'[', b'0'..=b'9' | b'-'] => Some(at + 4),
+        _ => far_beside(Cursor { text, at }),
     }
-    (!matches!(cursor.skip_blanks(), b'[' | b']')).then_some(cursor)
+}
+
+/// The same with other blanks.
+#[inline(never)]
+fn far_beside(mut cursor: Cursor<'_>) -> Option<usize> {
+    for expected in [b']', b',', b'['] {
+        if cursor.skip_blanks() != expected {
+            return None;
+        }
+        cursor.at += 1;
+    }
+    (!matches!(cursor.skip_blanks(), b'[' | b']')).then_some(cursor.at)
 }
 
 /// Reads the elements of a list, of which there is at least one, up to its bracket. Gives their
-/// number.
+/// number, and where the bracket is.
 #[inline(always)]
-fn elements<S: Sink>(sink: &mut S, cursor: &mut Cursor<'_>) -> Option<usize> {
+fn elements<S: Sink>(sink: &mut S, text: &[u8], mut at: usize) -> Option<(usize, usize)> {
     let before = sink.len();
-    // The place is kept apart from the cursor, in a register: all that is read waits for it.
-    let (text, mut at) = (cursor.text, cursor.at);
     loop {
         at = match sink.read_common(text, at) {
             Some(end) => end,
@@ -302,13 +308,13 @@ fn elements<S: Sink>(sink: &mut S, cursor: &mut Cursor<'_>) -> Option<usize> {
             at += 2;
             continue;
         }
+        if text.get(at) == Some(&b']') {
+            return Some((sink.len() - before, at));
+        }
         let mut behind = Cursor { text, at };
         match behind.skip_blanks() {
             b',' => at = behind.at + 1,
-            b']' => {
-                *cursor = behind;
-                return Some(sink.len() - before);
-            }
+            b']' => return Some((sink.len() - before, behind.at)),
             _ => return None,
         }
     }
