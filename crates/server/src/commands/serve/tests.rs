@@ -175,8 +175,8 @@ async fn hundreds_of_loads_and_unloads_leave_the_heap_as_it_was() {
         allocated.push(device::heap_bytes().allocated_bytes);
     }
     assert_eq!(inner.held_bytes(), held_before);
-    // What threads keep for themselves comes and goes by megabytes, and with threads. A version that
-    // stayed behind at each load would take far more than this.
+    // What threads keep for themselves comes and goes by megabytes. A version that stayed behind at
+    // each load would take far more than this.
     let most = |range: std::ops::Range<usize>| *allocated[range].iter().max().unwrap();
     let (early, late) = (most(0..N_CYCLES / 3), most(2 * N_CYCLES / 3..N_CYCLES));
     assert!(late < early + (12 << 20), "{early} bytes became {late}: {allocated:?}");
