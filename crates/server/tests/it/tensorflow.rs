@@ -7,6 +7,7 @@ mod gpus;
 mod life;
 mod memory;
 mod serving;
+mod unlike;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
