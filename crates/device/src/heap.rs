@@ -2,8 +2,10 @@
 //! other, and can be told to give back what it keeps. A program chooses its heap, so the one that
 //! serves says that it is this one; in others what is here does nothing.
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use tikv_jemallocator::Jemalloc as Heap;
 
@@ -11,16 +13,50 @@ pub use tikv_jemallocator::Jemalloc as Heap;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
+/// The heap reads this when it starts. A thread looks through what it keeps for itself after so
+/// many bytes, which small requests would reach every few times; threads that wait give it back
+/// anyway ([`settle_heap`]).
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static SETTINGS: &[u8; 29] = b"tcache_gc_incr_bytes:1048576\0";
+
 /// The name of a call that returns the free pages of all arenas: 4096 stands for all of them.
 const PURGE_ALL: &CStr = c"arena.4096.purge";
 
-/// Lets the heap return the pages that it keeps for later to the system. Takes milliseconds: for
-/// after an unload, not for a request.
+/// The name of a call that returns what the calling thread keeps for itself.
+const FLUSH: &CStr = c"thread.tcache.flush";
+
+/// How often the heap was trimmed.
+static N_TRIMS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// How often the heap had been trimmed when this thread last gave back what it keeps.
+    static SETTLED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Lets the heap return the pages that it keeps for later to the system, and asks all threads to
+/// give back what they keep for themselves. Takes milliseconds: for after an unload, not for a
+/// request.
 pub fn trim_heap() {
+    N_TRIMS.fetch_add(1, Ordering::Relaxed);
+    settle_heap();
+    call(PURGE_ALL);
+}
+
+/// Gives back what this thread keeps of the heap for itself, a megabyte or so, if it has not done
+/// so since the heap was last trimmed. For a thread that is about to wait: no other can do it.
+pub fn settle_heap() {
+    let n_trims = N_TRIMS.load(Ordering::Relaxed);
+    if SETTLED.replace(n_trims) != n_trims {
+        call(FLUSH);
+    }
+}
+
+/// Makes the heap do something that takes and gives no value.
+fn call(name: &CStr) {
     let (old, old_len, new) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     // SAFETY: the call takes its own locks, reads nothing but the name and writes nothing.
-    let code = unsafe { tikv_jemalloc_sys::mallctl(PURGE_ALL.as_ptr(), old, old_len, new, 0) };
-    debug_assert_eq!(code, 0, "the heap knows how to be trimmed");
+    let code = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), old, old_len, new, 0) };
+    debug_assert_eq!(code, 0, "the heap knows {name:?}");
 }
 
 /// What the heap says of itself.
@@ -85,6 +121,39 @@ mod tests {
         drop(all);
         let after = heap_bytes();
         assert!(after.allocated_bytes < with.allocated_bytes - BYTES / 2, "{with:?} {after:?}");
+    }
+
+    #[test]
+    fn a_thread_that_waits_gives_back_what_it_keeps_once_the_heap_is_trimmed() {
+        /// What this thread has asked for and given back since it began, what it keeps included.
+        fn kept() -> u64 {
+            // Freed memory that a thread keeps counts as allocated until it is flushed.
+            heap_bytes().allocated_bytes
+        }
+        const N: usize = 200;
+        let (to_main, from_thread) = std::sync::mpsc::channel();
+        let (to_thread, from_main) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            // As many of each size as a thread keeps at all.
+            for size in (1..=64).map(|n| n * 448) {
+                drop((0..N).map(|_| vec![1u8; size]).collect::<Vec<_>>());
+            }
+            settle_heap(); // Nobody trimmed since: it keeps what it has.
+            to_main.send(()).unwrap();
+            from_main.recv().unwrap();
+            settle_heap();
+            to_main.send(()).unwrap();
+            from_main.recv().unwrap();
+        });
+        from_thread.recv().unwrap();
+        let before = kept();
+        trim_heap();
+        to_thread.send(()).unwrap();
+        from_thread.recv().unwrap();
+        let after = kept();
+        to_thread.send(()).unwrap();
+        other.join().unwrap();
+        assert!(after + (256 << 10) < before, "{before} bytes became {after}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use buffer::{ALIGNMENT, Buffer, Foreign};
 pub use cuda::{Cuda, cuda_gpus};
 pub use driver::{Driver, Kind, Properties};
 pub use error::{ConfigCode, Error, Result};
-pub use heap::{Heap, HeapBytes, heap_bytes, trim_heap};
+pub use heap::{Heap, HeapBytes, heap_bytes, settle_heap, trim_heap};
 pub use host::Host;
 pub use ledger::{Category, Holder, HoldingId, Ledger, Row};
 pub use limit::Limited;

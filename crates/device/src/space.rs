@@ -2,8 +2,9 @@
 //!
 //! Every buffer comes from the space of the device that its thread works for, and is booked to an
 //! [`Owner`] and a [`Category`] for as long as it lives; [`booked_to`] says which. Large buffers
-//! are chunks of one of two arenas, so that weights, which stay, and everything else, which comes
-//! and goes, do not share pages. Small buffers of a host come from its heap and are charged alike.
+//! are chunks of one of three arenas, so that weights, which stay, and everything else, which comes
+//! and goes, do not share pages; nor do large weights as they are read, most of which go when they
+//! are packed. Small buffers of a host come from its heap and are charged alike.
 //!
 //! What is held is what the arenas hold from the driver plus what is charged for the heap. A
 //! [`Snapshot`] says where all of it is: its rows always sum to what is held.
@@ -66,9 +67,9 @@ pub struct Space {
     parent: Option<(Arc<Space>, Holder)>,
 }
 
-/// The memory of a space, for what passes and for what stays.
+/// The memory of a space, for what passes, for what stays, and for large weights as they are read.
 struct Arenas {
-    both: [Option<Shelf>; 2],
+    all: [Option<Shelf>; 3],
     /// The space that it goes back to.
     set_aside_of: Option<Arc<Space>>,
 }
@@ -78,8 +79,8 @@ impl Drop for Arenas {
     fn drop(&mut self) {
         let Some(space) = self.set_aside_of.take() else { return };
         let start = Instant::now();
-        let both = std::mem::take(&mut self.both).into_iter().flatten();
-        let bytes = both.map(|arena| arena.into_inner().held_bytes()).sum();
+        let all = std::mem::take(&mut self.all).into_iter().flatten();
+        let bytes = all.map(|arena| arena.into_inner().held_bytes()).sum();
         space.events.released(bytes, RESERVATION, start.elapsed());
     }
 }
@@ -110,6 +111,11 @@ const PRESSURE: &str = "pressure";
 /// Which arena a buffer comes from.
 const PASSING: usize = 0;
 const STAYING: usize = 1;
+const READ: usize = 2;
+
+/// Weights of fewer bytes are with those that stay from the start: they would keep pages of others
+/// if they were not packed.
+const READ_BYTES: u64 = 64 << 10;
 
 impl Space {
     /// The memory of a logical device; all of it is taken now if it does not grow.
@@ -162,12 +168,12 @@ impl Space {
         let arenas = match growth {
             GrowthRule::OnDemand => {
                 let growth = Growth::OnDemand { step_bytes };
-                [arena(growth)?, arena(growth)?]
+                [arena(growth)?, arena(growth)?, arena(growth)?]
             }
             GrowthRule::Reserved => {
                 let granule = properties.granule_bytes;
                 let bytes = driver.limit_bytes() / granule * granule;
-                [arena(Growth::Reserved { bytes })?, None]
+                [arena(Growth::Reserved { bytes })?, None, None]
             }
         };
         let has_heap = kind == Kind::Cpu && growth == GrowthRule::OnDemand;
@@ -177,7 +183,7 @@ impl Space {
             growth,
             accounts: vec![driver.account().clone(), physical],
             driver,
-            arenas: Arenas { both: arenas, set_aside_of: None },
+            arenas: Arenas { all: arenas, set_aside_of: None },
             heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
             in_use: AtomicU64::new(0),
             peak_in_use: AtomicU64::new(0),
@@ -258,6 +264,15 @@ impl Space {
         self.arenas().map(|arena| self.trim_arena(arena, cause)).sum()
     }
 
+    /// Gives back what weights left behind that were read and are packed now: for after a load.
+    /// Returns how many bytes went.
+    ///
+    /// # Errors
+    /// As [`Space::trim`].
+    pub fn trim_read(&self, cause: &'static str) -> Result<u64> {
+        self.arenas.all[READ].as_ref().map_or(Ok(0), |arena| self.trim_arena(arena, cause))
+    }
+
     /// Gives back what an arena has to spare, in steps: the system takes its time to clear pages,
     /// and requests that want memory meanwhile get their turn between two of them.
     fn trim_arena(&self, shelf: &Shelf, cause: &'static str) -> Result<u64> {
@@ -284,14 +299,19 @@ impl Space {
     }
 
     fn arenas(&self) -> impl Iterator<Item = &Shelf> {
-        self.arenas.both.iter().flatten()
+        self.arenas.all.iter().flatten()
     }
 
-    /// The arena for a category, and its number.
-    fn arena_for(&self, category: Category) -> (usize, &Shelf) {
-        let stays = matches!(category, Category::Weights | Category::PackedWeights);
-        let number = if stays && self.arenas.both[STAYING].is_some() { STAYING } else { PASSING };
-        (number, self.arenas.both[number].as_ref().expect("the first arena is always there"))
+    /// The arena for a buffer, and its number.
+    fn arena_for(&self, category: Category, bytes: u64) -> (usize, &Shelf) {
+        let number = match category {
+            Category::Weights if bytes >= READ_BYTES => READ,
+            Category::Weights | Category::PackedWeights => STAYING,
+            _ => PASSING,
+        };
+        // What does not grow has one for all.
+        let number = if self.arenas.all[number].is_some() { number } else { PASSING };
+        (number, self.arenas.all[number].as_ref().expect("the first arena is always there"))
     }
 
     /// Takes a block for a tally: a chunk, or leave to take it from the heap.
@@ -356,8 +376,7 @@ impl Space {
                 tally.heap.fetch_sub(bytes, Ordering::Relaxed);
             }
             Block::Chunk { chunk, arena } => {
-                let mut arena =
-                    self.arenas.both[arena].as_ref().expect("it came from there").lock();
+                let mut arena = self.arenas.all[arena].as_ref().expect("it came from there").lock();
                 arena.free(chunk);
                 tally.chunks.fetch_sub(bytes, Ordering::Relaxed);
             }
@@ -371,10 +390,10 @@ impl Space {
     /// Gives back what is kept for later and could not be had where it is needed now.
     #[cold]
     fn relieve(&self, tally: &Tally, bytes: u64) -> u64 {
-        let own = self.arena_for(tally.category()).0;
+        let own = self.arena_for(tally.category(), bytes).0;
         let is_other = |number: &usize| self.is_for_heap(bytes) || *number != own;
-        let others = (0..self.arenas.both.len()).filter(is_other);
-        let others = others.filter_map(|number| self.arenas.both[number].as_ref());
+        let others = (0..self.arenas.all.len()).filter(is_other);
+        let others = others.filter_map(|number| self.arenas.all[number].as_ref());
         others.map(|arena| self.trim_arena(arena, PRESSURE).unwrap_or(0)).sum()
     }
 
@@ -401,7 +420,7 @@ impl Space {
     }
 
     fn take_chunk(&self, tally: &Tally, bytes: u64) -> Result<Block> {
-        let (number, arena) = self.arena_for(tally.category());
+        let (number, arena) = self.arena_for(tally.category(), bytes);
         let mut arena = arena.lock();
         let (held, start) = (arena.held_bytes(), Instant::now());
         let taken = arena.allocate(bytes);

@@ -106,6 +106,10 @@ impl Opened {
         owner: Option<Arc<Owner>>,
     ) -> Result<Loaded> {
         let (model, weights) = self.build(options, &executor.pool, owner)?;
+        if let Some(owner) = &model.lease.0 {
+            // A driver that refuses is asked again when the space is trimmed next.
+            drop(owner.space().trim_read("load"));
+        }
         let engine = Arc::new(NativeEngine::new(executor.clone(), model)?);
         let servable = Servable {
             signatures: self.traced.signatures,

@@ -147,6 +147,9 @@ impl Lanes {
         let mut state = self.shared.state.lock();
         state.n_trims += 1;
         self.shared.trim_free(&mut state);
+        drop(state);
+        // What their threads keep of the heap, only they can give back.
+        self.shared.changed.notify_all();
     }
 
     /// How many batches run at once.
@@ -328,6 +331,7 @@ impl Shared {
 
     /// Waits until there may be something to do. Lanes that are idle for long are trimmed.
     fn wait_idle(&self, state: &mut MutexGuard<'_, State>) {
+        device::settle_heap();
         if state.workspaces.iter().flatten().all(Workspace::is_empty) {
             return self.changed.wait(state);
         }

@@ -154,6 +154,7 @@ impl Devices {
 
     /// Gives back all memory that nobody uses, on every device; how many bytes of each.
     pub(crate) fn trim(&self, cause: &'static str) -> Vec<(String, u64)> {
+        device::trim_heap();
         let trim = |logical: &Arc<Logical>| {
             logical.executor.lanes.trim();
             let given = logical.space.trim(cause).unwrap_or_else(|error| {
@@ -162,9 +163,7 @@ impl Devices {
             });
             (logical.space.name().to_owned(), given)
         };
-        let given = self.all().iter().map(trim).collect();
-        device::trim_heap();
-        given
+        self.all().iter().map(trim).collect()
     }
 }
 

@@ -120,7 +120,7 @@ impl Space {
             }
             Block::Chunk { arena, .. } => {
                 // Under the arena's lock, as every change of what it gave out.
-                let _lock = self.arenas.both[*arena].as_ref().expect("it came from there").lock();
+                let _lock = self.arenas.all[*arena].as_ref().expect("it came from there").lock();
                 to.chunks.fetch_add(bytes, Relaxed);
                 from.chunks.fetch_sub(bytes, Relaxed);
             }

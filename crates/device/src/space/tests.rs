@@ -68,6 +68,38 @@ fn buffers_are_booked_to_whom_their_thread_works_for() {
 }
 
 #[test]
+fn weights_that_were_read_and_packed_leave_no_pages_behind() {
+    const N: usize = 24;
+    let gpu = Arc::new(Simulated::gpu("gpu:0", 1 << 30));
+    let granule = gpu.properties().granule_bytes;
+    let space = space_of(gpu, 1 << 30, GrowthRule::OnDemand).unwrap();
+    let a = model(&space, "a", None);
+    let new = |category, bytes| Buffer::allocate_for(&a, category, bytes).unwrap();
+    // Kernels and biases as a file has them, one behind the other.
+    let size = |n: usize| (100 + n * 37 % 800) * KIB;
+    let read: Vec<(Buffer, Buffer)> = (0..N)
+        .map(|n| (new(Category::Weights, size(n)), new(Category::Weights, 4 * KIB)))
+        .collect();
+    let kept: Vec<(Buffer, Buffer)> = read
+        .into_iter()
+        .enumerate()
+        .map(|(n, (kernel, bias))| {
+            let packed = new(Category::PackedWeights, size(n));
+            drop(kernel);
+            (packed, bias)
+        })
+        .collect();
+    space.trim_read("load").unwrap();
+    let used = space.in_use_bytes();
+    assert_eq!(used, (0..N).map(|n| (size(n) + 4 * KIB) as u64).sum());
+    let held = space.account().held_bytes();
+    assert!(held <= used.next_multiple_of(granule) + granule, "{held} for {used}");
+    drop(kept);
+    space.trim("test").unwrap();
+    assert_eq!(space.account().held_bytes(), 0);
+}
+
+#[test]
 fn a_model_at_its_limit_is_refused_and_others_are_not() {
     let space = host(64 * MIB);
     let (a, b) = (model(&space, "a", Some(3 * MIB as u64)), model(&space, "b", None));

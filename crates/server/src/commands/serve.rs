@@ -55,7 +55,8 @@ const INLINE_MAX: Duration = Duration::from_micros(60);
 pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
     crate::logging::start(flags.log_format);
     let config = Config::new(persona, flags)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().on_thread_park(device::settle_heap).build()?;
     let served = runtime.block_on(serve(&config, flags));
     // A file system or a kernel may hang for ever: nothing that was left behind is waited for.
     runtime.shutdown_background();
