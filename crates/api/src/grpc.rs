@@ -1,6 +1,7 @@
 //! The gRPC face: decodes the wire, calls the method's function, encodes the answer.
 
 mod deadline;
+mod direct;
 mod expansion;
 mod health;
 mod metered;
@@ -34,12 +35,13 @@ use crate::context::Context;
 use crate::control::{self, Control};
 use crate::level;
 use crate::predict::{self, Answer};
-use crate::stats::{Api, Entrypoint, InFlight, observed};
+use crate::stats::{Api, Entrypoint, InFlight};
 use crate::status::Status;
 use crate::trace::Trace;
 use crate::{classify, metadata, model_status, multi_inference, regress};
 
 use deadline::deadline;
+pub use direct::{Direct, DirectLayer};
 use metered::Limits;
 pub use metered::Metered;
 pub use profiler::Profiler;
@@ -70,8 +72,8 @@ impl Grpc {
         Self { context, options, control }
     }
 
-    /// `PredictionService`, to be added to a server.
-    pub fn prediction_service(&self) -> Metered<PredictionServiceServer<Self>> {
+    /// `PredictionService`.
+    fn prediction_service(&self) -> Metered<PredictionServiceServer<Self>> {
         let service = PredictionServiceServer::new(self.clone())
             .accept_compressed(CompressionEncoding::Gzip)
             .accept_compressed(CompressionEncoding::Deflate)
@@ -133,6 +135,7 @@ impl Grpc {
     ) -> Result<PredictResponse, Status> {
         let PredictRequest { model_spec, inputs, output_filter, .. } = request;
         let in_flight = self.begin(model_spec.as_ref(), Api::Predict, trace);
+        // Awaited where it stands: a future that is handed on is copied.
         let answer = async {
             let call = Call::from_spec(model_spec, urgency?)?;
             let answer = predict::predict(&self.context, &call, |signature| {
@@ -143,8 +146,10 @@ impl Grpc {
                 })
             });
             encode(&call, answer.await?, self.options.layout)
-        };
-        observed(in_flight, answer).await
+        }
+        .await;
+        in_flight.end(answer.as_ref().err());
+        answer
     }
 
     /// Begins to count a request.
@@ -206,8 +211,10 @@ impl PredictionService for Grpc {
         let answer = async {
             let call = Call::from_spec(model_spec, urgency?)?;
             classify::classify(&self.context, &call, input).await
-        };
-        reply(observed(in_flight, answer).await)
+        }
+        .await;
+        in_flight.end(answer.as_ref().err());
+        reply(answer)
     }
 
     async fn regress(&self, request: Request<RegressionRequest>) -> Reply<RegressionResponse> {
@@ -217,8 +224,10 @@ impl PredictionService for Grpc {
         let answer = async {
             let call = Call::from_spec(model_spec, urgency?)?;
             regress::regress(&self.context, &call, input).await
-        };
-        reply(observed(in_flight, answer).await)
+        }
+        .await;
+        in_flight.end(answer.as_ref().err());
+        reply(answer)
     }
 
     async fn multi_inference(

@@ -1,11 +1,11 @@
 //! The priority that a request names: the metadata or header `tensord-priority`.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use session::LEVEL_MAX;
 
 use crate::status::Status;
 
-const NAME: &str = "tensord-priority";
+const NAME: HeaderName = HeaderName::from_static("tensord-priority");
 
 /// The level of a request, 0 being the most urgent; none if it names none. Fails if it is no
 /// number, or one beyond the lowest.

@@ -30,7 +30,7 @@ pub use budget::Budget;
 pub use call::MethodNames;
 pub use context::Context;
 pub use control::{Changing, Control};
-pub use grpc::{Grpc, GrpcOptions, Metered, Profiler, TransportOptions};
+pub use grpc::{Direct, DirectLayer, Grpc, GrpcOptions, Metered, Profiler, TransportOptions};
 pub use listen::{Connection, ListenOptions, Listener, Local, connections};
 pub use record::{Exchange, Record, Recorder};
 pub use replay::{Replayed, replay};

@@ -207,16 +207,6 @@ impl Drop for InFlight {
     }
 }
 
-/// Waits for an answer, and counts it.
-pub(crate) async fn observed<T>(
-    in_flight: InFlight,
-    answer: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Status> {
-    let answer = answer.await;
-    in_flight.end(answer.as_ref().err());
-    answer
-}
-
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }

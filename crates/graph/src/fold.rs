@@ -58,7 +58,7 @@ fn run(
     let outputs = (0..n_outputs).map(|_| Output::Open(None));
     let mut ctx = Ctx::new(inputs.iter().map(|tensor| tensor.view()), outputs, env);
     op.run(&mut ctx)?;
-    Ok(ctx.finish()?.into_iter().flatten().collect())
+    Ok(ctx.finish()?.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
 /// The bytes of a tensor of this spec; `None` if they are not known. Others than plain elements

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use device::{Home, Memory, Span, Workspace};
-use ops::{Ctx, Env, Frame, Output};
+use ops::{Ctx, Env, Frame, Made, Output};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Tensor, View, ViewMut};
 
@@ -94,9 +94,6 @@ enum Inputs<'a> {
     Spans(&'a [Span]),
 }
 
-/// The tensors that a step made for open slots.
-type Made = SmallVec<[Option<Tensor>; 4]>;
-
 impl State<'_> {
     fn run_all(
         &mut self,
@@ -118,13 +115,13 @@ impl State<'_> {
     fn run(&mut self, step: &Step, env: &Env<'_>, memory: &mut Memory<'_>) -> ops::Result<Made> {
         let (operands, conditions) = step.inputs.split_at(step.inputs.len() - step.when.len());
         if !self.all_hold(conditions, &step.when, memory)? {
-            return Ok(step.outputs.iter().map(|_| None).collect());
+            return Ok(Made::new());
         }
         if step.is_copy() {
             match self.n_bytes(&operands[0]) {
                 Some(bytes) => memory.copied_bytes += bytes as u64,
                 // What is dead is dead everywhere.
-                None => return Ok(step.outputs.iter().map(|_| None).collect()),
+                None => return Ok(Made::new()),
             }
         }
         // A list that nobody else needs is changed rather than copied.
@@ -158,11 +155,10 @@ impl State<'_> {
                 Output::Open(moved.take())
             }
         });
-        let ctx = Ctx::new(inputs, outputs, env);
-        let mut ctx = ctx.with_packed(&step.packed).with_scratch(scratch);
-        if step.in_place.is_some() {
-            ctx = ctx.with_in_place();
-        }
+        let mut ctx = Ctx::new(inputs, outputs, env);
+        ctx.set_packed(&step.packed);
+        ctx.set_scratch(scratch);
+        ctx.set_in_place(step.in_place.is_some());
         step.op.run(&mut ctx)?;
         ctx.finish()
     }
@@ -247,11 +243,12 @@ impl State<'_> {
         Span { offset: self.work + span.offset, ..span }
     }
 
-    /// Keeps what a step made, and drops what nobody needs any more.
+    /// Keeps what a step made, and drops what nobody needs any more. What was not made is dead: its
+    /// slot is empty.
     fn keep(&mut self, step: &Step, made: Made) {
-        for (place, tensor) in step.outputs.iter().zip(made) {
-            if let Place::Open(number) = place {
-                self.open[*number] = tensor;
+        for (output, tensor) in made {
+            if let Place::Open(number) = step.outputs[output] {
+                self.open[number] = Some(tensor);
             }
         }
         for number in &step.closes {

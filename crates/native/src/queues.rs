@@ -251,9 +251,9 @@ impl Work for SignatureWork {
         workspace: &mut Workspace,
     ) -> std::result::Result<Vec<Tensor>, Fault> {
         let cancel = Cancel::new(Arc::clone(&control.is_cancelled), control.deadline);
-        let (start, pool) = (Instant::now(), &self.executor.pool);
+        let pace = self.executor.pace.as_ref().map(|pace| (pace, Instant::now()));
         let of = (&*self.signature, Inputs::Tensors(inputs));
-        let outputs = self.model.with(of, &cancel, pool, |program, env| {
+        let outputs = self.model.with(of, &cancel, &self.executor.pool, |program, env| {
             let plan = program.plan_for(inputs, env)?;
             let _charged = self.model.charge(&plan)?;
             let (outputs, copied) = self.model.in_workspace(workspace, |workspace| {
@@ -261,7 +261,7 @@ impl Work for SignatureWork {
                 let outputs = program.run_plan(&plan, inputs, env, workspace)?;
                 Ok((outputs, workspace.take_copied_bytes()))
             })?;
-            if let Some(pace) = &self.executor.pace {
+            if let Some((pace, start)) = pace {
                 let done = pace.book(start, pace.rates().time(&plan, copied));
                 pace.wait(done);
             }

@@ -172,9 +172,9 @@ impl Call {
         let mut run = || {
             let planned = Output::Planned(out.view_mut().expect("one owner"));
             let views = self.inputs.iter().map(Tensor::view);
-            let mut ctx = Ctx::new(views, [planned], &env)
-                .with_packed(&packed)
-                .with_scratch(bytemuck::cast_slice_mut(&mut scratch));
+            let mut ctx = Ctx::new(views, [planned], &env);
+            ctx.set_packed(&packed);
+            ctx.set_scratch(bytemuck::cast_slice_mut(&mut scratch));
             self.op.run(black_box(&mut ctx)).expect("a run");
         };
         let alone = pool.n_threads() == 1;

@@ -19,6 +19,9 @@ pub struct Ctx<'a> {
     env: &'a Env<'a>,
 }
 
+/// What a kernel made for open outputs, with their numbers.
+pub type Made = SmallVec<[(usize, Tensor); 1]>;
+
 /// Where an output goes.
 pub enum Output<'a> {
     /// To memory that the plan gave it: dtype and shape were inferred.
@@ -34,32 +37,33 @@ impl<'a> Ctx<'a> {
         outputs: impl IntoIterator<Item = Output<'a>>,
         env: &'a Env<'a>,
     ) -> Self {
-        Self {
-            inputs: inputs.into_iter().collect(),
-            outputs: outputs.into_iter().collect(),
+        // It is large, so that it is filled where it stands, and never moved for one part.
+        let mut ctx = Self {
+            inputs: SmallVec::new(),
+            outputs: SmallVec::new(),
             packed: &[],
             scratch: &mut [],
             in_place: false,
             env,
-        }
+        };
+        ctx.inputs.extend(inputs);
+        ctx.outputs.extend(outputs);
+        ctx
     }
 
-    /// The same with packed weights, by input; the shorter list is filled up with none.
-    #[must_use]
-    pub fn with_packed(self, packed: &'a [Option<Packed>]) -> Self {
-        Self { packed, ..self }
+    /// Gives it packed weights, by input; the shorter list is filled up with none.
+    pub fn set_packed(&mut self, packed: &'a [Option<Packed>]) {
+        self.packed = packed;
     }
 
-    /// The same with scratch memory.
-    #[must_use]
-    pub fn with_scratch(self, scratch: &'a mut [u8]) -> Self {
-        Self { scratch, ..self }
+    /// Gives it scratch memory.
+    pub fn set_scratch(&mut self, scratch: &'a mut [u8]) {
+        self.scratch = scratch;
     }
 
-    /// The same with output 0 in the memory of the input that `Op::in_place` names.
-    #[must_use]
-    pub fn with_in_place(self) -> Self {
-        Self { in_place: true, ..self }
+    /// Says whether output 0 is in the memory of the input that `Op::in_place` names.
+    pub fn set_in_place(&mut self, in_place: bool) {
+        self.in_place = in_place;
     }
 
     /// What the run offers.
@@ -184,17 +188,17 @@ impl<'a> Ctx<'a> {
         Ok((input, self.output(0, input.dtype(), input.shape())?))
     }
 
-    /// The tensors of open outputs, in order; `None` for planned ones. Fails if an open output was
-    /// not made.
-    pub fn finish(self) -> Result<SmallVec<[Option<Tensor>; 4]>> {
-        self.outputs
-            .into_iter()
-            .map(|output| match output {
-                Output::Planned(_) => Ok(None),
-                Output::Open(Some(tensor)) => Ok(Some(tensor)),
-                Output::Open(None) => Err(Error::Internal("an output was not made".to_owned())),
-            })
-            .collect()
+    /// The tensors of open outputs, with the numbers of the outputs. Fails if one was not made.
+    pub fn finish(&mut self) -> Result<Made> {
+        let mut made = Made::new();
+        for (number, output) in self.outputs.iter_mut().enumerate() {
+            if let Output::Open(open) = output {
+                let tensor = open.take();
+                let missing = || Error::Internal("an output was not made".to_owned());
+                made.push((number, tensor.ok_or_else(missing)?));
+            }
+        }
+        Ok(made)
     }
 }
 

@@ -48,7 +48,7 @@ mod walk;
 pub use attrs::Attrs;
 pub use cancel::Cancel;
 pub use control::join;
-pub use ctx::{Ctx, Output};
+pub use ctx::{Ctx, Made, Output};
 pub use env::{Env, Files, Frame, Functions, NoFiles, NoFunctions, Ready};
 pub use error::{Error, Result};
 pub use list::item_shape;

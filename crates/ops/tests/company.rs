@@ -83,10 +83,10 @@ impl Subject {
                 .collect(),
             false => Vec::new(),
         };
-        let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), [Output::Open(None)], &env)
-            .with_packed(&packed);
+        let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), [Output::Open(None)], &env);
+        ctx.set_packed(&packed);
         self.op.run(&mut ctx).unwrap();
-        let out = ctx.finish().unwrap()[0].take().unwrap();
+        let out = ctx.finish().unwrap().remove(0).1;
         let bits: Vec<u32> = out.as_slice::<f32>().iter().map(|x| x.to_bits()).collect();
         bits.chunks_exact(bits.len() / rows.len()).map(<[u32]>::to_vec).collect()
     }

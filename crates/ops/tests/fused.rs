@@ -40,7 +40,7 @@ fn run(op: &str, attrs: &Attributes, inputs: &[&Tensor]) -> Tensor {
     };
     let mut ctx = Ctx::new(inputs.iter().map(|t| t.view()), [Output::Open(None)], &env);
     op.run(&mut ctx).unwrap();
-    ctx.finish().unwrap()[0].take().unwrap()
+    ctx.finish().unwrap().remove(0).1
 }
 
 fn strings(values: &[&str]) -> Value {

@@ -132,7 +132,7 @@ fn run(op: &dyn Op, inputs: &[Tensor], env: &Env<'_>) -> Result<Vec<Tensor>, Err
     let outputs = (0..n_outputs).map(|_| Output::Open(None));
     let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), outputs, env);
     op.run(&mut ctx)?;
-    Ok(ctx.finish()?.into_iter().flatten().collect())
+    Ok(ctx.finish()?.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
 fn compare(

@@ -155,15 +155,17 @@ fn run(
         // Four bytes at a time, which aligns it for floats as a plan would.
         scratch = vec![u32::MAX; op.scratch_bytes(&input_specs, &specs).div_ceil(4)];
     }
-    let mut ctx = Ctx::new(views, outputs, env)
-        .with_packed(&packed)
-        .with_scratch(bytemuck::cast_slice_mut(&mut scratch));
-    if in_place {
-        ctx = ctx.with_in_place();
-    }
+    let mut ctx = Ctx::new(views, outputs, env);
+    ctx.set_packed(&packed);
+    ctx.set_scratch(bytemuck::cast_slice_mut(&mut scratch));
+    ctx.set_in_place(in_place);
     op.run(&mut ctx)?;
     let open = ctx.finish()?;
-    let made: Vec<Tensor> = memory.into_iter().zip(open).filter_map(|(a, b)| b.or(a)).collect();
+    drop(ctx);
+    for (number, tensor) in open {
+        memory[number] = Some(tensor);
+    }
+    let made: Vec<Tensor> = memory.into_iter().flatten().collect();
     for (spec, tensor) in specs.iter().zip(&made) {
         agrees(spec, tensor)?;
     }

@@ -326,7 +326,8 @@ impl<T> Agenda<T> {
     /// Removes the tasks whose deadline has come.
     pub fn expire(&mut self, now: Time) -> Vec<Arc<T>> {
         let mut expired = Vec::new();
-        for waiting in self.queues.iter_mut().flatten() {
+        let queues = self.queues.iter_mut().flatten();
+        for waiting in queues.filter(|waiting| waiting.queue.n_tasks() > 0) {
             let run = match waiting.admission {
                 Admission::InTime => waiting.run(1),
                 Admission::Room => Duration::ZERO,

@@ -2,12 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use http::HeaderName;
 use tonic::Request;
+
+/// What says how long a client waits.
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// The `grpc-timeout` header, counted from now. None if there is none, or one so large that it
 /// makes no difference.
 pub(crate) fn deadline<T>(request: &Request<T>) -> Option<Instant> {
-    let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
+    let text = request.metadata().as_ref().get(GRPC_TIMEOUT)?.to_str().ok()?;
     Instant::now().checked_add(timeout(text)?)
 }
 

@@ -7,10 +7,12 @@
 use bytes::Buf;
 
 /// A type of messages: what its fields hold that is larger decoded than encoded.
+#[derive(Debug)]
 pub(crate) struct Shape {
     fields: &'static [Field],
 }
 
+#[derive(Debug)]
 struct Field {
     number: u64,
     /// The bytes that each of them takes besides those on the wire.

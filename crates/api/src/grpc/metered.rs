@@ -16,6 +16,7 @@ use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Frame};
 use lifecycle::Code;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
@@ -58,16 +59,17 @@ impl<S: NamedService> NamedService for Metered<S> {
 }
 
 /// What the messages of a call are charged. Held by its body and by whoever waits for the answer.
-type Charges = Arc<Mutex<VecDeque<Charge>>>;
+/// Most calls have one message.
+type Charges = Arc<Mutex<SmallVec<[Charge; 1]>>>;
 
 impl<S> Service<Request<Body>> for Metered<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-    S::Future: Send + 'static,
+    S: Service<Request<MeteredBody>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Unpin,
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = Charged<S::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(context)
@@ -77,20 +79,28 @@ where
         let charges = Charges::default();
         let shape = shape(request.uri().path());
         let limits = self.limits.clone();
-        let request = request.map(|body| {
-            Body::new(MeteredBody {
-                body,
-                messages: Messages::new(limits, shape, Arc::clone(&charges)),
-                held: VecDeque::new(),
-                ready: VecDeque::new(),
-            })
+        let request = request.map(|body| MeteredBody {
+            body,
+            messages: Messages::new(limits, shape, Arc::clone(&charges)),
+            held: VecDeque::new(),
+            ready: VecDeque::new(),
         });
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let answer = answer.await;
-            drop(charges);
-            answer
-        })
+        Charged { answer: self.inner.call(request), _charges: charges }
+    }
+}
+
+/// An answer to come; what its request is charged is given back with it.
+#[derive(Debug)]
+pub struct Charged<F> {
+    answer: F,
+    _charges: Charges,
+}
+
+impl<F: Future + Unpin> Future for Charged<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        Pin::new(&mut self.answer).poll(context)
     }
 }
 
@@ -104,7 +114,9 @@ fn shape(path: &str) -> &'static Shape {
     }
 }
 
-struct MeteredBody {
+/// The body of a request, held to the limits.
+#[derive(Debug)]
+pub struct MeteredBody {
     body: Body,
     messages: Messages,
     /// What came of a large message that is not complete.
@@ -136,11 +148,15 @@ impl HttpBody for MeteredBody {
                 Ok(data) if data.is_empty() => {}
                 Ok(data) => {
                     let this = &mut *self;
-                    this.held.push_back(data);
-                    if let Err(status) = this.messages.came(&this.held) {
+                    if let Err(status) = this.messages.came(&this.held, &data) {
                         return Poll::Ready(Some(Err(status.to_grpc())));
                     }
-                    this.release(this.messages.n_held());
+                    let n_held = this.messages.n_held();
+                    if n_held == 0 && this.held.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(data))));
+                    }
+                    this.held.push_back(data);
+                    this.release(n_held);
                 }
                 Err(trailers) => {
                     self.release(0);
@@ -170,12 +186,13 @@ impl MeteredBody {
 }
 
 /// Follows the messages in a stream of bytes.
+#[derive(Debug)]
 struct Messages {
     limits: Limits,
     shape: &'static Shape,
     charges: Charges,
     /// What has come of a length prefix.
-    prefix: Vec<u8>,
+    prefix: SmallVec<[u8; PREFIX]>,
     /// The message that is coming, and what is missing of it.
     length: usize,
     n_missing: usize,
@@ -183,8 +200,7 @@ struct Messages {
 
 impl Messages {
     fn new(limits: Limits, shape: &'static Shape, charges: Charges) -> Self {
-        let prefix = Vec::with_capacity(PREFIX);
-        Self { limits, shape, charges, prefix, length: 0, n_missing: 0 }
+        Self { limits, shape, charges, prefix: SmallVec::new(), length: 0, n_missing: 0 }
     }
 
     /// How many of the last bytes that came are of a large message that is not complete.
@@ -193,9 +209,9 @@ impl Messages {
         if is_coming { PREFIX + self.length - self.n_missing } else { 0 }
     }
 
-    /// Takes note of the last of the pieces that are held.
-    fn came(&mut self, held: &VecDeque<Bytes>) -> Result<(), Status> {
-        let Some(mut data) = held.back().map(|data| &data[..]) else { return Ok(()) };
+    /// Takes note of a piece that came behind those that are held.
+    fn came(&mut self, held: &VecDeque<Bytes>, last: &Bytes) -> Result<(), Status> {
+        let mut data = &last[..];
         while !data.is_empty() {
             if self.n_missing == 0 {
                 let n_taken = data.len().min(PREFIX - self.prefix.len());
@@ -209,7 +225,7 @@ impl Messages {
             self.n_missing -= n_taken;
             data = &data[n_taken..];
             if self.n_missing == 0 && self.length > SMALL {
-                let mut message = Pieces::last(held, data.len(), self.length);
+                let mut message = Pieces::of((held, last), data.len(), self.length);
                 self.charge(expansion(&mut message, self.shape))?;
             }
         }
@@ -228,16 +244,16 @@ impl Messages {
         }
         let mut charges = self.charges.lock();
         if charges.len() == self.limits.messages_max {
-            charges.pop_front();
+            charges.remove(0);
         }
-        charges.push_back(self.limits.budget.charge());
+        charges.push(self.limits.budget.charge());
         (self.length, self.n_missing) = (length, length);
         Ok(())
     }
 
     fn charge(&self, bytes: usize) -> Result<(), Status> {
         let mut charges = self.charges.lock();
-        charges.back_mut().map_or(Ok(()), |charge| charge.grow(bytes))
+        charges.last_mut().map_or(Ok(()), |charge| charge.grow(bytes))
     }
 }
 
@@ -248,10 +264,11 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// The last `length` bytes of pieces, but for `n_after` behind them.
-    fn last(pieces: &VecDeque<Bytes>, n_after: usize, length: usize) -> Self {
+    /// The last `length` bytes of some pieces and one more, but for `n_after` behind them.
+    fn of((held, last): (&VecDeque<Bytes>, &Bytes), n_after: usize, length: usize) -> Self {
+        let pieces: VecDeque<Bytes> = held.iter().chain([last]).cloned().collect();
         let total: usize = pieces.iter().map(Bytes::len).sum();
-        let mut all = Self { pieces: pieces.clone(), remaining: total - n_after };
+        let mut all = Self { pieces, remaining: total - n_after };
         all.advance(all.remaining - length);
         all
     }

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use tonic::transport::Server;
+use tower::layer::util::{Identity, Stack};
+
+use super::Grpc;
+use super::direct::DirectLayer;
 
 /// The limits of connections. No client can move them.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +32,8 @@ pub struct TransportOptions {
 const FRAME_BYTES_MAX: u32 = 1 << 20;
 
 impl TransportOptions {
-    /// A server with these limits, to which services are to be added.
-    pub fn server(&self) -> Server {
+    /// A server of `PredictionService` with these limits, to which other services are to be added.
+    pub fn server(&self, face: &Grpc) -> Server<Stack<DirectLayer, Identity>> {
         let mut server = Server::builder()
             .max_frame_size(FRAME_BYTES_MAX)
             .max_concurrent_streams(self.streams_max)
@@ -43,6 +47,6 @@ impl TransportOptions {
         if let Some(grace) = self.connection_age_grace {
             server = server.max_connection_age_grace(grace);
         }
-        server
+        server.layer(DirectLayer::new(face.prediction_service()))
     }
 }

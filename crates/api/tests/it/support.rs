@@ -97,8 +97,7 @@ impl Setup {
             connection_age_grace: None,
         };
         let server = transport
-            .server()
-            .add_service(face.prediction_service())
+            .server(&face)
             .add_service(face.model_service())
             .add_service(health)
             .add_service(reflection)

@@ -62,6 +62,9 @@ pub struct QueueSnapshot {
 
 impl<T> Waiting<T> {
     pub(super) fn ready(&self, now: Time) -> Ready {
+        if self.queue.n_tasks() == 0 {
+            return Ready::Never; // Most queues, most of the time.
+        }
         let rows = self.queue.n_rows().min(self.queue.options().batch_rows_max);
         self.queue.ready(now, self.run(rows))
     }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::{
-    Control, Grpc, GrpcOptions, Listener, Profiler, Protocol, TransportOptions, connections,
+    Control, DirectLayer, Grpc, GrpcOptions, Listener, Profiler, Protocol, TransportOptions,
+    connections,
 };
 use tensor::Layout;
 use tokio::net::{TcpListener, UnixListener};
 use tonic::transport::server::Router;
+use tower::layer::util::{Identity, Stack};
 use tracing::info;
 
 use super::Doors;
@@ -86,17 +88,14 @@ pub(super) fn face(
     Grpc::new(doors.counters.requests.clone(), options, control)
 }
 
-async fn router(doors: &Doors<'_>) -> Result<Router> {
+async fn router(doors: &Doors<'_>) -> Result<Router<Stack<DirectLayer, Identity>>> {
     let flags = doors.flags;
     let (arguments, ignored) = channel_arguments::parse(&flags.grpc_channel_arguments)?;
     if !ignored.is_empty() {
         info!("--grpc_channel_arguments: without effect here: {}", ignored.join(", "));
     }
     let face = face(doors, &arguments, doors.control());
-    let mut router = transport(&arguments)
-        .server()
-        .add_service(face.prediction_service())
-        .add_service(face.model_service());
+    let mut router = transport(&arguments).server(&face).add_service(face.model_service());
     if flags.enable_grpc_healthcheck_service {
         let (service, follow) = face.health_service().await;
         router = router.add_service(service);
