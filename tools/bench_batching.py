@@ -256,7 +256,9 @@ def overload(args):
         return {"capacity": capacity, "goodput": flood["answers_per_second"],
                 "share": flood["answers_per_second"] / capacity, "asked": 10 * capacity,
                 "refused": flood["failed"], "errors": flood["errors"], "unsent": flood["unsent"],
+                # From when a request was due, its client's delay included; and from when it was sent.
                 "refusal_p50_us": flood["failed_p50_us"], "refusal_p99_us": flood["failed_p99_us"],
+                "by_code": flood["failed_by_code"],
                 "send_lag_p50_us": flood["send_lag_p50_us"], "send_lag_p99_us": flood["send_lag_p99_us"],
                 # On the server's clock, from a request decoded and checked to its refusal, up to a power of two.
                 "server_refusal_p50_us": queue["refusal_micros"]["p50"],

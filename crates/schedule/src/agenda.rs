@@ -471,6 +471,7 @@ impl<T> Agenda<T> {
             None => usize::MAX,
         };
         let run = waiting.run(waiting.queue.n_rows().min(options_max));
+        let worth = waiting.rows_worth();
         let (needs, costs) = (&waiting.needs, &waiting.costs);
         let rows_max = |first: First<'_>| {
             let fitting = free_bytes.and_then(|free| needs.rows_within(first.class, free));
@@ -478,7 +479,7 @@ impl<T> Agenda<T> {
             let deadline = first.deadline.filter(|_| is_in_time);
             let left = deadline.map(|deadline| without_margin(deadline.since(now)));
             let punctual = left.map_or(usize::MAX, |left| costs.rows_within(left, options_max));
-            in_time.min(fitting).min(punctual)
+            in_time.min(fitting).min(punctual).min(worth)
         };
         let batch = waiting.queue.take(now, run, rows_max)?;
         waiting.rows_fit = free_bytes.and_then(|free| waiting.needs.rows_fit(free));

@@ -128,7 +128,7 @@ fn blocks_of_rows_stay_together_or_are_not_batched() {
     let sum = vec![node("s Sum h zero"), node("a AddV2 h s"), back(), node("y Reshape a whole")];
     mixed(folded(sum), x, "the first dimension");
     mixed(folded(vec![node("c Cumsum h zero"), back(), node("y Reshape c whole")]), x, "the first");
-    let turned = vec![ints("order", &[1, 0]), node("t Transpose h order")];
+    let turned = [ints("order", &[1, 0]), node("t Transpose h order")];
     let turned = || turned.iter().cloned().chain([back(), node("y Reshape t whole")]);
     mixed(folded(turned().collect()), x, "the first dimension");
     let slice = ["begin 0", "end 1", "step 1"].map(|text| {

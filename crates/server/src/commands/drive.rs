@@ -56,6 +56,8 @@ struct Counts {
     n_unsent: u64,
     /// How late requests at a rate were sent.
     lag: Latencies,
+    /// How long failures took from when they were sent, by their codes.
+    by_code: std::collections::BTreeMap<String, Latencies>,
     slots: Option<Slots>,
 }
 
@@ -139,12 +141,9 @@ async fn keep_rate(
         };
         let client = Arc::clone(client);
         runtime.spawn(async move {
-            let lag = due.elapsed();
-            let answer = match client.another().await {
-                Ok(client) => client.ask().await,
-                Err(error) => Err(format!("{error:#}")),
-            };
-            counts.lock().note_due(due, lag, answer);
+            let sent = Instant::now();
+            let answer = client.ask_apart().await;
+            counts.lock().note_due(due, sent, answer);
             drop(place);
         });
     };
@@ -176,8 +175,12 @@ async fn progress(counts: Arc<Mutex<Counts>>, start: Instant, end: Instant) {
 }
 
 impl Counts {
-    fn note_due(&mut self, due: Instant, lag: Duration, answer: Result<(), String>) {
-        self.lag.note(lag);
+    fn note_due(&mut self, due: Instant, sent: Instant, answer: Result<(), String>) {
+        self.lag.note(sent - due);
+        if let Err(error) = &answer {
+            let code = error.split_once(':').map_or("other", |(code, _)| code);
+            self.by_code.entry(code.to_owned()).or_default().note(sent.elapsed());
+        }
         if let Some(slots) = &mut self.slots {
             slots.note(due, answer.is_ok());
         }
@@ -201,14 +204,21 @@ impl Counts {
 
 fn print(drive: &Drive, report: &Report) {
     let Report { counts, took } = report;
-    let Counts { latencies, failed, errors, n_unsent, lag, slots } = counts;
+    let Counts { latencies, failed, errors, n_unsent, lag, slots, by_code } = counts;
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = latencies.n() as f64 / took.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rows = rate * drive.batch as f64;
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
     let percentiles = [50.0, 90.0, 99.0, 99.9, 100.0];
+    let of_code = |(code, times): (&String, &Latencies)| {
+        let at = |percent| micros(times.percentile(percent));
+        let spread = json!({ "n": times.n(), "p50_us": at(50.0), "p99_us": at(99.0) });
+        (code.clone(), spread)
+    };
     if drive.json {
+        let by_code: serde_json::Map<String, serde_json::Value> =
+            by_code.iter().map(of_code).collect();
         let spread: serde_json::Map<String, serde_json::Value> = percentiles
             .iter()
             .map(|percent| {
@@ -227,6 +237,7 @@ fn print(drive: &Drive, report: &Report) {
                 "errors": errors, "unsent": n_unsent,
                 "send_lag_p50_us": micros(lag.percentile(50.0)),
                 "send_lag_p99_us": micros(lag.percentile(99.0)),
+                "failed_by_code": by_code,
                 "slots": slots.as_ref().map(Slots::report),
             })
         );
