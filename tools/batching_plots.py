@@ -151,12 +151,33 @@ def server_neighbour(runs):
     return bars("A light model on a played GPU", "ms", groups, ["alone", "beside a saturated model"])
 
 
+def server_overload(runs):
+    if "overload" not in runs:
+        return None
+    lines = runs["overload"]["recovery"][0]["line"]
+    start = min(at for at, _, _ in lines)
+    end = max(at for at, _, _ in lines) - start
+    top = max(answered + failed for _, answered, failed in lines)
+
+    def marks(x, y):
+        for at, text in [(-start, "flood begins"), (1 - start, "and ends")]:
+            yield (f'<line x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
+                   f'stroke="{COLORS[2]}" stroke-dasharray="4 3"/>'
+                   f'<text x="{x(at) + 4:.1f}" y="{TOP + 30}" fill="{COLORS[2]}">{text}</text>')
+        yield line([(at - start, answered) for at, answered, _ in lines], COLORS[0], x, y)
+        yield line([(at - start, failed) for at, _, failed in lines], COLORS[1], x, y)
+        yield legend(["answered in time", "refused"])
+
+    title = "Clients at half the capacity, beside ten times the capacity for a second"
+    return frame(title, "seconds", "requests in 20 ms", end, top * 1.4, marks)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     if len(sys.argv) > 2:
         report = json.loads(pathlib.Path(sys.argv[2]).read_text())
-        draws = [server_gain, server_devices, server_neighbour]
+        draws = [server_gain, server_devices, server_overload, server_neighbour]
     else:
         report = json.load(sys.stdin)
         draws = [batch_sizes, overload, neighbour]

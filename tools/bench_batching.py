@@ -9,7 +9,7 @@ What is measured, in this order; `--only` picks some:
 
 - gain: `digits`, an MLP and a transformer at 32 clients, batched and not, turn by turn;
 - devices: two played GPUs against one, and two of which one computes twice as fast;
-- overload: a played GPU at ten times what it can do, and just after;
+- overload: a played GPU at ten times what it can do, and, in slots of 20 ms, what is refused after that;
 - neighbour: a light model beside a saturated one, on one played GPU;
 - load: a light model while one of 1 GiB is loaded, on one played GPU.
 
@@ -242,21 +242,47 @@ def devices(args):
 
 
 def overload(args):
-    """Ten times what a played GPU can do, and just after."""
+    """Ten times what a played GPU can do, and what comes after."""
     models = {"paced": (MODELS / "paced", "")}
     with Server(args.bin, models, f"--simulated_gpus={GPU}", "--tensorflow_inter_op_parallelism=1") as server:
         server.bench("paced", "--concurrency", "64", "--duration", "1")
         peak = server.bench("paced", "--concurrency", "128", "--duration", str(args.seconds))
         capacity = peak["answers_per_second"]
-        flood = server.bench("paced", "--rate", str(10 * capacity), "--timeout-ms", "500",
-                             "--duration", str(args.seconds))
-        after = server.bench("paced", "--rate", str(capacity / 10), "--timeout-ms", "500", "--duration", "1")
+        flooding = ["--rate", str(10 * capacity), "--timeout-ms", "500"]
+        start = cpu_seconds(server.process.pid)
+        flood = server.bench("paced", *flooding, "--duration", str(args.seconds))
+        busy = cpu_seconds(server.process.pid) - start
+        queue = next(queue for queue in server.scheduler()["queues"] if queue["is_batched"])
         return {"capacity": capacity, "goodput": flood["answers_per_second"],
                 "share": flood["answers_per_second"] / capacity, "asked": 10 * capacity,
                 "refused": flood["failed"], "errors": flood["errors"], "unsent": flood["unsent"],
+                # From when a request was due, its client's delay included; and from when it was sent.
                 "refusal_p50_us": flood["failed_p50_us"], "refusal_p99_us": flood["failed_p99_us"],
+                "by_code": flood["failed_by_code"],
+                "send_lag_p50_us": flood["send_lag_p50_us"], "send_lag_p99_us": flood["send_lag_p99_us"],
+                # On the server's clock, from a request decoded and checked to its refusal, up to a power of two.
+                "server_refusal_p50_us": queue["refusal_micros"]["p50"],
+                "server_refusal_p99_us": queue["refusal_micros"]["p99"],
+                "server_cpu_share": busy / args.seconds,
                 "answer_p99_us": flood["latency"]["p99_us"],
-                "refused_after": after["failed"], "answers_after": after["answers"]}
+                "recovery": [recovery(server, capacity, flooding) for _ in range(args.rounds)]}
+
+
+def recovery(server, capacity, flooding):
+    """A second of flood beside clients at half the capacity: how long after its end these are refused."""
+    steady = server.start_bench("paced", "--rate", str(capacity / 2), "--timeout-ms", "500",
+                                "--slots-ms", "20", "--duration", "3")
+    time.sleep(0.7)
+    flood = server.bench("paced", *flooding, "--slots-ms", "20", "--duration", "1")
+    end = flood["slots"]["start_unix"] + 1
+    slots = report(steady)["slots"]
+    begins = [slots["start_unix"] + number * slots["seconds"] for number in range(len(slots["failed"]))]
+    late = [begin + slots["seconds"] for begin, failed in zip(begins, slots["failed"]) if failed]
+    line = [[begin - flood["slots"]["start_unix"], answered, failed]
+            for begin, answered, failed in zip(begins, slots["answered"], slots["failed"])]
+    return {"ms": max(0.0, max(late, default=end) - end) * 1e3,
+            "failed_in_flood": sum(slots["failed"]), "line": line,
+            "slots_after": sum(begin > end for begin in begins)}
 
 
 def neighbour(args):

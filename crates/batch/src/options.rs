@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::time::Time;
 
 /// The settings of a queue. The names in brackets are those of `BatchingParameters`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +117,19 @@ impl Options {
     pub fn rows_within(&self, rows_max: usize) -> usize {
         let fits = self.allowed_sizes.iter().rev().find(|size| **size <= rows_max);
         if self.allowed_sizes.is_empty() { rows_max.max(1) } else { fits.copied().unwrap_or(1) }
+    }
+
+    /// When a task is taken out of the queue unrun: at its deadline, or when it has waited for as
+    /// long as its level may.
+    pub(crate) fn expiry(
+        &self,
+        level: usize,
+        deadline: Option<Time>,
+        arrived: Time,
+    ) -> Option<Time> {
+        let level = self.levels.get(level);
+        let patience = level.and_then(|level| level.wait_max).map(|wait| arrived.plus(wait));
+        deadline.into_iter().chain(patience).min()
     }
 
     pub(crate) fn timeout_of(&self, level: usize) -> Duration {

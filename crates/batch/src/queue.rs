@@ -141,6 +141,12 @@ impl<T> Queue<T> {
         let begun = |kind: &Kind<T>| kind.entries.values().any(|entry| entry.n_gone > 0);
         self.options.splits_tasks |= self.kinds.iter().any(begun);
         self.kinds.iter_mut().for_each(Kind::forget_packing);
+        self.deadlines.clear();
+        for (rank, entry) in self.kinds.iter_mut().flat_map(|kind| &mut kind.entries) {
+            entry.leave_by = entry.arrived.plus(self.options.timeout_of(entry.level));
+            entry.deadline = self.options.expiry(entry.level, entry.answer_by, entry.arrived);
+            self.deadlines.extend(entry.deadline.map(|deadline| (deadline, *rank)));
+        }
         Ok(())
     }
 
@@ -151,7 +157,7 @@ impl<T> Queue<T> {
             return Err(Error::TaskTooLarge { n_rows, max });
         }
         self.admit(arrival)?;
-        let deadline = self.expiry(arrival, now);
+        let deadline = self.options.expiry(arrival.level, arrival.deadline, now);
         let rank = Rank::new(arrival, &self.options, now, self.next_number);
         self.next_number += 1;
         let entry = Entry {
@@ -319,14 +325,6 @@ impl<T> Queue<T> {
         let n_batches = rows.div_ceil(self.options.batch_rows_max);
         let after = rows.saturating_add(arrival.n_rows).div_ceil(self.options.batch_rows_max);
         if after > max { Err(Error::QueueFull { n_batches, max }) } else { Ok(()) }
-    }
-
-    /// When a task is taken out of the queue unrun: at its deadline, or when it has waited for as
-    /// long as its level may.
-    fn expiry(&self, arrival: &Arrival, now: Time) -> Option<Time> {
-        let level = self.options.levels.get(arrival.level);
-        let patience = level.and_then(|level| level.wait_max).map(|wait| now.plus(wait));
-        arrival.deadline.into_iter().chain(patience).min()
     }
 
     /// The place of the kind of a class, which is made if need be.

@@ -6,10 +6,12 @@
 //! - *free*: the same, whatever the batch;
 //! - *sizes*: known to depend on the number of rows and on nothing else, such as a shape;
 //! - *rows*: as many equal blocks, one after another, as there are rows, and each block depends on
-//!   its own row alone. The first dimension is a multiple of the batch symbol;
+//!   its own row alone. The first dimension is a multiple of the batch symbol, and the others are
+//!   the same in any batch: where one is not known, it has a symbol of its own;
 //! - *inner*: as rows, but in a dimension further in, whose size is the number of rows: a sequence
 //!   with its steps first;
 //! - *list*: a list of tensors each of which has rows;
+//! - *copies*: several tensors with a row each, one after another; see `copies`;
 //! - *sparse* and *bounds*: a part of a sparse tensor, and the shape of one; see `sparse`;
 //! - *mixed*: anything else, with the reason.
 //!
@@ -20,6 +22,7 @@
 //! model is batched only where that is proved.
 
 mod calls;
+mod copies;
 mod inner;
 mod rules;
 mod sparse;
@@ -48,6 +51,8 @@ enum State {
     Rows,
     Inner(usize),
     List(usize),
+    /// Of cells of this size.
+    Copies(Vec<i64>),
     Sparse(sparse::Part, sparse::Group),
     Bounds,
     Mixed(String),
@@ -87,24 +92,22 @@ pub(crate) fn prove(
     let seen = seen.map_err(|error| Mixing::new(error.to_string()))?;
     for port in &graph.fetches {
         let name = &graph.node(port.node).name;
-        match find(&seen, port).map(|seen| &seen.state) {
-            Ok(State::Rows) => {}
-            Ok(State::Mixed(why)) => return Err(Mixing::new(why.clone())),
-            Ok(State::Inner(_) | State::List(_)) => {
-                let text = format!("output {name} does not have its rows first");
-                return Err(Mixing::new(text));
+        let found = find(&seen, port).map_err(|error| Mixing::new(error.to_string()))?;
+        let why = match &found.state {
+            State::Rows if has_one_each(found) => continue,
+            State::Rows => format!("output {name} has several rows for each input"),
+            State::Mixed(why) => why.clone(),
+            State::Inner(_) | State::List(_) | State::Copies(_) => {
+                format!("output {name} does not have its rows first")
             }
-            Ok(State::Sparse(..) | State::Bounds) => {
-                let text = format!("output {name} is a part of a sparse tensor");
-                return Err(Mixing::new(text));
+            State::Sparse(..) | State::Bounds => {
+                format!("output {name} is a part of a sparse tensor")
             }
-            Ok(State::Free | State::Sizes) => {
-                return Err(Mixing::new(format!(
-                    "output {name} does not have a row for each input"
-                )));
+            State::Free | State::Sizes => {
+                format!("output {name} does not have a row for each input")
             }
-            Err(error) => return Err(Mixing::new(error.to_string())),
-        }
+        };
+        return Err(Mixing::new(why));
     }
     Ok(())
 }
@@ -199,6 +202,11 @@ fn find<'a>(seen: &'a [Vec<Seen>], port: &Port) -> Result<&'a Seen> {
     seen.get(port.node as usize)
         .and_then(|outputs| outputs.get(port.output as usize))
         .ok_or_else(missing)
+}
+
+/// Whether a tensor with rows has exactly one for each row of the batch.
+fn has_one_each(seen: &Seen) -> bool {
+    block(&seen.spec).is_some_and(|block| block.known() == Some(1))
 }
 
 /// How often the batch goes into the first dimension: the length of a row's block. `None` if it

@@ -200,6 +200,20 @@ impl Model {
         done
     }
 
+    /// How many bytes a run may need, where the device has `free_bytes` left: no more than the
+    /// model's limit leaves; of what was set aside for it, what is free there.
+    pub(crate) fn room(&self, free_bytes: u64) -> u64 {
+        let Some(owner) = &self.lease.0 else { return free_bytes };
+        let free_bytes = match Arc::ptr_eq(owner.space(), owner.space().root()) {
+            true => free_bytes,
+            false => {
+                let own: usize = self.workspaces.lock().iter().map(Workspace::len).sum();
+                owner.space().free_bytes().saturating_add(own as u64)
+            }
+        };
+        owner.account().map_or(free_bytes, |account| free_bytes.min(account.free_bytes()))
+    }
+
     fn run(&self, run: &Run, pool: &Pool, workspace: &mut Workspace) -> Result<Vec<Tensor>> {
         let outputs =
             self.with_program(run, pool, |program, env| program.run(&run.inputs, env, workspace))?;

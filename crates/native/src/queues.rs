@@ -287,6 +287,10 @@ impl Work for SignatureWork {
         let inputs = inputs.iter().filter(|_| !is_split).map(Tensor::n_bytes).sum::<usize>();
         u64::try_from(plan.work_bytes() + plan.open_bytes() + inputs).ok()
     }
+
+    fn room(&self, free_bytes: u64) -> u64 {
+        self.model.room(free_bytes)
+    }
 }
 
 /// What is to blame for a failed run.

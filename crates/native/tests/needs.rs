@@ -174,11 +174,17 @@ fn settles(bytes: impl Fn() -> u64, expected: u64) {
     assert_eq!(bytes(), expected, "something is left");
 }
 
+type Answer = session::Result<Vec<Tensor>>;
+
 /// Starts runs of so many rows each and waits for their answers.
-fn ask(loaded: &Loaded, rows: &[usize]) -> Vec<session::Result<Vec<Tensor>>> {
+fn ask(loaded: &Loaded, rows: &[usize]) -> Vec<Answer> {
+    start(loaded, rows).iter().map(|answer| answer.recv().unwrap()).collect()
+}
+
+/// Starts runs of so many rows each; their answers will come.
+fn start(loaded: &Loaded, rows: &[usize]) -> Vec<mpsc::Receiver<Answer>> {
     let (name, signature) = loaded.servable.signatures.first_key_value().unwrap();
-    let answers: Vec<_> = rows
-        .iter()
+    rows.iter()
         .map(|n_rows| {
             let sizes = |endpoint: &Endpoint| {
                 let dims = endpoint.spec.dims().unwrap().iter().skip(1);
@@ -197,8 +203,7 @@ fn ask(loaded: &Loaded, rows: &[usize]) -> Vec<session::Result<Vec<Tensor>>> {
             loaded.engine.start(run, Box::new(move |answer| drop(send.send(answer))));
             receive
         })
-        .collect();
-    answers.iter().map(|answer| answer.recv().unwrap()).collect()
+        .collect()
 }
 
 /// The digits with a limit that leaves room for runs of some rows but not of many; and that limit.
@@ -246,6 +251,43 @@ fn a_batch_that_does_not_fit_is_split_and_tried_again() {
     assert!(ask(&loaded, &[1; 8]).iter().all(Result::is_ok));
     drop(answers);
     settles(|| account.held_bytes(), held);
+}
+
+/// Batches of up to eight rows of digits, where the limit of the model leaves room for the
+/// workspace of about four.
+#[test]
+fn batches_have_no_more_rows_than_fit_within_the_limit_of_their_model() {
+    let space = space();
+    let executor = executor(&space);
+    let account = Arc::new(Account::new("model digits", u64::MAX >> 1));
+    let (loaded, owner) = load_digits(1, &executor, &space, Some(Arc::clone(&account)));
+    let base = batch::Options::unbatched(100);
+    let options = batch::Options { task_rows_max: 8, batch_rows_max: 8, ..base };
+    let patient = batch::Options { timeout: Duration::from_secs(600), ..options.clone() };
+    // What a row needs is told by the first.
+    loaded.engine.set_batching(&Batching::Proved(options.clone())).unwrap();
+    assert!(ask(&loaded, &[1])[0].is_ok());
+    settles(|| account.held_bytes(), owner.bytes());
+    account.set_limit(account.held_bytes() + 4 * owner.work_bytes()).unwrap();
+    // They wait until there are eight of them, and then leave in batches of those that fit.
+    loaded.engine.set_batching(&Batching::Proved(patient)).unwrap();
+    let answers = start(&loaded, &[1; 40]);
+    loaded.engine.set_batching(&Batching::Proved(options)).unwrap();
+    let answers: Vec<Answer> = answers.iter().map(|answer| answer.recv().unwrap()).collect();
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let queue = || {
+        let queues = loaded.engine.queues().into_iter();
+        queues.map(|queue| queue.snapshot).max_by_key(|queue| queue.stats.n_asked).unwrap()
+    };
+    settles(|| 41 - queue().stats.n_rows, 0);
+    let (stats, rows_fit) = (queue().stats, queue().rows_fit);
+    assert_eq!((stats.n_asked, stats.n_rows, stats.n_rerun), (41, 41, 0), "{stats:?}");
+    assert!(rows_fit.is_some_and(|rows| (2..8).contains(&rows)), "{rows_fit:?}");
+    assert!(stats.n_batches < 30, "most leave together: {stats:?}");
+    assert!(account.peak_bytes() <= account.limit_bytes());
+    // Eight rows together would not have fitted.
+    let error = ask(&loaded, &[8]).remove(0).unwrap_err();
+    assert!(matches!(error, Error::ResourceExhausted(_)), "{error}");
 }
 
 #[test]

@@ -260,6 +260,11 @@ impl<T> Agenda<T> {
 
     /// The batch that runs next on a free lane, if there is both.
     pub fn next(&mut self, now: Time) -> Next<T> {
+        self.next_within(now, |_, free_bytes| free_bytes)
+    }
+
+    /// The same, where `room` says how many bytes a batch of a queue may need, given what is free.
+    pub fn next_within(&mut self, now: Time, room: impl Fn(QueueId, u64) -> u64) -> Next<T> {
         let Some(lane) = self.lanes.iter().position(|lane| lane.running.is_none()) else {
             return Next::Wait(None);
         };
@@ -278,7 +283,9 @@ impl<T> Agenda<T> {
                 }
             }
         }
-        let turn = best.and_then(|(_, queue)| self.start(queue, lane, now));
+        let room = |queue| self.free_bytes.map(|free_bytes| room(queue, free_bytes));
+        let best = best.map(|(_, queue)| (queue, room(queue)));
+        let turn = best.and_then(|(queue, room)| self.start(queue, lane, now, room));
         turn.map_or(Next::Wait(wake), Next::Run)
     }
 
@@ -313,6 +320,13 @@ impl<T> Agenda<T> {
     pub fn note_needs(&mut self, queue: QueueId, class: &Class, n_rows: usize, bytes: u64) {
         if let Some(waiting) = &mut self.queues[queue.0] {
             waiting.needs.note(class, n_rows, bytes);
+        }
+    }
+
+    /// Takes note of how long a task that is refused was here.
+    pub fn note_refusal(&mut self, queue: QueueId, took: Duration) {
+        if let Some(waiting) = &mut self.queues[queue.0] {
+            waiting.stats.note_refusal(took);
         }
     }
 
@@ -439,9 +453,14 @@ impl<T> Agenda<T> {
         assert_eq!(running, self.n_busy());
     }
 
-    fn start(&mut self, id: QueueId, lane: usize, now: Time) -> Option<Turn<T>> {
+    fn start(
+        &mut self,
+        id: QueueId,
+        lane: usize,
+        now: Time,
+        free_bytes: Option<u64>,
+    ) -> Option<Turn<T>> {
         let slice = self.slice(id, now);
-        let free_bytes = self.free_bytes;
         let waiting = self.queues[id.0].as_mut()?;
         let options_max = waiting.queue.options().batch_rows_max;
         let is_in_time = waiting.admission == Admission::InTime;
@@ -453,6 +472,7 @@ impl<T> Agenda<T> {
             None => usize::MAX,
         };
         let run = waiting.run(waiting.queue.n_rows().min(options_max));
+        let worth = waiting.rows_worth();
         let (needs, costs) = (&waiting.needs, &waiting.costs);
         let rows_max = |first: First<'_>| {
             let fitting = free_bytes.and_then(|free| needs.rows_within(first.class, free));
@@ -460,7 +480,7 @@ impl<T> Agenda<T> {
             let deadline = first.deadline.filter(|_| is_in_time);
             let left = deadline.map(|deadline| without_margin(deadline.since(now)));
             let punctual = left.map_or(usize::MAX, |left| costs.rows_within(left, options_max));
-            in_time.min(fitting).min(punctual)
+            in_time.min(fitting).min(punctual).min(worth)
         };
         let batch = waiting.queue.take(now, run, rows_max)?;
         waiting.rows_fit = free_bytes.and_then(|free| waiting.needs.rows_fit(free));

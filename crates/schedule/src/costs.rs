@@ -8,6 +8,18 @@ const MEMORY: u64 = 8;
 /// Batch sizes are told apart by powers of two.
 const N_BUCKETS: usize = 32;
 
+/// How often a size must have run before its time is believed: the first runs make plans.
+const ENOUGH: u32 = 4;
+
+/// Larger batches must save more than one part in so many of the time of a row.
+const WORTH_PART: u64 = 20;
+
+/// One batch in so many tries a size of which too little is known.
+const TRY_EVERY: u64 = 8;
+
+/// One batch in so many tries a size that is not used, in case it has become better.
+const LOOK_EVERY: u64 = 256;
+
 /// Measured run times by batch size.
 #[derive(Debug, Clone, Default)]
 pub struct Costs {
@@ -15,12 +27,15 @@ pub struct Costs {
     buckets: [Mean; N_BUCKETS],
     /// A bit for each bucket that has been measured.
     measured: u32,
+    /// How many rows were chosen, how often.
+    n_choices: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     nanos: u64,
     rows: u64,
+    n: u32,
 }
 
 impl Costs {
@@ -30,9 +45,12 @@ impl Costs {
         let rows = n_rows.max(1) as u64;
         let bucket = bucket(n_rows);
         let mean = &mut self.buckets[bucket];
-        *mean = match self.measured & (1 << bucket) {
-            0 => Mean { nanos, rows },
-            _ => Mean { nanos: blend(mean.nanos, nanos), rows: blend(mean.rows, rows) },
+        let n = mean.n.saturating_add(1);
+        *mean = match n {
+            1 => Mean { nanos, rows, n },
+            // The first may have had more to do than to run.
+            2 => Mean { nanos: nanos.min(mean.nanos), rows, n },
+            _ => Mean { nanos: blend(mean.nanos, nanos), rows: blend(mean.rows, rows), n },
         };
         self.measured |= 1 << bucket;
     }
@@ -68,6 +86,50 @@ impl Costs {
             (None, Some(above)) => above.nanos,
         };
         Some(Duration::from_nanos(nanos))
+    }
+
+    /// The rows of a batch that is made of `n_waiting`, of at most `rows_max`: the fewest that take
+    /// about as little time for each row as more would, so that others need not wait for what gains
+    /// nothing. Now and then another size is tried, so that this is known.
+    pub fn choose(&mut self, n_waiting: usize, rows_max: usize) -> usize {
+        let top = bucket(n_waiting.min(rows_max));
+        if top == 0 {
+            return rows_max;
+        }
+        self.n_choices += 1;
+        let unknown = (0..=top).find(|bucket| self.buckets[*bucket].n < ENOUGH);
+        let tried = match unknown {
+            Some(bucket) if self.n_choices.is_multiple_of(TRY_EVERY) => Some(bucket),
+            None if self.n_choices.is_multiple_of(LOOK_EVERY) => {
+                usize::try_from(self.n_choices / LOOK_EVERY).ok().map(|turn| turn % (top + 1))
+            }
+            _ => None,
+        };
+        tried.map_or_else(|| self.rows_worth(top, rows_max), |bucket| 1 << bucket).min(rows_max)
+    }
+
+    /// The rows of most batches that are made of `n_waiting`, of at most `rows_max`.
+    pub fn usual(&self, n_waiting: usize, rows_max: usize) -> usize {
+        match bucket(n_waiting.min(rows_max)) {
+            0 => rows_max,
+            top => self.rows_worth(top, rows_max).min(rows_max),
+        }
+    }
+
+    /// The fewest rows that take about as little time for each row as any number up to `top`, a
+    /// bucket; `rows_max` if that is the most of which enough is known, so that more may be better.
+    fn rows_worth(&self, top: usize, rows_max: usize) -> usize {
+        let known = || (0..=top).filter(|bucket| self.buckets[*bucket].n >= ENOUGH);
+        let per_row = |bucket: &usize| {
+            let Mean { nanos, rows, .. } = self.buckets[*bucket];
+            nanos / rows.max(1)
+        };
+        let Some(least) = known().map(|bucket| per_row(&bucket)).min() else { return rows_max };
+        let enough = least.saturating_add(least / WORTH_PART);
+        match known().find(|bucket| per_row(bucket) <= enough) {
+            Some(bucket) if known().any(|other| other > bucket) => 1 << bucket,
+            _ => rows_max,
+        }
     }
 
     /// The most rows that are expected to run within `limit`, at least 1.
@@ -118,6 +180,41 @@ mod tests {
         check(32, 96);
         assert_eq!(costs.rows_within(millis(24), 64), 8);
         assert_eq!(costs.rows_within(millis(1), 64), 1);
+    }
+
+    /// What is chosen of 64 waiting rows, when batches take so long and many have run.
+    fn chosen(took: impl Fn(usize) -> Duration) -> usize {
+        let mut costs = Costs::default();
+        let mut last = Vec::new();
+        for _ in 0..600 {
+            let rows = costs.choose(64, 64);
+            costs.note(rows, took(rows));
+            last.push(rows);
+        }
+        let usual = |rows: &usize| last[300..].iter().filter(|other| *other == rows).count();
+        let most = last.iter().copied().max_by_key(usual).unwrap();
+        assert!(usual(&most) * 50 > 300 * 48, "others are tried seldom: {most} of {last:?}");
+        most
+    }
+
+    #[test]
+    fn batches_are_as_large_as_they_gain() {
+        let micros = |micros: usize| Duration::from_micros(micros as u64);
+        // A fixed part, and nothing but rows.
+        assert_eq!(chosen(|rows| micros(4000 + 1000 * rows)), 64);
+        assert_eq!(chosen(|rows| micros(270 * rows)), 1);
+        // A few rows share the weights; many fall out of the cache.
+        assert_eq!(chosen(|rows| micros(60 + 20 * rows + rows * rows)), 8);
+        // What waits alone, or in twos, is not held back.
+        let mut costs = Costs::default();
+        assert_eq!((costs.choose(1, 64), costs.choose(2, 64)), (64, 64));
+    }
+
+    #[test]
+    fn the_first_run_of_a_size_is_not_believed() {
+        let mut costs = Costs::default();
+        [100, 10].into_iter().for_each(|took| costs.note(4, millis(took)));
+        assert_eq!(costs.predict(4), Some(millis(10)));
     }
 
     #[test]

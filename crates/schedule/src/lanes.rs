@@ -194,7 +194,9 @@ impl Share {
         let mut state = self.shared.state.lock();
         state.agenda.set_options(queue, options.batch, options.admission)?;
         drop(state);
+        // What waits may leave, or expire, at another time now.
         self.shared.changed.notify_all();
+        self.shared.due.notify_one();
         Ok(())
     }
 
@@ -212,6 +214,7 @@ impl Share {
         let task = Arc::new(task);
         let mut state = shared.state.lock();
         if let Err(refusal) = state.push(queue, &task, &arrival, now) {
+            state.agenda.note_refusal(queue, task.came.elapsed());
             drop(state);
             return task.fail(Failure::Refused(refusal));
         }
@@ -277,6 +280,14 @@ impl State {
         self.agenda.push(queue, Arc::clone(task), arrival, now)
     }
 
+    /// What runs next, in what memory its device and its own limit leave.
+    fn next(&mut self, now: Time) -> Next<Task> {
+        let works = &self.works;
+        let work = |queue: QueueId| works.get(queue.number()).and_then(Option::as_ref);
+        let room = |queue, free_bytes| work(queue).map_or(free_bytes, |work| work.room(free_bytes));
+        self.agenda.next_within(now, room)
+    }
+
     /// What a turn runs, the memory it runs in, and how often lanes were trimmed before.
     fn equip(&mut self, turn: &Turn<Task>) -> Equipment {
         let work = self.works[turn.queue.number()].clone().expect("a queue has its work");
@@ -309,7 +320,7 @@ impl Shared {
                 continue;
             }
             self.look_at_memory(&mut state);
-            match state.agenda.next(now) {
+            match state.next(now) {
                 Next::Run(turn) => {
                     let equipment = state.equip(&turn);
                     MutexGuard::unlocked(&mut state, || self.run(turn, equipment));
@@ -392,7 +403,7 @@ impl Shared {
         if predicted > self.inline_max || !agenda.has_free_lane() || agenda.n_waiting() != 1 {
             return None;
         }
-        match state.agenda.next(now) {
+        match state.next(now) {
             Next::Run(turn) => Some(turn),
             Next::Wait(_) => None,
         }

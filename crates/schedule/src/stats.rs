@@ -37,6 +37,8 @@ pub struct Stats {
     pub queue_micros: Histogram<32>,
     /// Microseconds of each run.
     pub run_micros: Histogram<32>,
+    /// Microseconds from when a task came, decoded and checked, until it was refused.
+    pub refusal_micros: Histogram<32>,
 }
 
 /// Counts of values by powers of two: `counts[i]` are those up to 2^i, the last all above.
@@ -57,6 +59,10 @@ impl Stats {
         for piece in &batch.pieces {
             self.queue_micros.note(micros(now.since(piece.arrived)));
         }
+    }
+
+    pub(crate) fn note_refusal(&mut self, took: Duration) {
+        self.refusal_micros.note(micros(took));
     }
 
     pub(crate) fn note_run(&mut self, turn: &Turned, took: Duration) {

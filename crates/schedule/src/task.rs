@@ -94,6 +94,12 @@ pub trait Work: Send + Sync {
         let _ = inputs;
         None
     }
+
+    /// How many bytes a run may need, where the device has `free_bytes` left: fewer if whoever pays
+    /// has a limit, others if memory was set aside for it.
+    fn room(&self, free_bytes: u64) -> u64 {
+        free_bytes
+    }
 }
 
 impl Task {

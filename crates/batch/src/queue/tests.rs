@@ -411,3 +411,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_waits_leaves_and_expires_as_new_options_say() {
+    let patient = Options { timeout: LONG, ..options() };
+    let mut queue = Queue::new(patient.clone()).unwrap();
+    let arrival = Arrival { n_rows: 1, class: class(1), level: 0, deadline: None };
+    queue.push(Arc::new("a"), &arrival, Time(0)).unwrap();
+    let now = Time(0).plus(Duration::from_millis(5));
+    assert_eq!(queue.ready(now, Duration::ZERO), Ready::At(Time(0).plus(LONG)));
+    let wait_max = Some(Duration::from_millis(7));
+    let level = Level { enqueued_batches_max: None, timeout: None, wait_max };
+    queue.set_options(Options { levels: vec![level], ..patient.clone() }).unwrap();
+    queue.check();
+    assert_eq!(queue.next_deadline(), Some(Time(0).plus(Duration::from_millis(7))));
+    queue.set_options(Options { timeout: Duration::from_millis(3), ..patient }).unwrap();
+    queue.check();
+    assert_eq!(queue.next_deadline(), None);
+    assert!(matches!(queue.ready(now, Duration::ZERO), Ready::Now(Reason::Timeout)));
+}

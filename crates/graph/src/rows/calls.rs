@@ -1,7 +1,7 @@
 //! What calls functions: loops, branches and plain calls. Their bodies are judged like any graph.
 
 use ops::Attrs;
-use tensor::{DType, Spec};
+use tensor::{DType, Dim, Spec};
 
 use super::{DEPTH_MAX, Seen, State, Walk, block, find, inner, refusal, walk};
 use crate::error::Result;
@@ -88,7 +88,24 @@ fn branch(
     let one = call(node, "then_branch", inputs, walk)?;
     let other = call(node, "else_branch", inputs, walk)?;
     let joined = one.iter().zip(&other).zip(outputs);
-    Ok(joined.map(|((one, other), spec)| as_inferred(join(node, one, other), spec)).collect())
+    let either = |((one, other), spec): ((&Seen, &Seen), &Spec)| {
+        let seen = Seen { spec: common(&one.spec, &other.spec), ..join(node, one, other) };
+        as_inferred(seen, spec)
+    };
+    Ok(joined.map(either).collect())
+}
+
+/// What two specs have in common.
+fn common(one: &Spec, other: &Spec) -> Spec {
+    match (one.dims(), other.dims()) {
+        // What is known of a list is in its state.
+        _ if one.dtype == DType::Variant => one.clone(),
+        (Some(a), Some(b)) if a.len() == b.len() => {
+            let dim = |(a, b): (&Dim, &Dim)| if a.same(b) { a.clone() } else { Dim::Unknown };
+            Spec::new(one.dtype, a.iter().zip(b).map(dim))
+        }
+        _ => Spec::unknown(one.dtype),
+    }
 }
 
 /// The fetches of a function for arguments that are seen so.
@@ -113,7 +130,7 @@ fn in_loop(node: &Node, input: &Seen, spec: &Spec) -> Seen {
             None => false,
         },
         State::Inner(axis) => return inner::seen(State::Inner(*axis), spec),
-        State::Sizes | State::Sparse(..) | State::Bounds => false,
+        State::Sizes | State::Copies(_) | State::Sparse(..) | State::Bounds => false,
         State::Free | State::List(_) | State::Mixed(_) => true,
     };
     let lost = || format!("{} ({}) changes the shape of its rows", node.name, node.op_name());

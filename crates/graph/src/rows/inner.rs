@@ -6,32 +6,33 @@ use ops::Attrs;
 use tensor::{DType, Dim, Spec, Symbol};
 
 use super::rules::{AXIS, ELEMENTWISE, SHAPES, UNKNOWN, Verdict};
-use super::{ROWS, Seen, State, block};
+use super::{ROWS, Seen, State, block, has_one_each};
 use crate::graph::Node;
 
 /// A tensor in a state, with what the state says of its shape.
 pub(super) fn seen(state: State, spec: Spec) -> Seen {
-    if state == State::Bounds {
-        return Seen { state, spec: super::sparse::with_sizes(spec) };
-    }
-    let axis = match state {
-        State::Inner(axis) => axis,
+    let spec = match state {
+        State::Bounds => super::sparse::with_sizes(spec),
+        State::Free => with_names(&spec, None),
         // An item of a list has its rows first, whatever was inferred.
-        State::Rows => 0,
-        _ => return Seen { state, spec },
+        State::Rows => with_names(&with_rows(&spec, 0).unwrap_or(spec), Some(0)),
+        State::Inner(axis) => with_names(&with_rows(&spec, axis).unwrap_or(spec), Some(axis)),
+        State::Sizes | State::List(_) | State::Copies(_) | State::Sparse(..) | State::Mixed(_) => {
+            spec
+        }
     };
-    let spec = with_rows(&spec, axis).unwrap_or(spec);
-    Seen { spec: if axis == 0 { spec } else { with_names(&spec, axis) }, state }
+    Seen { state, spec }
 }
 
-/// A spec whose unknown dimensions, but for the rows, have names of their own: a tensor with rows
-/// has the same other dimensions in any batch, so that a loop over its steps turns as often.
-fn with_names(spec: &Spec, axis: usize) -> Spec {
+/// A spec whose unknown dimensions, but for the rows, have names of their own: a free tensor, and
+/// one with rows, has the same other dimensions in any batch, so that a loop over its steps turns
+/// as often, and what is folded into its rows can be taken out again.
+fn with_names(spec: &Spec, rows: Option<usize>) -> Spec {
     /// Symbols from here on are given out here; inputs have few.
     static NEXT: AtomicU32 = AtomicU32::new(1 << 16);
     let Some(dims) = spec.dims() else { return spec.clone() };
     let named = |(at, dim): (usize, &Dim)| match dim {
-        Dim::Unknown if at != axis => {
+        Dim::Unknown if Some(at) != rows => {
             Dim::symbol(Symbol(NEXT.fetch_add(1, Ordering::Relaxed) % ROWS.0))
         }
         dim => dim.clone(),
@@ -63,10 +64,7 @@ pub(super) fn at(outputs: &[Spec], axis: usize) -> Verdict {
 /// A tensor with rows in the first dimension, one for each, or further in.
 fn axis_of(input: &Seen) -> Option<usize> {
     match input.state {
-        State::Rows => {
-            let is_one = block(&input.spec).is_some_and(|block| block.known() == Some(1));
-            is_one.then_some(0)
-        }
+        State::Rows => has_one_each(input).then_some(0),
         State::Inner(axis) => Some(axis),
         _ => None,
     }
@@ -76,7 +74,9 @@ fn axis_of(input: &Seen) -> Option<usize> {
 pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let name = node.op_name();
     match name {
-        "Shape" | "Size" | "Rank" => Ok(outputs.iter().map(super::rules::sizes).collect()),
+        "Shape" | "Size" | "Rank" => {
+            Ok(outputs.iter().map(|output| super::rules::sizes(node, output)).collect())
+        }
         "Transpose" => transpose(inputs, outputs),
         "TensorListFromTensor" => from_tensor(inputs),
         "TensorListGetItem" => get(inputs, outputs),

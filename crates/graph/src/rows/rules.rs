@@ -3,7 +3,7 @@
 use ops::Attrs;
 use tensor::{Dim, Spec};
 
-use super::{ROWS, Seen, State, block, inner, is_free, sparse};
+use super::{Seen, State, block, copies, has_one_each, inner, is_free, sparse};
 use crate::graph::Node;
 
 /// What becomes of the outputs, or why rows are mixed.
@@ -38,7 +38,7 @@ pub(super) const ELEMENTWISE: &[&str] = &[
 
 /// Ops of images: the first input has a row for each image, the others are the same for all.
 #[rustfmt::skip]
-const IMAGES: &[&str] = &[
+pub(super) const IMAGES: &[&str] = &[
     "AdjustContrastv2", "AdjustHue", "AdjustSaturation", "AvgPool", "AvgPool3D", "Conv2D", "Conv3D",
     "DepthToSpace", "DepthwiseConv2dNative", "Dilation2D", "ExtractImagePatches", "HSVToRGB", "LRN",
     "MaxPool", "MaxPool3D", "MaxPoolV2", "RGBToHSV", "ResizeArea", "ResizeBicubic",
@@ -60,14 +60,31 @@ const REDUCTIONS: &[&str] =
 const ALONG_AXES: &[&str] = &["CumulativeLogsumexp", "Cumprod", "Cumsum", "ReverseV2"];
 
 /// Ops that give the elements of their first input another shape.
-const RESHAPES: &[&str] = &["EnsureShape", "ExpandDims", "Reshape", "Squeeze"];
+pub(super) const RESHAPES: &[&str] = &["EnsureShape", "ExpandDims", "Reshape", "Squeeze"];
 
 /// What becomes of a node's outputs. No input is mixed.
+///
+/// What has rows is as wide in any batch: it follows from inputs that have rows or are free. Where
+/// an op reads sizes too, each width must be known not to come from the number of rows.
 pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let states = by_op(node, inputs, outputs)?;
+    let reads_sizes = inputs.iter().any(|input| input.state == State::Sizes);
+    let is_open =
+        |(state, output): (&State, &Spec)| *state == State::Rows && !is_width_free(output);
+    if reads_sizes && states.iter().zip(outputs).any(is_open) {
+        return Err(SIZE);
+    }
+    Ok(states)
+}
+
+fn by_op(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let has = |state: &State| inputs.iter().any(|input| input.state == *state);
     let name = node.op_name();
     if inputs.iter().any(|input| matches!(input.state, State::Inner(_) | State::List(_))) {
         return inner::judge(node, inputs, outputs);
+    }
+    if copies::are_copies(inputs) {
+        return copies::judge(node, inputs, outputs);
     }
     if has(&State::Bounds) && outputs.iter().any(|output| !is_width_free(output)) {
         return bounded(node, inputs, outputs);
@@ -76,18 +93,23 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         return if has(&State::Bounds) {
             bounded(node, inputs, outputs)
         } else if has(&State::Sizes) {
-            from_sizes(name, inputs, outputs)
+            from_sizes(node, inputs, outputs)
         } else {
             all(outputs, &State::Free)
         };
     }
     match name {
-        "Shape" | "ShapeN" | "Size" | "Rank" => Ok(outputs.iter().map(sizes).collect()),
+        "Shape" | "ShapeN" | "Size" | "Rank" => {
+            Ok(outputs.iter().map(|output| sizes(node, output)).collect())
+        }
         "MatMul" | "_FusedMatMul" => matmul(node, inputs, outputs),
         "BatchMatMul" | "BatchMatMulV2" | "BatchMatMulV3" => batch_matmul(inputs, outputs),
         "Einsum" => einsum(node, inputs, outputs),
         "_Linear" => product(inputs, outputs, 2),
         "_FusedConv2D" | "_FusedDepthwiseConv2dNative" => product(inputs, outputs, 3),
+        "Conv2DBackpropInput" | "Conv3DBackpropInputV2" => transposed(inputs, outputs),
+        "SpaceToBatchND" => copies::apart(inputs, outputs),
+        "CombinedNonMaxSuppression" => suppression(inputs, outputs),
         "BiasAdd" | "BiasAddV1" => first_only(inputs, outputs, 2),
         "FusedBatchNorm" | "FusedBatchNormV2" | "FusedBatchNormV3" => {
             batch_norm(node, inputs, outputs)
@@ -120,6 +142,7 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         "StringSplit" | "StringSplitV2" | "UnicodeDecode" | "UnicodeDecodeWithOffsets" => {
             Err("gives as many pieces as all rows have together")
         }
+        "ParseSequenceExample" | "ParseSequenceExampleV2" => Err(WIDTH),
         _ => Err(UNKNOWN),
     }
 }
@@ -136,7 +159,7 @@ fn bounded(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         return Err(WIDTH);
     }
     let of = |output: &Spec| match output.sizes() {
-        Some(known) if known.iter().all(|dim| !matches!(dim, Dim::Unknown)) => sizes(output),
+        Some(known) if known.iter().all(|dim| !matches!(dim, Dim::Unknown)) => sizes(node, output),
         Some(_) => State::Bounds,
         None if sparse::n_sizes(output).is_some() => State::Bounds,
         None => State::Mixed(format!("{} ({}) {WIDTH}", node.name, node.op_name())),
@@ -145,8 +168,8 @@ fn bounded(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 }
 
 /// Outputs of ops none of whose inputs has rows, but some are sizes.
-fn from_sizes(name: &str, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
-    let is_filled = match name {
+fn from_sizes(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let is_filled = match node.op_name() {
         "Fill" => inputs[1].state == State::Free,
         // Every row is the same.
         "BroadcastTo" | "Tile" => {
@@ -157,16 +180,16 @@ fn from_sizes(name: &str, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     if is_filled && block(&outputs[0]).is_some() {
         return Ok(vec![State::Rows]);
     }
-    Ok(outputs.iter().map(sizes).collect())
+    Ok(outputs.iter().map(|output| sizes(node, output)).collect())
 }
 
 /// A tensor that depends on nothing but shapes: free if its elements are known not to depend on the
 /// number of rows.
-pub(super) fn sizes(output: &Spec) -> State {
+pub(super) fn sizes(node: &Node, output: &Spec) -> State {
     match output.sizes() {
         Some(sizes) if sizes.iter().all(is_free) => State::Free,
         Some(_) => State::Sizes,
-        None => State::Mixed(format!("something {SIZE}")),
+        None => State::Mixed(format!("{} ({}) {SIZE}", node.name, node.op_name())),
     }
 }
 
@@ -188,9 +211,7 @@ fn rows(outputs: &[Spec]) -> Verdict {
 
 /// Whether a dimension but the first is known to depend on the number of rows.
 fn is_as_wide_as_the_batch(spec: &Spec) -> bool {
-    let with =
-        |dim: &Dim, n_rows| dim.evaluate(|symbol| Some(if symbol == ROWS { n_rows } else { 1 }));
-    let depends = |dim: &Dim| with(dim, 2) != with(dim, 3);
+    let depends = |dim: &Dim| !matches!(dim, Dim::Unknown) && !is_free(dim);
     spec.dims().is_some_and(|dims| dims.iter().skip(1).any(depends))
 }
 
@@ -252,6 +273,33 @@ fn product(inputs: &[Seen], outputs: &[Spec], rank_min: usize) -> Verdict {
     let added: Vec<Seen> = added.into_iter().map(|(_, input)| input.clone()).collect();
     broadcast(&added, outputs)?;
     first_only(&operands, outputs, rank_min)
+}
+
+/// Transposed convolutions: the shape of the result, the filter, and what has rows.
+fn transposed(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let [_, filter, value] = inputs else { return Err(UNKNOWN) };
+    let is_plain = filter.state == State::Free && value.state == State::Rows;
+    if !is_plain || !has_one_each(value) {
+        return Err(UNKNOWN);
+    }
+    let as_rows = |spec: &Spec| Seen { state: State::Rows, spec: spec.clone() };
+    if outputs.iter().map(as_rows).any(|output| !has_one_each(&output)) {
+        return Err(SHAPES);
+    }
+    rows(outputs)
+}
+
+/// Boxes and scores of each image; what is kept of one does not depend on the others.
+fn suppression(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let [boxes, scores, others @ ..] = inputs else { return Err(UNKNOWN) };
+    let are_rows = [boxes, scores].iter().all(|input| input.state == State::Rows);
+    if !are_rows || others.iter().any(|other| other.state != State::Free) {
+        return Err(UNKNOWN);
+    }
+    if ![boxes, scores].into_iter().all(has_one_each) {
+        return Err(SHAPES);
+    }
+    rows(outputs)
 }
 
 /// Batched products: dimensions before the last two are broadcast.
@@ -504,9 +552,14 @@ pub(super) fn parsed(
     let n_sparse = Attrs::new(&node.attrs).int_or(counted, 0).ok();
     let n_sparse = n_sparse.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
     let ragged = || State::Mixed("a ragged feature has as many values as all rows".to_owned());
+    let filled = |node: &Node| format!("{} ({}) {WIDTH}", node.name, node.op_name());
     let of = |(number, output): (usize, &Spec)| {
         sparse::parsed(node, n_sparse, number, output).unwrap_or_else(|| {
-            let state = if block(output).is_some() { State::Rows } else { ragged() };
+            let state = match block(output) {
+                None => ragged(),
+                Some(_) if !is_width_free(output) => State::Mixed(filled(node)),
+                Some(_) => State::Rows,
+            };
             Seen { state, spec: output.clone() }
         })
     };

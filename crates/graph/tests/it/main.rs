@@ -3,6 +3,7 @@
 
 mod loops;
 mod memory;
+mod rows;
 
 use std::collections::BTreeMap;
 

@@ -74,6 +74,21 @@ impl<T> Waiting<T> {
         self.costs.predict(self.queue.options().padded(n_rows)).unwrap_or_default()
     }
 
+    /// How many rows the next batch is to have, by what larger ones gain. Who asks for batches of
+    /// certain sizes gets them.
+    pub(super) fn rows_worth(&mut self) -> usize {
+        let rows_max = self.queue.options().batch_rows_max;
+        if !self.is_free() || rows_max == 1 {
+            return usize::MAX;
+        }
+        self.costs.choose(self.queue.n_rows(), rows_max)
+    }
+
+    /// Whether batches may be of any size.
+    fn is_free(&self) -> bool {
+        self.admission == Admission::InTime && self.queue.options().allowed_sizes.is_empty()
+    }
+
     /// How long what waits is expected to run, on one lane.
     pub(super) fn backlog(&self) -> Duration {
         let (ahead, ride) = self.ahead(0);
@@ -89,8 +104,12 @@ impl<T> Waiting<T> {
             let ride = if n_rows == 0 { Duration::ZERO } else { self.run(n_rows) };
             return (self.run(1).saturating_mul(n_tasks), ride);
         }
-        let max = options.batch_rows_max.min(self.rows_fit.unwrap_or(usize::MAX)).max(1);
         let rows = self.queue.n_rows();
+        let usual = match self.is_free() {
+            true => self.costs.usual(rows, options.batch_rows_max),
+            false => options.batch_rows_max,
+        };
+        let max = usual.min(self.rows_fit.unwrap_or(usize::MAX)).max(1);
         let full = u32::try_from(rows / max).unwrap_or(u32::MAX);
         let ride = match rows % max + n_rows {
             0 => Duration::ZERO,

@@ -117,6 +117,29 @@ fn overload_is_refused_and_what_is_taken_is_answered_in_time() {
     assert!(report.loads[1].refused.iter().all(|at| *at < late));
 }
 
+/// The same for a model whose rows take as long together as one after another: batches of 64 would
+/// keep the device for 170 ms, gain nothing, and shut the door for as long after a flood.
+#[test]
+fn rows_that_gain_nothing_together_do_not_wait_for_each_other() {
+    let flat = Model {
+        per_batch: Duration::from_micros(100),
+        per_row: Duration::from_micros(2600),
+        ..model(&[0], 64)
+    };
+    let deadline = Some(millis(500));
+    let flood = Load { deadline, from: SECOND, to: 3 * SECOND, ..load(0, Clients::Rate(3700.0)) };
+    let steady = Load { deadline, ..load(0, Clients::Rate(185.0)) };
+    let report = play(&[GPU], &[flat], &[flood, steady], 5);
+    let goodput: f64 = report.loads.iter().map(|load| load.rate(SECOND, 3 * SECOND)).sum();
+    assert!(goodput >= 0.95 * 385.0, "{goodput} of 385");
+    let late = Time::default().plus(3 * SECOND + millis(100));
+    assert!(report.loads[1].refused.iter().all(|at| *at < late));
+    // Sizes are tried in the first second.
+    let known = report.batches.iter().filter(|ran| ran.began >= Time::default().plus(2 * SECOND));
+    let (large, small): (Vec<&Ran>, Vec<&Ran>) = known.partition(|ran| ran.n_rows > 8);
+    assert!(large.len() * 20 < small.len(), "{} beside {}", large.len(), small.len());
+}
+
 /// How far a saturated model moves the 99th percentile of one that is asked `rate` times a second,
 /// from the first request on. Both are unknown when they begin.
 fn neighbour(noisy: &Model, n_lanes: usize, rate: f64) -> f64 {

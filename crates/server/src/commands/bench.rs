@@ -37,6 +37,9 @@ struct Bench {
     /// How long a request to a server may take, in milliseconds
     #[arg(long, value_name = "MS", requires = "target")]
     timeout_ms: Option<u64>,
+    /// Count requests by when they were due, in slots of so many milliseconds (with --rate, --json)
+    #[arg(long, value_name = "MS", requires = "rate", requires = "json")]
+    slots_ms: Option<u64>,
     /// The signature to run
     #[arg(long, default_value = DEFAULT_SIGNATURE)]
     signature: String,
@@ -125,6 +128,7 @@ impl Bench {
             inputs: self.inputs.clone(),
             timeout: self.timeout_ms.map(Duration::from_millis),
             json: self.json,
+            slot: self.slots_ms.filter(|ms| *ms > 0).map(Duration::from_millis),
         }
     }
 }

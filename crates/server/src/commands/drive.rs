@@ -2,6 +2,7 @@
 
 mod client;
 mod latencies;
+mod slots;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use self::client::Client;
 use self::latencies::Latencies;
+use self::slots::Slots;
 
 /// The most requests in flight when they come at a rate.
 const IN_FLIGHT_MAX: usize = 10_000;
@@ -38,6 +41,8 @@ pub(super) struct Drive {
     /// How long a request may take.
     pub(super) timeout: Option<Duration>,
     pub(super) json: bool,
+    /// How long the slots are in which requests at a rate are counted.
+    pub(super) slot: Option<Duration>,
 }
 
 /// What was measured, by all clients.
@@ -49,6 +54,11 @@ struct Counts {
     errors: std::collections::BTreeMap<String, u64>,
     /// Requests that were not sent: too many were in flight.
     n_unsent: u64,
+    /// How late requests at a rate were sent.
+    lag: Latencies,
+    /// How long failures took from when they were sent, by their codes.
+    by_code: std::collections::BTreeMap<String, Latencies>,
+    slots: Option<Slots>,
 }
 
 /// Drives the server and prints a report.
@@ -67,10 +77,11 @@ struct Report {
 
 async fn run(drive: &Drive) -> Result<Report> {
     ensure!(drive.concurrency > 0 && drive.batch > 0, "at least one client and one row");
-    let client = Client::connect(drive).await?;
+    let client = Arc::new(Client::connect(drive).await?);
     // One request first: a mistake is told at once, not counted a thousand times.
     client.ask().await.map_err(|error| anyhow::anyhow!("{error}")).context("the first request")?;
-    let counts = Arc::new(Mutex::new(Counts::default()));
+    let slots = drive.slot.map(Slots::new);
+    let counts = Arc::new(Mutex::new(Counts { slots, ..Counts::default() }));
     let start = Instant::now();
     let end = start + drive.duration;
     let progress = tokio::spawn(progress(Arc::clone(&counts), start, end));
@@ -109,10 +120,11 @@ async fn wait_for_answers(
 }
 
 /// Requests at a rate. Each is timed from when it was due, so that a slow server cannot hide that
-/// requests waited for their turn.
+/// requests waited for their turn. A thread keeps the time: the runtime's timers are a millisecond
+/// late.
 async fn keep_rate(
     rate: f64,
-    client: &Client,
+    client: &Arc<Client>,
     counts: &Arc<Mutex<Counts>>,
     end: Instant,
 ) -> Result<()> {
@@ -120,27 +132,31 @@ async fn keep_rate(
         bail!("--rate must be above 0");
     }
     let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
-    let mut requests = tokio::task::JoinSet::new();
-    let every = Duration::from_secs_f64(1.0 / rate);
-    let mut due = Instant::now();
-    while due < end {
-        tokio::time::sleep_until(due.into()).await;
-        let (came, counts) = (due, Arc::clone(counts));
-        due += every;
+    let (runtime, every) = (Handle::current(), Duration::from_secs_f64(1.0 / rate));
+    let ask = |due: Instant| {
+        let counts = Arc::clone(counts);
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
             counts.lock().n_unsent += 1;
-            continue;
+            return;
         };
-        let client = client.another().await?;
-        requests.spawn(async move {
-            let answer = client.ask().await;
-            counts.lock().note(came.elapsed(), answer);
+        let client = Arc::clone(client);
+        runtime.spawn(async move {
+            let sent = Instant::now();
+            let answer = client.ask_apart().await;
+            counts.lock().note_due(due, sent, answer);
             drop(place);
         });
-        while requests.try_join_next().is_some() {}
-    }
-    while requests.join_next().await.is_some() {}
-    Ok(())
+    };
+    tokio::task::block_in_place(|| {
+        let mut due = Instant::now();
+        while due < end {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            ask(due);
+            due += every;
+        }
+    });
+    let all = u32::try_from(IN_FLIGHT_MAX)?;
+    places.acquire_many(all).await.map(drop).context("all requests ended")
 }
 
 /// Says once a second how it goes.
@@ -159,6 +175,18 @@ async fn progress(counts: Arc<Mutex<Counts>>, start: Instant, end: Instant) {
 }
 
 impl Counts {
+    fn note_due(&mut self, due: Instant, sent: Instant, answer: Result<(), String>) {
+        self.lag.note(sent - due);
+        if let Err(error) = &answer {
+            let code = error.split_once(':').map_or("other", |(code, _)| code);
+            self.by_code.entry(code.to_owned()).or_default().note(sent.elapsed());
+        }
+        if let Some(slots) = &mut self.slots {
+            slots.note(due, answer.is_ok());
+        }
+        self.note(due.elapsed(), answer);
+    }
+
     fn note(&mut self, took: Duration, answer: Result<(), String>) {
         match answer {
             Ok(()) => self.latencies.note(took),
@@ -176,14 +204,21 @@ impl Counts {
 
 fn print(drive: &Drive, report: &Report) {
     let Report { counts, took } = report;
-    let Counts { latencies, failed, errors, n_unsent } = counts;
+    let Counts { latencies, failed, errors, n_unsent, lag, slots, by_code } = counts;
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = latencies.n() as f64 / took.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rows = rate * drive.batch as f64;
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
     let percentiles = [50.0, 90.0, 99.0, 99.9, 100.0];
+    let of_code = |(code, times): (&String, &Latencies)| {
+        let at = |percent| micros(times.percentile(percent));
+        let spread = json!({ "n": times.n(), "p50_us": at(50.0), "p99_us": at(99.0) });
+        (code.clone(), spread)
+    };
     if drive.json {
+        let by_code: serde_json::Map<String, serde_json::Value> =
+            by_code.iter().map(of_code).collect();
         let spread: serde_json::Map<String, serde_json::Value> = percentiles
             .iter()
             .map(|percent| {
@@ -200,6 +235,10 @@ fn print(drive: &Drive, report: &Report) {
                 "failed": failed.n(), "failed_p50_us": micros(failed.percentile(50.0)),
                 "failed_p99_us": micros(failed.percentile(99.0)),
                 "errors": errors, "unsent": n_unsent,
+                "send_lag_p50_us": micros(lag.percentile(50.0)),
+                "send_lag_p99_us": micros(lag.percentile(99.0)),
+                "failed_by_code": by_code,
+                "slots": slots.as_ref().map(Slots::report),
             })
         );
         return;

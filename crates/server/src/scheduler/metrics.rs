@@ -42,6 +42,7 @@ const HISTOGRAMS: &[Spread] = &[
     }),
     ("/tensord/scheduler/batch_rows", |stats| value(&stats.batch_rows)),
     ("/tensord/scheduler/compute_micros", |stats| value(&stats.run_micros)),
+    ("/tensord/scheduler/refusal_micros", |stats| value(&stats.refusal_micros)),
 ];
 
 /// All metrics of queues and lanes.

@@ -62,6 +62,7 @@ fn queue(row: &Row) -> Value {
                   "per_run": histogram(&stats.padded_rows) },
         "queue_micros": histogram(&stats.queue_micros),
         "compute_micros": histogram(&stats.run_micros),
+        "refusal_micros": histogram(&stats.refusal_micros),
         "predicted_micros": { "one_row": row.queue.snapshot.run_one.map(micros),
                               "full_batch": row.queue.snapshot.run_full.map(micros) },
     })

@@ -5,6 +5,7 @@ use proto::tensorflow::attr_value::Value as AttrKind;
 use smallvec::SmallVec;
 use tensor::{Shape, Tensor};
 
+use super::super::rules;
 use super::*;
 use crate::graph::Body;
 
@@ -137,4 +138,16 @@ fn what_has_the_width_of_the_longest_row_is_mixed() {
     assert!(judge(&reshape, &[indices.clone(), shape.clone(), other], &outputs).is_err());
     let same = judge(&reshape, &[indices.clone(), shape.clone(), shape], &outputs).unwrap();
     assert_eq!((&same[0].state, &same[1].state), (&indices.state, &State::Bounds));
+}
+
+#[test]
+fn a_dense_feature_of_any_length_is_filled_up_to_the_longest_row() {
+    let parser = node("ParseExampleV2", "parse", &[("num_sparse", 0)]);
+    let rows = || Dim::symbol(ROWS);
+    let input = Seen { state: State::Rows, spec: Spec::new(DType::String, [rows()]) };
+    let outputs = [[rows(), Dim::Known(3)], [rows(), Dim::Unknown]];
+    let outputs = outputs.map(|dims| Spec::new(DType::F32, dims));
+    let made = rules::parsed(&parser, &[input], &outputs).unwrap().unwrap();
+    assert_eq!(made[0].state, State::Rows);
+    assert!(matches!(&made[1].state, State::Mixed(why) if why.contains("width")));
 }

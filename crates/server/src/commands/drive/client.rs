@@ -60,6 +60,17 @@ impl Client {
         })
     }
 
+    /// Asks once, beside others: over REST on a connection of its own.
+    pub(super) async fn ask_apart(&self) -> Result<(), String> {
+        match self {
+            Self::Grpc { .. } => self.ask().await,
+            Self::Rest { .. } => {
+                let apart = self.another().await.map_err(|error| format!("{error:#}"))?;
+                apart.ask().await
+            }
+        }
+    }
+
     /// Asks once.
     pub(super) async fn ask(&self) -> Result<(), String> {
         match self {

@@ -1,0 +1,82 @@
+//! Several tensors with a row each, one after another in the first dimension: what
+//! `SpaceToBatchND` makes of an image, so that a convolution of its cells is one of the cells that
+//! lie apart. Row r of the batch is every n-th element from r on, n being the number of rows.
+
+use tensor::Spec;
+
+use super::rules::{self, AXIS, ELEMENTWISE, IMAGES, RESHAPES, SHAPES, UNKNOWN, Verdict};
+use super::{Seen, State, has_one_each};
+use crate::graph::Node;
+
+/// Ops beside those of images that do the same with each element of the first dimension.
+const EACH: &[&str] =
+    &["BiasAdd", "BiasAddV1", "_FusedConv2D", "_FusedDepthwiseConv2dNative", "Pad", "PadV2"];
+
+/// Whether any input is so.
+pub(super) fn are_copies(inputs: &[Seen]) -> bool {
+    inputs.iter().any(|input| matches!(input.state, State::Copies(_)))
+}
+
+/// A batch is taken apart into cells: `SpaceToBatchND`.
+pub(super) fn apart(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let [value, cells, paddings] = inputs else { return Err(UNKNOWN) };
+    if value.state != State::Rows || !has_one_each(value) {
+        return Err(AXIS);
+    }
+    if cells.state != State::Free || paddings.state != State::Free {
+        return Err(UNKNOWN);
+    }
+    if outputs.iter().any(|output| super::block(output).is_none()) {
+        return Err(SHAPES);
+    }
+    Ok(vec![State::Copies(cells.spec.ints().ok_or(SHAPES)?)])
+}
+
+/// What becomes of a node's outputs when an input is so.
+pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let name = node.op_name();
+    if name == "BatchToSpaceND" {
+        return together(inputs, outputs);
+    }
+    let lists = [ELEMENTWISE, IMAGES, RESHAPES, EACH];
+    if !lists.iter().any(|list| list.contains(&name)) {
+        return Err(UNKNOWN);
+    }
+    let first = inputs.iter().find(|input| matches!(input.state, State::Copies(_)));
+    let first = first.ok_or(UNKNOWN)?;
+    let is_alike = |input: &Seen| input.state == State::Free || input.state == first.state;
+    if !inputs.iter().all(is_alike) {
+        return Err(UNKNOWN);
+    }
+    // Each element of the first dimension counts as a row, and must stay one, in its place.
+    let as_rows = |input: &Seen| match input.state {
+        State::Copies(_) => Seen { state: State::Rows, spec: input.spec.clone() },
+        _ => input.clone(),
+    };
+    let inputs: Vec<Seen> = inputs.iter().map(as_rows).collect();
+    rules::judge(node, &inputs, outputs)?;
+    let size = |spec: &Spec| spec.dims().and_then(<[_]>::first).cloned();
+    let keeps =
+        |output: &Spec| size(output).zip(size(&first.spec)).is_some_and(|(a, b)| a.same(&b));
+    if !outputs.iter().all(keeps) {
+        return Err(SHAPES);
+    }
+    Ok(outputs.iter().map(|_| first.state.clone()).collect())
+}
+
+/// The cells are put together again, as they were taken apart.
+fn together(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    let [value, cells, crops] = inputs else { return Err(UNKNOWN) };
+    let State::Copies(apart) = &value.state else { return Err(UNKNOWN) };
+    if cells.state != State::Free || crops.state != State::Free {
+        return Err(UNKNOWN);
+    }
+    if cells.spec.ints().as_ref() != Some(apart) {
+        return Err(AXIS);
+    }
+    let as_rows = |spec: &Spec| Seen { state: State::Rows, spec: spec.clone() };
+    if !outputs.iter().map(as_rows).all(|seen| has_one_each(&seen)) {
+        return Err(SHAPES);
+    }
+    Ok(vec![State::Rows])
+}
