@@ -16,7 +16,7 @@ use crate::area::{Area, Block};
 use crate::bell::Bell;
 use crate::capi::{Api, Loading, Session};
 use crate::error::{Error, Result};
-use crate::ring::{Direction, RINGS_BYTES, Reader, Writer};
+use crate::ring::{Direction, Dormitory, RINGS_BYTES, Reader, Writer};
 use crate::sandbox;
 use crate::wire::{Failure, FromWorker, Load, Loaded, Order, Ready, ToWorker, Word};
 use crate::worker::places_max;
@@ -78,6 +78,8 @@ pub(crate) struct Inside {
     n_threads: usize,
     /// What arrives; whoever holds the lock reads the next order.
     orders: Mutex<Reader>,
+    /// Where those sleep that found none.
+    dormitory: Dormitory,
     answers: Mutex<Answers>,
     /// Whose spans the server gives out.
     inputs: Arc<Area>,
@@ -134,11 +136,14 @@ impl Inside {
         };
         let version = api.version();
         answers.tell(Word::Ready(Ready { version, missing }));
+        let orders = Reader::new(&rings, Direction::Orders);
+        let dormitory = orders.dormitory();
         let inside = Self {
             api,
             // One more than runs at once, so that there is always one that reads.
             n_threads: places_max(given.n_threads) + 1,
-            orders: Mutex::new(Reader::new(&rings, Direction::Orders)),
+            orders: Mutex::new(orders),
+            dormitory,
             answers: Mutex::new(answers),
             inputs: Arc::new(inputs),
             outputs: Arc::new(outputs),
@@ -169,17 +174,27 @@ impl Inside {
     }
 
     fn next_order(&self) -> Order {
-        let mut orders = self.orders.lock();
+        // One that was woken may have been woken early.
+        let mut was_woken = false;
         loop {
-            match orders.next::<ToWorker>() {
-                Ok(Some(ToWorker { order: Some(order) })) => return order,
-                Ok(Some(ToWorker { order: None })) => {}
-                Ok(None) => orders.sleep(),
-                Err(error) => {
-                    eprintln!("{error}");
-                    exit();
+            let place = {
+                let mut orders = self.orders.lock();
+                match orders.next::<ToWorker>() {
+                    Ok(Some(ToWorker { order: Some(order) })) => return order,
+                    Ok(Some(ToWorker { order: None })) => continue,
+                    Ok(None) => orders.place(),
+                    Err(error) => {
+                        eprintln!("{error}");
+                        exit();
+                    }
                 }
+            };
+            if was_woken {
+                self.dormitory.look_out(place);
+            } else {
+                self.dormitory.sleep(place);
             }
+            was_woken = !was_woken;
         }
     }
 

@@ -5,13 +5,14 @@
 //! it is used, and what is read is copied before it is looked at, so that the worst that a hostile
 //! side can say is a malformed message. A message that does not fit goes in pieces.
 //!
-//! Nobody spins. A reader that finds nothing says that it sleeps, looks once more, and waits: for
-//! the futex of the writer's place, or for a bell that the writer rings then.
+//! A reader that finds nothing says that it sleeps, looks once more, and waits: for the futex of
+//! the writer's place, or for a bell that the writer rings then. Nobody spins, but for a moment: who
+//! is woken before there is something to read, because the writer still prepares it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message;
 use prost::bytes::Bytes;
@@ -31,6 +32,9 @@ pub(crate) const RINGS_BYTES: usize = 2 * RING_BYTES;
 
 /// The longest message.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// How long a reader that was woken early looks out for what it was woken for.
+const AWAKE_FOR: Duration = Duration::from_micros(100);
 
 /// Which of the two rings of an area.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +70,7 @@ impl Ring {
         self.area.word32(self.start + 64)
     }
 
-    /// Whether the reader sleeps.
+    /// How many readers sleep.
     fn sleeper(&self) -> &AtomicU32 {
         self.area.word32(self.start + 128)
     }
@@ -234,14 +238,51 @@ impl Reader {
         self.ring.sleeper().store(0, Ordering::Relaxed);
     }
 
-    /// Waits for the futex until there may be something to read.
-    pub(crate) fn sleep(&self) {
-        if self.begin_sleep() {
-            wait(self.ring.written(), self.read, None);
-            self.end_sleep();
+    /// How far it has read.
+    pub(crate) fn place(&self) -> Place {
+        Place(self.read)
+    }
+
+    /// Where threads sleep that share this reader.
+    pub(crate) fn dormitory(&self) -> Dormitory {
+        let Ring { area, start } = &self.ring;
+        Dormitory { ring: Ring { area: Arc::clone(area), start: *start } }
+    }
+}
+
+/// How far a reader has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+/// Where threads sleep that share a reader, none of them with the reader in its hands: each message
+/// wakes one of them, and that one need not wake the next.
+pub(crate) struct Dormitory {
+    ring: Ring,
+}
+
+impl Dormitory {
+    /// Waits for the futex until there may be something to read after a place.
+    pub(crate) fn sleep(&self, place: Place) {
+        self.ring.sleeper().fetch_add(1, Ordering::SeqCst);
+        // It does not wait if something was written since.
+        wait(self.ring.written(), place.0, None);
+        self.ring.sleeper().fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Looks out for a moment for something to read after a place.
+    pub(crate) fn look_out(&self, place: Place) {
+        let start = Instant::now();
+        while self.ring.written().load(Ordering::Acquire) == place.0 && start.elapsed() < AWAKE_FOR
+        {
+            (0..LOOKS).for_each(|_| std::hint::spin_loop());
+            // Whoever prepares it may need the processor.
+            std::thread::yield_now();
         }
     }
 }
+
+/// How often is waited between two looks: for a microsecond or two.
+const LOOKS: usize = 32;
 
 /// Waits while a word has a value, until it is woken or time is up.
 fn wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
