@@ -6,8 +6,8 @@
 //! side can say is a malformed message. A message that does not fit goes in pieces.
 //!
 //! A reader that finds nothing says that it sleeps, looks once more, and waits: for the futex of
-//! the writer's place, or for a bell that the writer rings then. Nobody spins, but for a moment: who
-//! is woken before there is something to read, because the writer still prepares it.
+//! the writer's place, or for a bell that the writer rings then. Nobody spins, but for a moment:
+//! who is woken before there is something to read, because the writer still prepares it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -259,7 +259,8 @@ impl State {
         Some(flight)
     }
 
-    /// Runs that nobody waits for give their places to others, though the process goes on with them.
+    /// Runs that nobody waits for give their places to others, though the process goes on with
+    /// them.
     fn free_abandoned(&mut self, now: Instant) {
         for flight in self.flights.values_mut().filter(|flight| flight.is_abandoned()) {
             if let Some(turned) = flight.turned.take() {
@@ -367,8 +368,8 @@ impl State {
             && self.seats.values().all(|seat| !matches!(seat.state, SeatState::Loading))
     }
 
-    /// Whether the process is to be started anew for the memory of models that have left: TensorFlow
-    /// gives that of a GPU back only at the end of a process.
+    /// Whether the process is to be started anew for the memory of models that have left:
+    /// TensorFlow gives that of a GPU back only at the end of a process.
     pub(super) fn is_to_give_back(&self, renewal: Renewal) -> bool {
         renewal == Renewal::WhenIdle && self.has_leavers && self.sees_gpu() && self.is_idle()
     }
