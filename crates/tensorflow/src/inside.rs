@@ -16,7 +16,7 @@ use crate::area::{Area, Block};
 use crate::bell::Bell;
 use crate::capi::{Api, Loading, Session};
 use crate::error::{Error, Result};
-use crate::ring::{Direction, Dormitory, RINGS_BYTES, Reader, Writer};
+use crate::ring::{Direction, RINGS_BYTES, Reader, Writer};
 use crate::sandbox;
 use crate::wire::{Failure, FromWorker, Load, Loaded, Order, Ready, ToWorker, Word};
 use crate::worker::places_max;
@@ -78,8 +78,6 @@ pub(crate) struct Inside {
     n_threads: usize,
     /// What arrives; whoever holds the lock reads the next order.
     orders: Mutex<Reader>,
-    /// Where those sleep that found none.
-    dormitory: Dormitory,
     answers: Mutex<Answers>,
     /// Whose spans the server gives out.
     inputs: Arc<Area>,
@@ -136,14 +134,11 @@ impl Inside {
         };
         let version = api.version();
         answers.tell(Word::Ready(Ready { version, missing }));
-        let orders = Reader::new(&rings, Direction::Orders);
-        let dormitory = orders.dormitory();
         let inside = Self {
             api,
             // One more than runs at once, so that there is always one that reads.
             n_threads: places_max(given.n_threads) + 1,
-            orders: Mutex::new(orders),
-            dormitory,
+            orders: Mutex::new(Reader::new(&rings, Direction::Orders)),
             answers: Mutex::new(answers),
             inputs: Arc::new(inputs),
             outputs: Arc::new(outputs),
@@ -174,27 +169,30 @@ impl Inside {
     }
 
     fn next_order(&self) -> Order {
+        let mut orders = self.orders.lock();
         // One that was woken may have been woken early.
         let mut was_woken = false;
         loop {
-            let place = {
-                let mut orders = self.orders.lock();
-                match orders.next::<ToWorker>() {
-                    Ok(Some(ToWorker { order: Some(order) })) => return order,
-                    Ok(Some(ToWorker { order: None })) => continue,
-                    Ok(None) => orders.place(),
-                    Err(error) => {
-                        eprintln!("{error}");
-                        exit();
-                    }
+            match orders.next::<ToWorker>() {
+                // Nothing to wait for: whoever was woken early goes on looking out.
+                Ok(Some(ToWorker { order: Some(Order::Free(offset)) })) => {
+                    drop(self.blocks.lock().remove(&offset));
                 }
-            };
-            if was_woken {
-                self.dormitory.look_out(place);
-            } else {
-                self.dormitory.sleep(place);
+                Ok(Some(ToWorker { order: Some(order) })) => return order,
+                Ok(Some(ToWorker { order: None })) => {}
+                Ok(None) if was_woken => {
+                    was_woken = false;
+                    orders.look_out();
+                }
+                Ok(None) => {
+                    orders.sleep();
+                    was_woken = true;
+                }
+                Err(error) => {
+                    eprintln!("{error}");
+                    exit();
+                }
             }
-            was_woken = !was_woken;
         }
     }
 

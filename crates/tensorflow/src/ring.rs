@@ -34,7 +34,10 @@ pub(crate) const RINGS_BYTES: usize = 2 * RING_BYTES;
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// How long a reader that was woken early looks out for what it was woken for.
-const AWAKE_FOR: Duration = Duration::from_micros(100);
+const AWAKE_FOR: Duration = Duration::from_micros(150);
+
+/// How often it waits between two looks: for a microsecond or so.
+const PAUSES: usize = 32;
 
 /// Which of the two rings of an area.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +73,7 @@ impl Ring {
         self.area.word32(self.start + 64)
     }
 
-    /// How many readers sleep.
+    /// Whether the reader sleeps.
     fn sleeper(&self) -> &AtomicU32 {
         self.area.word32(self.start + 128)
     }
@@ -238,51 +241,25 @@ impl Reader {
         self.ring.sleeper().store(0, Ordering::Relaxed);
     }
 
-    /// How far it has read.
-    pub(crate) fn place(&self) -> Place {
-        Place(self.read)
+    /// Waits for the futex until there may be something to read.
+    pub(crate) fn sleep(&self) {
+        if self.begin_sleep() {
+            wait(self.ring.written(), self.read, None);
+            self.end_sleep();
+        }
     }
 
-    /// Where threads sleep that share this reader.
-    pub(crate) fn dormitory(&self) -> Dormitory {
-        let Ring { area, start } = &self.ring;
-        Dormitory { ring: Ring { area: Arc::clone(area), start: *start } }
-    }
-}
-
-/// How far a reader has read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u32);
-
-/// Where threads sleep that share a reader, none of them with the reader in its hands: each message
-/// wakes one of them, and that one need not wake the next.
-pub(crate) struct Dormitory {
-    ring: Ring,
-}
-
-impl Dormitory {
-    /// Waits for the futex until there may be something to read after a place.
-    pub(crate) fn sleep(&self, place: Place) {
-        self.ring.sleeper().fetch_add(1, Ordering::SeqCst);
-        // It does not wait if something was written since.
-        wait(self.ring.written(), place.0, None);
-        self.ring.sleeper().fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// Looks out for a moment for something to read after a place.
-    pub(crate) fn look_out(&self, place: Place) {
+    /// Looks out for a moment for something to read.
+    pub(crate) fn look_out(&self) {
         let start = Instant::now();
-        while self.ring.written().load(Ordering::Acquire) == place.0 && start.elapsed() < AWAKE_FOR
-        {
-            (0..LOOKS).for_each(|_| std::hint::spin_loop());
+        let is_there = || self.ring.written().load(Ordering::Acquire) != self.read;
+        while !is_there() && start.elapsed() < AWAKE_FOR {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
             // Whoever prepares it may need the processor.
             std::thread::yield_now();
         }
     }
 }
-
-/// How often is waited between two looks: for a microsecond or two.
-const LOOKS: usize = 32;
 
 /// Waits while a word has a value, until it is woken or time is up.
 fn wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {

@@ -10,6 +10,7 @@ mod state;
 mod supervise;
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -39,6 +40,9 @@ const CANCEL_CHECK: Duration = Duration::from_millis(100);
 /// Copying so many bytes takes about as long as a process takes to wake: it is woken before.
 const ROUSING_BYTES: RangeInclusive<usize> = 32 << 10..=2 << 20;
 
+/// A run of so long is answered about when a thread that is woken for the answer is awake.
+const SHORT: Duration = Duration::from_micros(100);
+
 /// A worker process and its successors.
 pub(crate) struct Worker {
     pub(crate) options: Arc<Options>,
@@ -47,6 +51,8 @@ pub(crate) struct Worker {
     /// Signalled when a load ends, a worker is ready, or the worker ends.
     changed: Condvar,
     bell: Bell,
+    /// Whether the thread that supervises it was woken for an answer that comes in a moment.
+    is_expecting: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Those on which the models that are here wait for their batches, if there are any.
     lanes: Mutex<Weak<Lanes>>,
@@ -100,6 +106,7 @@ impl Worker {
             state: Mutex::new(State::new(options.n_threads, options.queue_max, Instant::now())),
             changed: Condvar::new(),
             bell: Bell::new()?,
+            is_expecting: AtomicBool::new(false),
             thread: Mutex::default(),
             lanes: Mutex::default(),
         });
@@ -266,12 +273,19 @@ impl Worker {
         let id = state.next_number();
         let Sent { run, reply, seat, signature } = sent;
         let flight = Flight::new(seat, &run, reply);
+        // When nothing else keeps the supervisor awake, it wakes while a short run is under way.
+        let is_short = state.places.predict(&turned).is_some_and(|time| time <= SHORT);
+        let is_expected = is_short && state.flights.is_empty();
         state.take_off(id, flight, turned);
         let Some(link) = state.link.clone() else {
             drop(state);
             return self.fail_flight(id, Error::Unavailable("the worker has ended".to_owned()));
         };
         drop(state);
+        if is_expected {
+            self.is_expecting.store(true, Ordering::Release);
+            self.bell.ring();
+        }
         if ROUSING_BYTES.contains(&run.inputs.iter().map(Tensor::n_bytes).sum()) {
             link.rouse();
         }

@@ -107,50 +107,33 @@ fn what_a_hostile_reader_says_is_refused() {
 }
 
 #[test]
-fn threads_that_share_a_reader_are_woken_by_each_message() {
-    let (mut writer, reader) = rings();
-    const N: u64 = 4000;
-    let dormitory = reader.dormitory();
-    let reader = parking_lot::Mutex::new(reader);
-    let next = |got: &mut Vec<u64>| {
-        let (message, place) = {
-            let mut reader = reader.lock();
-            (reader.next::<ToWorker>().unwrap(), reader.place())
-        };
-        let Some(ToWorker { order }) = message else {
-            dormitory.look_out(place);
-            dormitory.sleep(place);
-            return true;
-        };
-        let Some(Order::Run(RunOrder { id, .. })) = order else { return false };
-        got.push(id);
-        true
-    };
+fn a_reader_that_sleeps_is_woken_by_each_message_early_or_not() {
+    let (mut writer, mut reader) = rings();
+    const N: u64 = 2000;
     std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..3)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut got = Vec::new();
-                    while next(&mut got) {}
-                    got
-                })
-            })
-            .collect();
-        let mut say = |message: &ToWorker| {
-            writer.push(message).unwrap();
+        scope.spawn(move || {
+            for id in 0..N {
+                loop {
+                    if let Some(message) = reader.next::<ToWorker>().unwrap() {
+                        assert_eq!(message, run(id));
+                        break;
+                    }
+                    reader.sleep();
+                    reader.look_out();
+                }
+            }
+        });
+        for id in 0..N {
+            if id % 3 == 0 && writer.has_sleeper() {
+                writer.wake();
+            }
+            writer.push(&run(id)).unwrap();
             if writer.has_sleeper() {
                 writer.wake();
             }
-        };
-        for id in 0..N {
-            say(&run(id));
             if id % 7 == 0 {
                 std::thread::yield_now();
             }
         }
-        readers.iter().for_each(|_| say(&ToWorker { order: Some(Order::Rest(true)) }));
-        let mut got: Vec<u64> = readers.into_iter().flat_map(|one| one.join().unwrap()).collect();
-        got.sort_unstable();
-        assert_eq!(got, (0..N).collect::<Vec<_>>());
     });
 }

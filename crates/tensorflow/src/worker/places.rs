@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use batch::{Arrival, Class, Time};
 use parking_lot::Mutex;
@@ -184,6 +184,11 @@ impl Places {
             }
         }
         None
+    }
+
+    /// How long a run that was taken is expected to take, if that is known.
+    pub(super) fn predict(&self, turned: &Turned) -> Option<Duration> {
+        self.agenda.predict(turned.queue(), 1)
     }
 
     /// Takes note that a run has given its place back.

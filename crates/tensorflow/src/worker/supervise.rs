@@ -1,6 +1,7 @@
 //! The thread that supervises a worker.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use device::Buffer;
@@ -239,6 +240,9 @@ impl<'a> Serving<'a> {
         let watched = Watched { bell, socket };
         let woken = self.worker.bell.wait(Some(watched), self.wait_limit());
         answers.end_sleep();
+        if self.worker.is_expecting.swap(false, Ordering::Acquire) {
+            answers.look_out();
+        }
         woken.by_socket
     }
 
