@@ -131,6 +131,7 @@ impl<T> Agenda<T> {
             first_turn: None,
             lanes_used: 0.0,
             reckoned: Time::default(),
+            is_held: false,
             is_removed: false,
         };
         ModelId(place(&mut self.models, model))
@@ -140,6 +141,20 @@ impl<T> Agenda<T> {
     pub fn set_weight(&mut self, model: ModelId, weight: u32) {
         if let Some(model) = &mut self.models[model.0] {
             model.weight = weight.max(1);
+        }
+    }
+
+    /// Lets nothing of a model run until it is released; what comes waits, and expires.
+    pub fn hold(&mut self, model: ModelId) {
+        if let Some(model) = &mut self.models[model.0] {
+            model.is_held = true;
+        }
+    }
+
+    /// Lets a model run again that was held.
+    pub fn release(&mut self, model: ModelId) {
+        if let Some(model) = &mut self.models[model.0] {
+            model.is_held = false;
         }
     }
 
@@ -274,6 +289,7 @@ impl<T> Agenda<T> {
             let Some(waiting) = waiting else { continue };
             let Some(model) = &self.models[waiting.model.0] else { continue };
             match waiting.ready(now) {
+                _ if model.is_held => {}
                 Ready::Never => {}
                 Ready::At(time) => wake = Some(wake.map_or(time, |wake| wake.min(time))),
                 Ready::Now(_) if model.n_running >= self.lane_share(waiting.model, now) => {}
@@ -398,6 +414,12 @@ impl<T> Agenda<T> {
     /// How many tasks wait.
     pub fn n_waiting(&self) -> usize {
         self.queues.iter().flatten().map(|waiting| waiting.queue.n_tasks()).sum()
+    }
+
+    /// Removes the tasks of all queues that nobody waits for any more.
+    pub fn remove_all_if(&mut self, mut is_moot: impl FnMut(&T) -> bool) -> Vec<Arc<T>> {
+        let queues = 0..self.queues.len();
+        queues.flat_map(|number| self.remove_if(QueueId(number), &mut is_moot)).collect()
     }
 
     /// Removes everything that waits.

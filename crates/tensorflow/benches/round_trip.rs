@@ -1,7 +1,9 @@
 //! What a worker costs: the same runs in a worker and in this process, one after the other.
 //!
-//! `TENSORD_TENSORFLOW=VENV cargo bench -p tensorflow` prints a line for each size. The model gives
-//! its input's first element, so that the way in is measured, or its input, for both ways.
+//! `TENSORD_TENSORFLOW=VENV cargo bench -p tensorflow` prints a line for each size: the median of
+//! each, and of the difference between neighbours. The model gives its input's first element, so
+//! that the way in is measured, or its input, for both ways. A number behind `--` says how often
+//! all of it is measured.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -71,9 +73,12 @@ fn main() -> ExitCode {
         })
         .unwrap();
     let direct = Direct::load(&library, &dir, &servable, &options(&library)).unwrap();
-    println!("{:>6} {:>9}  {:>10} {:>10} {:>10}", "run", "bytes", "direct", "worker", "more");
-    for signature in ["first", "same"] {
-        SIZES.iter().for_each(|size| measure(signature, *size, &servable, &direct));
+    let head = ["direct", "worker", "more"].map(|name| format!("{name} µs"));
+    println!("{:>6} {:>9}  {:>10} {:>10} {:>10}", "run", "bytes", head[0], head[1], head[2]);
+    for _ in 0..args.iter().find_map(|arg| arg.parse().ok()).unwrap_or(1) {
+        for signature in ["first", "same"] {
+            SIZES.iter().for_each(|size| measure(signature, *size, &servable, &direct));
+        }
     }
     ExitCode::SUCCESS
 }
@@ -121,12 +126,14 @@ fn measure(signature: &str, size: usize, servable: &Servable, direct: &Direct) {
         ours.push(start.elapsed());
         drop(outputs);
     }
-    let (direct, worker) = (median(theirs), median(ours));
-    let more = worker.saturating_sub(direct);
-    println!("{signature:>6} {size:>9}  {direct:>10.1?} {worker:>10.1?} {more:>10.1?}");
+    let micros = |times: &[Duration]| times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
+    let (ours, theirs): (Vec<f64>, Vec<f64>) = (micros(&ours), micros(&theirs));
+    let more = ours.iter().zip(&theirs).map(|(ours, theirs)| ours - theirs).collect();
+    let (direct, worker, more) = (median(theirs), median(ours), median(more));
+    println!("{signature:>6} {size:>9}  {direct:>10.1} {worker:>10.1} {more:>10.1}");
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }

@@ -170,11 +170,24 @@ impl Inside {
 
     fn next_order(&self) -> Order {
         let mut orders = self.orders.lock();
+        // One that was woken may have been woken early.
+        let mut was_woken = false;
         loop {
             match orders.next::<ToWorker>() {
+                // Nothing to wait for: whoever was woken early goes on looking out.
+                Ok(Some(ToWorker { order: Some(Order::Free(offset)) })) => {
+                    drop(self.blocks.lock().remove(&offset));
+                }
                 Ok(Some(ToWorker { order: Some(order) })) => return order,
                 Ok(Some(ToWorker { order: None })) => {}
-                Ok(None) => orders.sleep(),
+                Ok(None) if was_woken => {
+                    was_woken = false;
+                    orders.look_out();
+                }
+                Ok(None) => {
+                    orders.sleep();
+                    was_woken = true;
+                }
                 Err(error) => {
                     eprintln!("{error}");
                     exit();

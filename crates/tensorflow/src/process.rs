@@ -62,6 +62,11 @@ impl Link {
         Ok(())
     }
 
+    /// Wakes the worker for an order that is being prepared, so that it is awake when that comes.
+    pub(crate) fn rouse(&self) {
+        self.orders.lock().wake();
+    }
+
     /// Says that a block of outputs is no longer needed. A worker that sleeps hears of it with the
     /// next order; it is woken only if much was freed since the last.
     pub(crate) fn free(&self, offset: u64, bytes: u64) -> Result<()> {

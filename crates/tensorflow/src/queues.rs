@@ -2,34 +2,45 @@
 //!
 //! TensorFlow's graphs are not ours to look into, so nothing is known of their rows: they are
 //! merged only where that is asked for, as TensorFlow Serving does. All else goes to the worker at
-//! once.
+//! once, and takes its turn there.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use batch::Class;
 use device::Workspace;
 use parking_lot::Mutex;
-use schedule::{Admission, Blame, Control, Fault, Lanes, QueueId, QueueOptions, Share, Task, Work};
-use session::{Batching, Error, LEVEL_MAX, QueueState, Reply, Result, Run};
+use schedule::{
+    Admission, Blame, Control, Fault, Lanes, QueueId, QueueOptions, Replica, Share, Task, Work,
+};
+use session::{Batching, Error, LEVEL_MAX, Priorities, QueueState, Reply, Result, Run};
 use tensor::Tensor;
 
 use crate::worker::{Sent, Worker};
 
-/// The priority of requests that name none: the most urgent.
-const DEFAULT_LEVEL: usize = 0;
+/// How often a lane that waits for an answer looks whether anybody else does.
+const PATROL: Duration = Duration::from_millis(20);
 
-/// The queues of a servable's signatures. Its lanes only wait for the worker: each is a batch under
-/// way there.
+/// The queues of a servable's signatures. The lanes only wait for the worker: each is a batch under
+/// way there. All models in the worker share them, each by its weight.
 pub(crate) struct Queues {
     signatures: BTreeMap<String, QueueId>,
-    options: Mutex<batch::Options>,
-    /// Where the worker computes.
-    device: String,
+    settings: Mutex<Settings>,
+    /// Where it runs.
+    worker: Arc<Worker>,
+    seat: u64,
     // Dropped in this order, so that nothing is pushed to lanes that have ended.
     share: Share,
-    _lanes: Lanes,
+    _lanes: Arc<Lanes>,
+}
+
+/// What of the settings is asked for with each run.
+struct Settings {
+    pads_shapes: bool,
+    default_level: usize,
 }
 
 /// What of a worker a queue needs.
@@ -43,11 +54,14 @@ pub(crate) struct Target<'a> {
 impl Queues {
     /// Queues for all signatures. Fails if the options contradict each other, or the system has no
     /// threads.
-    pub(crate) fn new(target: &Target<'_>, options: &batch::Options) -> Result<Self> {
-        let n_lanes = target.worker.options.n_threads;
-        let lanes = Lanes::start(schedule::Options { n_lanes, inline_max: Duration::ZERO });
+    pub(crate) fn new(
+        target: &Target<'_>,
+        options: &batch::Options,
+        priorities: &Priorities,
+    ) -> Result<Self> {
+        let lanes = target.worker.lanes();
         let lanes = lanes.map_err(|error| Error::ResourceExhausted(error.to_string()))?;
-        let share = lanes.share(1);
+        let share = lanes.share(priorities.weight);
         let mut signatures = BTreeMap::new();
         for (name, (signature, n_outputs)) in target.signatures {
             let work = SignatureWork {
@@ -56,22 +70,37 @@ impl Queues {
                 signature: *signature,
                 n_outputs: *n_outputs,
             };
-            let queue = share.queue(Arc::new(work), queue_options(options)).map_err(bad)?;
+            let options = queue_options(options, priorities);
+            let queue = share.queue(Arc::new(work), options).map_err(bad)?;
             signatures.insert(name.clone(), queue);
         }
-        let device = target.worker.role.placement.device.clone();
-        let options = Mutex::new(options.clone());
-        Ok(Self { signatures, options, device, share, _lanes: lanes })
+        let settings = Mutex::new(Settings::new(options, priorities));
+        let (worker, seat) = (Arc::clone(target.worker), target.seat);
+        Ok(Self { signatures, settings, worker, seat, share, _lanes: lanes })
     }
 
-    /// Puts other options in force.
-    pub(crate) fn set_options(&self, options: &batch::Options) -> Result<()> {
-        options.validate().map_err(bad)?;
+    /// Puts other settings in force. Fails, and changes nothing, if they contradict each other.
+    pub(crate) fn set_options(
+        &self,
+        options: &batch::Options,
+        priorities: &Priorities,
+    ) -> Result<()> {
+        let new = queue_options(options, priorities);
+        new.batch.validate().map_err(bad)?;
         for queue in self.signatures.values() {
-            self.share.set_options(*queue, queue_options(options)).map_err(bad)?;
+            self.share.set_options(*queue, new.clone()).map_err(bad)?;
         }
-        *self.options.lock() = options.clone();
+        self.share.set_weight(priorities.weight);
+        *self.settings.lock() = Settings::new(options, priorities);
         Ok(())
+    }
+
+    /// When a run that starts now would be answered.
+    pub(crate) fn forecast(&self, run: &Run) -> Option<Replica> {
+        let queue = *self.signatures.get(&run.signature)?;
+        let n_rows = batch::n_rows(&run.inputs).ok()?;
+        let forecast = self.share.forecast(queue, n_rows);
+        Some(Replica { forecast, until_ready: self.worker.until_ready(self.seat) })
     }
 
     /// Pushes the task of a run, whose signature there is.
@@ -84,24 +113,25 @@ impl Queues {
             Ok(n_rows) => n_rows,
             Err(error) => return reply(Err(bad(error))),
         };
-        let pads_shapes = self.options.lock().pads_shapes;
+        let Settings { pads_shapes, default_level } = *self.settings.lock();
         let class = Class::new(&run.inputs, pads_shapes);
         let control = Control { deadline: run.deadline, is_cancelled: run.is_cancelled };
         let reply = Box::new(move |answer: std::result::Result<_, schedule::Failure>| {
             reply(answer.map_err(|failure| session::failure(&failure, true)));
         });
-        let level = run.level.unwrap_or(DEFAULT_LEVEL).min(LEVEL_MAX);
+        let level = run.level.unwrap_or(default_level).min(LEVEL_MAX);
         let task = Task::new(run.inputs, run.outputs, control, n_rows, reply);
         self.share.push(queue, task, class, level);
     }
 
     /// What is known of the queues.
     pub(crate) fn snapshot(&self) -> Vec<QueueState> {
+        let default_level = self.settings.lock().default_level;
         let state = |(signature, queue): (&String, &QueueId)| {
             Some(QueueState {
                 signature: signature.clone(),
-                device: self.device.clone(),
-                default_level: DEFAULT_LEVEL,
+                device: self.worker.role.placement.device.clone(),
+                default_level,
                 why_single: None,
                 snapshot: self.share.snapshot(*queue)?,
             })
@@ -118,12 +148,20 @@ pub(crate) fn asked(batching: &Batching) -> Option<&batch::Options> {
     }
 }
 
-fn queue_options(options: &batch::Options) -> QueueOptions {
-    QueueOptions { batch: options.clone(), admission: Admission::Room }
+impl Settings {
+    fn new(options: &batch::Options, priorities: &Priorities) -> Self {
+        let (pads_shapes, default_level) = (options.pads_shapes, priorities.default_level);
+        Self { pads_shapes, default_level }
+    }
 }
 
+fn queue_options(options: &batch::Options, priorities: &Priorities) -> QueueOptions {
+    QueueOptions { batch: priorities.applied_to(options), admission: Admission::Room }
+}
+
+/// What settings that contradict each other are to a client.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-fn bad(error: batch::Error) -> Error {
+pub(crate) fn bad(error: batch::Error) -> Error {
     Error::InvalidArgument(error.to_string())
 }
 
@@ -154,13 +192,32 @@ impl Work for SignatureWork {
         let reply: Reply = Box::new(move |answer| drop(send.send(answer)));
         let (seat, signature) = (self.seat, self.signature);
         self.worker.run(Sent { run, reply, seat, signature });
-        let lost = || Err(Error::Internal("the run was lost".to_owned()));
-        let answer = receive.recv().unwrap_or_else(|_| lost());
+        let answer = await_answer(&receive, control);
         answer.map_err(|error| Fault { error: Arc::new(error), blame: Blame::Machine })
     }
 
     /// It may write to variables, for all that we know.
     fn is_repeatable(&self) -> bool {
         false
+    }
+}
+
+/// The answer of the worker. TensorFlow cannot end a run that nobody waits for, but the lane need
+/// not wait for it.
+fn await_answer(
+    receive: &mpsc::Receiver<Result<Vec<Tensor>>>,
+    control: &Control,
+) -> Result<Vec<Tensor>> {
+    loop {
+        match receive.recv_timeout(PATROL) {
+            Ok(answer) => return answer,
+            Err(RecvTimeoutError::Timeout) if control.is_cancelled.load(Ordering::Relaxed) => {
+                return Err(Error::Cancelled("nobody waits for the answer".to_owned()));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::Internal("the run was lost".to_owned()));
+            }
+        }
     }
 }

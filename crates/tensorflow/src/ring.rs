@@ -5,13 +5,14 @@
 //! it is used, and what is read is copied before it is looked at, so that the worst that a hostile
 //! side can say is a malformed message. A message that does not fit goes in pieces.
 //!
-//! Nobody spins. A reader that finds nothing says that it sleeps, looks once more, and waits: for
-//! the futex of the writer's place, or for a bell that the writer rings then.
+//! A reader that finds nothing says that it sleeps, looks once more, and waits: for the futex of
+//! the writer's place, or for a bell that the writer rings then. Nobody spins, but for a moment:
+//! who is woken before there is something to read, because the writer still prepares it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message;
 use prost::bytes::Bytes;
@@ -31,6 +32,12 @@ pub(crate) const RINGS_BYTES: usize = 2 * RING_BYTES;
 
 /// The longest message.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// How long a reader that was woken early looks out for what it was woken for.
+const AWAKE_FOR: Duration = Duration::from_micros(150);
+
+/// How often it waits between two looks: for a microsecond or so.
+const PAUSES: usize = 32;
 
 /// Which of the two rings of an area.
 #[derive(Debug, Clone, Copy)]
@@ -239,6 +246,17 @@ impl Reader {
         if self.begin_sleep() {
             wait(self.ring.written(), self.read, None);
             self.end_sleep();
+        }
+    }
+
+    /// Looks out for a moment for something to read.
+    pub(crate) fn look_out(&self) {
+        let start = Instant::now();
+        let is_there = || self.ring.written().load(Ordering::Acquire) != self.read;
+        while !is_there() && start.elapsed() < AWAKE_FOR {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            // Whoever prepares it may need the processor.
+            std::thread::yield_now();
         }
     }
 }

@@ -5,15 +5,20 @@
 //! Requests never wait for that thread: they write to the worker's ring themselves if it is free,
 //! else they stand in the queue.
 
+mod places;
 mod state;
 mod supervise;
 
-use std::sync::Arc;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use schedule::{Lanes, QueueSnapshot, Replica, Turned};
 use session::{Error, Reply, Run};
+use tensor::Tensor;
 
 use crate::bell::Bell;
 use crate::error::Result;
@@ -23,12 +28,20 @@ use crate::sandbox::Rules;
 use crate::snapshot::{WorkerSnapshot, resident_bytes};
 use crate::tensors;
 use crate::wire::{Order, RunOrder};
-use state::{Flight, Phase, SeatState, State, Task};
+use places::Ended;
+use state::{Flight, Phase, SeatState, State};
 
+pub(crate) use places::Turns;
 pub(crate) use state::{Passenger, places_max};
 
 /// How often a load looks whether it is still wanted.
 const CANCEL_CHECK: Duration = Duration::from_millis(100);
+
+/// Copying so many bytes takes about as long as a process takes to wake: it is woken before.
+const ROUSING_BYTES: RangeInclusive<usize> = 32 << 10..=2 << 20;
+
+/// A run of so long is answered about when a thread that is woken for the answer is awake.
+const SHORT: Duration = Duration::from_micros(100);
 
 /// A worker process and its successors.
 pub(crate) struct Worker {
@@ -38,7 +51,11 @@ pub(crate) struct Worker {
     /// Signalled when a load ends, a worker is ready, or the worker ends.
     changed: Condvar,
     bell: Bell,
+    /// Whether the thread that supervises it was woken for an answer that comes in a moment.
+    is_expecting: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Those on which the models that are here wait for their batches, if there are any.
+    lanes: Mutex<Weak<Lanes>>,
 }
 
 /// What a worker is for.
@@ -68,16 +85,30 @@ pub(crate) struct Sent {
     pub(crate) signature: u32,
 }
 
+impl Sent {
+    /// Answers that it is not run.
+    fn fail(self, why: &str) {
+        (self.reply)(Err(Error::Unavailable(why.to_owned())));
+    }
+
+    /// Answers one that nobody waits for.
+    fn cancel(self) {
+        (self.reply)(Err(Error::Cancelled("nobody waits for the answer".to_owned())));
+    }
+}
+
 impl Worker {
     /// Starts a worker. Its process starts beside, on the thread that supervises it.
     pub(crate) fn start(options: &Arc<Options>, role: Role) -> Result<Arc<Self>> {
         let worker = Arc::new(Self {
             options: Arc::clone(options),
             role,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State::new(options.n_threads, options.queue_max, Instant::now())),
             changed: Condvar::new(),
             bell: Bell::new()?,
+            is_expecting: AtomicBool::new(false),
             thread: Mutex::default(),
+            lanes: Mutex::default(),
         });
         let supervised = Arc::clone(&worker);
         let thread = std::thread::Builder::new()
@@ -95,7 +126,7 @@ impl Worker {
         asked: Asked<'_>,
     ) -> Option<session::Result<u64>> {
         let weights_bytes = passenger.weights_bytes;
-        let seat = self.state.lock().sit(passenger)?;
+        let seat = self.state.lock().sit(passenger, Instant::now())?;
         let outcome = self.admit(seat, weights_bytes, asked);
         let outcome = outcome.and_then(|end| self.await_load(seat, end, asked));
         if outcome.is_err() {
@@ -157,19 +188,15 @@ impl Worker {
     /// end.
     pub(crate) fn leave(&self, seat: u64) {
         let mut state = self.state.lock();
-        let Some(left) = state.seats.remove(&seat) else { return };
-        let lost = state.take_tasks_of(seat);
+        let Some((left, lost)) = state.stand(seat) else { return };
         let is_last = state.seats.is_empty();
         if is_last {
             state.phase = Phase::Ended;
-        } else {
-            state.has_leavers = true;
-            if let Some(link) = state.link.as_ref().filter(|_| left.state.is_there()) {
-                drop(link.say(Order::Unload(seat)));
-            }
+        } else if let Some(link) = state.link.as_ref().filter(|_| left.is_there()) {
+            drop(link.say(Order::Unload(seat)));
         }
         drop(state);
-        lost.into_iter().for_each(|task| task.fail("the model was unloaded"));
+        lost.into_iter().for_each(|sent| sent.fail("the model was unloaded"));
         self.bell.ring();
         let thread = if is_last { self.thread.lock().take() } else { None };
         if let Some(thread) = thread {
@@ -178,55 +205,90 @@ impl Worker {
         }
     }
 
-    /// Starts a run, now or when the worker is free.
+    /// Starts a run, now or when it is its turn.
     pub(crate) fn run(&self, sent: Sent) {
+        let now = Instant::now();
+        let deadline = sent.run.deadline;
         let mut state = self.state.lock();
-        let refused = match &state.phase {
-            Phase::Ended => Some("the worker has ended".to_owned()),
-            Phase::BackingOff { why } => Some(why.clone()),
-            Phase::Starting | Phase::Up | Phase::Draining
-                if state.queue.len() >= self.options.queue_max =>
-            {
-                let n = state.queue.len();
-                Some(format!("{n} requests are waiting already, and no more than that may"))
-            }
-            Phase::Starting | Phase::Up | Phase::Draining => None,
-        };
-        if let Some(why) = refused {
+        if let Err(unrun) = state.push(sent, now) {
             drop(state);
-            (sent.reply)(Err(Error::Unavailable(why)));
-            return;
+            let (sent, error) = *unrun;
+            return (sent.reply)(Err(error));
         }
-        let is_urgent = state.must_check_by(sent.run.deadline);
-        let task = Task { sent };
-        if !state.queue.is_empty() || !state.can_fly(&task, self.options.n_threads) {
-            // Who watches it looks out for places from now on.
-            let is_first = state.queue.is_empty();
-            state.queue.push_back(task);
-            drop(state);
-            if is_urgent || is_first {
-                self.bell.ring();
-            }
-            return;
+        let taken = state.take(now);
+        let mut is_urgent = state.must_check_by(deadline);
+        let n_waiting = state.places.n_waiting();
+        if n_waiting > 0 {
+            let next = state.places.next_deadline();
+            // With the first that waits, who watches it looks out for places.
+            is_urgent |= state.must_check_by(next) || n_waiting == 1;
         }
-        self.fly(state, task);
+        match taken {
+            Some(taken) => self.fly(state, taken),
+            None => drop(state),
+        }
         if is_urgent {
             self.bell.ring();
         }
     }
 
-    /// Sends a task to the process. The lock is given up while its inputs are copied.
-    fn fly(&self, mut state: parking_lot::MutexGuard<'_, State>, task: Task) {
-        let Some(link) = state.link.clone() else {
-            state.queue.push_front(task);
-            return;
-        };
+    /// Puts another way of taking turns in force for a model.
+    pub(crate) fn set_turns(&self, seat: u64, turns: &Turns) -> batch::Result<()> {
+        let changed = self.state.lock().set_turns(seat, turns);
+        self.bell.ring();
+        changed
+    }
+
+    /// When a run that starts now would be answered.
+    pub(crate) fn forecast(&self, seat: u64, signature: u32) -> Option<Replica> {
+        self.state.lock().forecast(seat, signature, Instant::now())
+    }
+
+    /// How long it takes until a model can be served here.
+    pub(crate) fn until_ready(&self, seat: u64) -> Duration {
+        self.state.lock().until_ready(seat, Instant::now())
+    }
+
+    /// What is known of what waits for a signature.
+    pub(crate) fn queue(&self, seat: u64, signature: u32) -> Option<QueueSnapshot> {
+        self.state.lock().queue(seat, signature, Instant::now())
+    }
+
+    /// The lanes on which batches wait for their answers: as many as run at once. Whoever uses them
+    /// keeps them, so that no lane ever drops them itself.
+    pub(crate) fn lanes(&self) -> std::io::Result<Arc<Lanes>> {
+        let mut lanes = self.lanes.lock();
+        if let Some(lanes) = lanes.upgrade() {
+            return Ok(lanes);
+        }
+        let n_lanes = self.options.n_threads;
+        let new = Lanes::start(schedule::Options { n_lanes, inline_max: Duration::ZERO })?;
+        let new = Arc::new(new);
+        *lanes = Arc::downgrade(&new);
+        Ok(new)
+    }
+
+    /// Sends a run to the process. The lock is given up while its inputs are copied.
+    fn fly(&self, mut state: parking_lot::MutexGuard<'_, State>, (sent, turned): (Sent, Turned)) {
         let id = state.next_number();
-        let Sent { run, reply, seat, signature } = task.sent;
-        let (deadline, is_cancelled) = (run.deadline, Arc::clone(&run.is_cancelled));
-        let flight = Flight { seat, reply, block: None, deadline, is_cancelled };
-        state.flights.insert(id, flight);
+        let Sent { run, reply, seat, signature } = sent;
+        let flight = Flight::new(seat, &run, reply);
+        // When nothing else keeps the supervisor awake, it wakes while a short run is under way.
+        let is_short = state.places.predict(&turned).is_some_and(|time| time <= SHORT);
+        let is_expected = is_short && state.flights.is_empty();
+        state.take_off(id, flight, turned);
+        let Some(link) = state.link.clone() else {
+            drop(state);
+            return self.fail_flight(id, Error::Unavailable("the worker has ended".to_owned()));
+        };
         drop(state);
+        if is_expected {
+            self.is_expecting.store(true, Ordering::Release);
+            self.bell.ring();
+        }
+        if ROUSING_BYTES.contains(&run.inputs.iter().map(Tensor::n_bytes).sum()) {
+            link.rouse();
+        }
         let placed = tensors::put(&link.inputs, &run.inputs);
         let inputs = match placed {
             Ok((inputs, block)) => {
@@ -235,13 +297,7 @@ impl Worker {
                 }
                 inputs
             }
-            Err(error) => {
-                let flight = self.state.lock().flights.remove(&id);
-                if let Some(flight) = flight {
-                    (flight.reply)(Err(error.into()));
-                }
-                return;
-            }
+            Err(error) => return self.fail_flight(id, error.into()),
         };
         let outputs = run.outputs.iter().map(|n| u32::try_from(*n).unwrap_or(u32::MAX)).collect();
         let timeout_millis = timeout_millis(run.deadline);
@@ -249,10 +305,15 @@ impl Worker {
         let order = RunOrder { id, model: seat, signature, inputs, outputs, timeout_millis };
         // Whatever else it is, the supervisor finds it out by itself.
         if let Err(error @ crate::Error::TooLong(_)) = link.say(Order::Run(order)) {
-            let flight = self.state.lock().flights.remove(&id);
-            if let Some(flight) = flight {
-                (flight.reply)(Err(error.into()));
-            }
+            self.fail_flight(id, error.into());
+        }
+    }
+
+    /// Answers a run that could not be sent.
+    fn fail_flight(&self, id: u64, error: Error) {
+        let flight = self.state.lock().land(id, Ended::Unmeasured, Instant::now());
+        if let Some(flight) = flight {
+            (flight.reply)(Err(error));
         }
     }
 
@@ -275,7 +336,7 @@ impl Worker {
             n_restarts: state.n_restarts,
             n_running,
             n_abandoned,
-            n_waiting: state.queue.len(),
+            n_waiting: state.places.n_waiting(),
             resident_bytes,
             base_bytes: state.base_bytes,
             limit_bytes: self.options.memory.map(|limit| limit.bytes),

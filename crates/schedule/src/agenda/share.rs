@@ -36,6 +36,8 @@ pub(super) struct Model {
     /// The lanes it has lately kept busy, on average, and when that was reckoned.
     pub(super) lanes_used: f64,
     pub(super) reckoned: Time,
+    /// Whether nothing of it may run now.
+    pub(super) is_held: bool,
     /// Whether it goes when what runs of it has ended.
     pub(super) is_removed: bool,
 }

@@ -75,6 +75,27 @@ fn a_full_queue_says_when_to_come_again() {
 }
 
 #[test]
+fn a_model_that_is_held_waits_and_the_others_run() {
+    let mut agenda: Agenda<u32> = Agenda::new(1);
+    let queues = [1, 1].map(|weight| {
+        let model = agenda.add_model(weight);
+        (model, agenda.add_queue(model, options(1), Admission::Room).unwrap())
+    });
+    agenda.hold(queues[0].0);
+    for (name, (_, queue)) in (0..).zip(queues) {
+        agenda.push(queue, Arc::new(name), &arrival(1, Some(at(30))), at(0)).unwrap();
+    }
+    agenda.push(queues[0].1, Arc::new(2), &arrival(1, None), at(0)).unwrap();
+    assert_eq!(run(&mut agenda, 0, 10), [1]);
+    assert!(matches!(agenda.next(at(10)), Next::Wait(None)));
+    let expired: Vec<u32> = agenda.expire(at(30)).iter().map(|task| **task).collect();
+    assert_eq!(expired, [0], "what is held expires");
+    agenda.release(queues[0].0);
+    assert_eq!(run(&mut agenda, 30, 10), [2]);
+    agenda.check();
+}
+
+#[test]
 fn a_removed_model_goes_when_its_last_batch_has_run() {
     let mut agenda: Agenda<u32> = Agenda::new(1);
     let model = agenda.add_model(1);

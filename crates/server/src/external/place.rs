@@ -7,7 +7,8 @@ use device::logical::GrowthRule;
 use device::placement::Replicas;
 use proto::serving::ModelConfig;
 use proto::tensorflow::ConfigProto;
-use session::{Batching, Engine, Error, QueueState, Reply, Result, Run};
+use schedule::Replica;
+use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
 use tensorflow::{GpuOptions, ModelSettings, Needed, Placement, Threads, Workers, session_config};
 
 use super::books::Booking;
@@ -233,6 +234,14 @@ impl Engine for Placed {
 
     fn set_batching(&self, batching: &Batching) -> Result<()> {
         self.engine.set_batching(batching)
+    }
+
+    fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
+        self.engine.set_priorities(priorities)
+    }
+
+    fn forecast(&self, run: &Run) -> Option<Replica> {
+        self.engine.forecast(run)
     }
 
     fn queues(&self) -> Vec<QueueState> {

@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::support::{
     Server, check_half_plus_two, model_server, model_with_versions, python, root,
 };
+use crate::tensorflow::{with_tensorflow, workers};
 
 fn excerpt(name: &str) -> String {
     let path = root().join("testdata/requirements").join(name);
@@ -16,6 +17,11 @@ fn excerpt(name: &str) -> String {
 /// Starts the server with an argument list of a document, whose models are below `written`, and
 /// predicts through every model it names.
 fn check(argv: &[String], environment: &(String, String), written: &str) {
+    check_on(model_server(), argv, environment, written);
+}
+
+/// The same with the command of a server.
+fn check_on(mut command: Command, argv: &[String], environment: &(String, String), written: &str) {
     let argv: Vec<String> = argv.iter().map(|word| word.trim_end().to_owned()).collect();
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path().to_string_lossy().into_owned();
@@ -30,7 +36,6 @@ fn check(argv: &[String], environment: &(String, String), written: &str) {
     for name in ["model1", "model2"] {
         model_with_versions(&folder.path().join(name), &[1]);
     }
-    let mut command = model_server();
     command.env(&environment.0, &environment.1);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let server = Server::spawn(command, &argv);
@@ -72,6 +77,16 @@ fn the_shell_command_starts_two_models() {
     let export = script.lines().find_map(|line| line.strip_prefix("export ")).unwrap();
     let line = script.lines().find(|line| line.starts_with("tensorflow_model_server")).unwrap();
     check(&words(line)[1..], &assignment(export), "/path/to");
+}
+
+#[test]
+fn the_shell_command_starts_two_models_on_tensorflow() {
+    let script = joined(&excerpt("growth.sh"));
+    let export = script.lines().find_map(|line| line.strip_prefix("export ")).unwrap();
+    let line = script.lines().find(|line| line.starts_with("tensorflow_model_server")).unwrap();
+    let mut argv = words(line);
+    argv.push("--engine=tensorflow".to_owned());
+    check_on(with_tensorflow(model_server()), &argv[1..], &assignment(export), "/path/to");
 }
 
 #[test]
@@ -118,6 +133,11 @@ fn split_as_a_shell(text: &str) -> Vec<String> {
 
 /// The JSON config that a document's program writes, and the command that serves it.
 fn concurrency_server(folder: &Path) -> Server {
+    concurrency_server_on(model_server(), folder, &[])
+}
+
+/// The same with the command of a server, and flags beside those of the document.
+fn concurrency_server_on(mut command: Command, folder: &Path, more: &[&str]) -> Server {
     model_with_versions(&folder.join("my/model"), &[1, 2]);
     let program = excerpt("concurrency_config.py.txt");
     let program = program.replace("/path/to", &folder.to_string_lossy());
@@ -125,8 +145,8 @@ fn concurrency_server(folder: &Path) -> Server {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let line = excerpt("concurrency.sh");
     let argv = words(&line);
-    let argv: Vec<&str> = argv[1..].iter().map(String::as_str).collect();
-    let mut command: Command = model_server();
+    let argv: Vec<&str> =
+        argv[1..].iter().map(String::as_str).chain(more.iter().copied()).collect();
     command.current_dir(folder);
     Server::spawn(command, &argv)
 }
@@ -142,6 +162,19 @@ fn the_json_config_with_its_memory_settings_is_served() {
     // The policy names version 1 alone.
     let (_, states) = server.rest("GET", "/v1/models/my_model", "");
     assert!(states.contains("\"1\"") && !states.contains("\"2\""), "{states}");
+}
+
+#[test]
+fn the_json_config_with_its_memory_settings_is_served_on_tensorflow() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = with_tensorflow(model_server());
+    let server = concurrency_server_on(command, folder.path(), &["--engine=tensorflow"]);
+    server.logs("Exporting HTTP/REST API at");
+    check_half_plus_two(&server, "my_model");
+    // It has memory settings of its own, and so a worker of its own.
+    let (_, page) = server.rest("GET", "/v1/memory", "");
+    assert!(page.contains("\"name\": \"my_model/1\""), "{page}");
+    assert_eq!(workers(server.id()).len(), 1);
 }
 
 #[test]

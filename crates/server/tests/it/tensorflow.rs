@@ -7,6 +7,7 @@ mod gpus;
 mod life;
 mod memory;
 mod serving;
+mod turns;
 mod unlike;
 
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ fn fallback() -> PathBuf {
 }
 
 /// A program that knows where the project's TensorFlow is.
-fn with_tensorflow(mut command: Command) -> Command {
+pub(crate) fn with_tensorflow(mut command: Command) -> Command {
     let python = python();
     let python = Path::new(python.get_program());
     let prefix = python.parent().and_then(Path::parent).expect("a virtual environment");
@@ -71,7 +72,7 @@ pub(crate) fn spec(model: &str, signature: &str) -> ModelSpec {
 }
 
 /// The workers of a server: its children.
-fn workers(server: u32) -> Vec<u32> {
+pub(crate) fn workers(server: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{server}/task")).into_iter().flatten().flatten();
     let children = tasks.flat_map(|task| {
         let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();

@@ -107,7 +107,7 @@ fn what_a_hostile_reader_says_is_refused() {
 }
 
 #[test]
-fn a_reader_that_sleeps_is_woken_by_each_message() {
+fn a_reader_that_sleeps_is_woken_by_each_message_early_or_not() {
     let (mut writer, mut reader) = rings();
     const N: u64 = 2000;
     std::thread::scope(|scope| {
@@ -119,10 +119,14 @@ fn a_reader_that_sleeps_is_woken_by_each_message() {
                         break;
                     }
                     reader.sleep();
+                    reader.look_out();
                 }
             }
         });
         for id in 0..N {
+            if id % 3 == 0 && writer.has_sleeper() {
+                writer.wake();
+            }
             writer.push(&run(id)).unwrap();
             if writer.has_sleeper() {
                 writer.wake();

@@ -1,14 +1,17 @@
 //! `State`: what the server knows of a worker. No I/O; the time is an argument.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use session::{Error, Reply};
+use schedule::{QueueSnapshot, Replica, Turned};
+use session::{Error, Reply, Run};
 
 use super::Sent;
+use super::places::{Ended, Entrance, Places, Turns, Unrun};
 use crate::area::Block;
+use crate::options::Renewal;
 use crate::process::Link;
 use crate::snapshot::{ModelSnapshot, ModelState, WorkerState};
 use crate::wire::Load;
@@ -24,13 +27,12 @@ pub(super) enum Phase {
     /// It is to be started anew as soon as what runs has ended; what arrives waits.
     Draining,
     /// Its process ended more than once; what arrives is refused until the next start.
-    BackingOff { why: String },
+    BackingOff { why: String, until: Instant },
     /// It is not wanted any more.
     Ended,
 }
 
 /// What the server knows of a worker.
-#[derive(Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) link: Option<Arc<Link>>,
@@ -40,7 +42,8 @@ pub(super) struct State {
     pub(super) base_bytes: u64,
     pub(super) n_restarts: u64,
     pub(super) seats: BTreeMap<u64, Seat>,
-    pub(super) queue: VecDeque<Task>,
+    /// What waits to be sent to the process.
+    pub(super) places: Places,
     pub(super) flights: HashMap<u64, Flight>,
     /// Inputs that TensorFlow holds beyond their runs.
     pub(super) held: HashMap<u64, Block>,
@@ -48,6 +51,9 @@ pub(super) struct State {
     pub(super) next_check: Option<Instant>,
     /// Whether a model has left since the process started.
     pub(super) has_leavers: bool,
+    /// When the process was started.
+    pub(super) began: Instant,
+    n_threads: usize,
     last_number: u64,
 }
 
@@ -71,7 +77,16 @@ pub(super) struct Seat {
     /// Whether it was ever loaded: then it is loaded again after a crash.
     pub(super) was_loaded: bool,
     pub(super) devices: Vec<String>,
+    /// Where its runs come in.
+    entrance: Entrance,
+    /// When it took its seat, and how long it took from then, or from the last start of the
+    /// process, until it was loaded.
+    sat: Instant,
+    load_took: Duration,
 }
+
+/// How a load ended: with the devices that TensorFlow sees, or not at all.
+pub(super) type LoadEnd = Result<Vec<String>, Error>;
 
 /// How far a model is.
 #[derive(Debug)]
@@ -98,18 +113,6 @@ impl SeatState {
     }
 }
 
-/// A run that waits.
-pub(super) struct Task {
-    pub(super) sent: Sent,
-}
-
-impl Task {
-    /// Answers that the worker cannot run it.
-    pub(super) fn fail(self, why: &str) {
-        (self.sent.reply)(Err(Error::Unavailable(why.to_owned())));
-    }
-}
-
 /// A run in the process.
 pub(super) struct Flight {
     pub(super) seat: u64,
@@ -117,33 +120,94 @@ pub(super) struct Flight {
     pub(super) block: Option<Block>,
     pub(super) deadline: Option<Instant>,
     pub(super) is_cancelled: Arc<AtomicBool>,
+    /// Its place, until it has given that back.
+    turned: Option<Turned>,
 }
 
 impl Flight {
+    /// A run of a seat that has not taken off, whose answer goes to `reply`.
+    pub(super) fn new(seat: u64, run: &Run, reply: Reply) -> Self {
+        let (deadline, is_cancelled) = (run.deadline, Arc::clone(&run.is_cancelled));
+        Self { seat, reply, block: None, deadline, is_cancelled, turned: None }
+    }
+
     /// Whether nobody waits for it any more.
     pub(super) fn is_abandoned(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 }
 
-/// What is to be done with the task at the front of the queue.
-pub(super) enum Next {
-    /// Sent to the process.
-    Fly(Task),
-    /// Answered with an error.
-    Fail(Task, Error),
-}
+/// The least time until a process that starts is ready, and the time until one that will not be:
+/// longer than any that will.
+const SOON: Duration = Duration::from_millis(1);
+const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl State {
+    /// Nothing is known yet of a worker that may run so much at once.
+    pub(super) fn new(n_threads: usize, waiting_max: usize, now: Instant) -> Self {
+        Self {
+            phase: Phase::default(),
+            link: None,
+            pid: None,
+            version: String::new(),
+            base_bytes: 0,
+            n_restarts: 0,
+            seats: BTreeMap::new(),
+            places: Places::new(n_threads, waiting_max, now),
+            flights: HashMap::new(),
+            held: HashMap::new(),
+            next_check: None,
+            has_leavers: false,
+            began: now,
+            n_threads,
+            last_number: 0,
+        }
+    }
+
     /// Takes a seat for a model. `None` if the worker is ending.
-    pub(super) fn sit(&mut self, mut passenger: Passenger) -> Option<u64> {
+    pub(super) fn sit(&mut self, mut passenger: Passenger, now: Instant) -> Option<u64> {
         if matches!(self.phase, Phase::Ended) {
             return None;
         }
         let number = self.next_number();
         passenger.load.model = number;
-        self.seats.insert(number, Seat::new(passenger));
+        let entrance = self.places.add(passenger.load.signatures.len());
+        self.seats.insert(number, Seat::new(passenger, entrance, now));
         Some(number)
+    }
+
+    /// Gives a seat up; gives what it was, and what waited for it.
+    pub(super) fn stand(&mut self, number: u64) -> Option<(SeatState, Vec<Sent>)> {
+        let seat = self.seats.remove(&number)?;
+        self.has_leavers |= !self.seats.is_empty();
+        let lost = self.places.remove(&seat.entrance);
+        Some((seat.state, lost))
+    }
+
+    /// Takes note of how the load of a seat ended; gives what waits for it in vain, and why.
+    pub(super) fn is_loaded(&mut self, number: u64, loaded: LoadEnd, now: Instant) -> Vec<Unrun> {
+        let Some(seat) = self.seats.get_mut(&number) else { return Vec::new() };
+        match loaded {
+            Ok(devices) => {
+                seat.devices = devices;
+                seat.was_loaded = true;
+                seat.load_took = now.saturating_duration_since(self.began.max(seat.sat));
+                seat.state = SeatState::Loaded;
+                self.places.release(&seat.entrance);
+                Vec::new()
+            }
+            Err(error) => {
+                seat.state = SeatState::Failed(error.clone());
+                let lost = self.places.remove_of(&seat.entrance).into_iter();
+                lost.map(|sent| (sent, error.clone())).collect()
+            }
+        }
+    }
+
+    /// Puts another way of taking turns in force for a seat.
+    pub(super) fn set_turns(&mut self, number: u64, turns: &Turns) -> batch::Result<()> {
+        let Some(seat) = self.seats.get_mut(&number) else { return Ok(()) };
+        self.places.set_turns(&mut seat.entrance, turns)
     }
 
     pub(super) fn next_number(&mut self) -> u64 {
@@ -151,15 +215,84 @@ impl State {
         self.last_number
     }
 
-    /// Whether a task can be sent to the process now.
-    pub(super) fn can_fly(&self, task: &Task, n_threads: usize) -> bool {
-        matches!(self.phase, Phase::Up)
-            && self.flights.len() < places_max(n_threads)
-            && self.n_wanted() < n_threads
-            && self
-                .seats
-                .get(&task.sent.seat)
-                .is_some_and(|seat| matches!(seat.state, SeatState::Loaded))
+    /// Has a run wait for its turn, or gives it back with why it may not.
+    pub(super) fn push(&mut self, sent: Sent, now: Instant) -> Result<(), Box<Unrun>> {
+        let gone = |text: &str| Error::Unavailable(text.to_owned());
+        let why = match (&self.phase, self.seats.get(&sent.seat)) {
+            (Phase::Ended, _) => gone("the worker has ended"),
+            (Phase::BackingOff { why, until }, _) => {
+                let retry_after = Some(until.saturating_duration_since(now));
+                Error::Busy { text: why.clone(), retry_after }
+            }
+            (Phase::Starting | Phase::Up | Phase::Draining, None) => gone("the model was unloaded"),
+            (Phase::Starting | Phase::Up | Phase::Draining, Some(seat)) => match &seat.state {
+                SeatState::Failed(error) => error.clone(),
+                SeatState::Waiting | SeatState::Loading | SeatState::Loaded => {
+                    return self.places.push(&seat.entrance, sent, now);
+                }
+            },
+        };
+        Err(Box::new((sent, why)))
+    }
+
+    /// The run whose turn it is, if the process can take one.
+    pub(super) fn take(&mut self, now: Instant) -> Option<(Sent, Turned)> {
+        if !matches!(self.phase, Phase::Up) || self.flights.len() >= places_max(self.n_threads) {
+            return None;
+        }
+        self.free_abandoned(now);
+        self.places.take(now)
+    }
+
+    /// Takes note that a run is on its way to the process.
+    pub(super) fn take_off(&mut self, id: u64, mut flight: Flight, turned: Turned) {
+        flight.turned = Some(turned);
+        self.flights.insert(id, flight);
+    }
+
+    /// Takes a run out that has ended.
+    pub(super) fn land(&mut self, id: u64, ended: Ended, now: Instant) -> Option<Flight> {
+        let mut flight = self.flights.remove(&id)?;
+        if let Some(turned) = flight.turned.take() {
+            self.places.give_back(turned, ended, now);
+        }
+        Some(flight)
+    }
+
+    /// Runs that nobody waits for give their places to others, though the process goes on with
+    /// them.
+    fn free_abandoned(&mut self, now: Instant) {
+        for flight in self.flights.values_mut().filter(|flight| flight.is_abandoned()) {
+            if let Some(turned) = flight.turned.take() {
+                self.places.give_back(turned, Ended::Unmeasured, now);
+            }
+        }
+    }
+
+    /// When a run that comes now would be answered.
+    pub(super) fn forecast(&self, seat: u64, signature: u32, now: Instant) -> Option<Replica> {
+        let entrance = &self.seats.get(&seat)?.entrance;
+        let forecast = self.places.forecast(entrance, signature as usize, now)?;
+        Some(Replica { forecast, until_ready: self.until_ready(seat, now) })
+    }
+
+    /// How long it takes until a seat can be served: as long as it took the last time, less what
+    /// has passed.
+    pub(super) fn until_ready(&self, seat: u64, now: Instant) -> Duration {
+        let Some(seat) = self.seats.get(&seat) else { return NEVER };
+        let start = match (&self.phase, &seat.state) {
+            (Phase::Ended, _) | (_, SeatState::Failed(_)) => return NEVER,
+            (Phase::Up, SeatState::Loaded) => return Duration::ZERO,
+            (Phase::BackingOff { until, .. }, _) => *until,
+            (Phase::Draining, _) => now,
+            (Phase::Starting | Phase::Up, _) => self.began,
+        };
+        (start + seat.load_took).saturating_duration_since(now).max(SOON)
+    }
+
+    /// What is known of the queue of a signature.
+    pub(super) fn queue(&self, seat: u64, signature: u32, now: Instant) -> Option<QueueSnapshot> {
+        self.places.snapshot(&self.seats.get(&seat)?.entrance, signature as usize, now)
     }
 
     /// The runs in the process that somebody waits for.
@@ -168,10 +301,10 @@ impl State {
     }
 
     /// Whether runs that nobody waits for have taken all places while others wait for one.
-    pub(super) fn is_stuck(&self, n_threads: usize) -> bool {
-        self.flights.len() >= places_max(n_threads)
+    pub(super) fn is_stuck(&self) -> bool {
+        self.flights.len() >= places_max(self.n_threads)
             && self.n_wanted() == 0
-            && !self.queue.is_empty()
+            && self.places.n_waiting() > 0
     }
 
     /// Notes that something is too late after `deadline`. Gives whether that is sooner than what
@@ -183,42 +316,6 @@ impl State {
         }
         self.next_check = Some(deadline);
         true
-    }
-
-    /// The next task that something can be done with, in order.
-    pub(super) fn next_task(&mut self, n_threads: usize, now: Instant) -> Option<Next> {
-        let place = self.queue.iter().position(|task| self.is_due(task, n_threads, now))?;
-        let task = self.queue.remove(place).expect("it was found there");
-        let run = &task.sent.run;
-        if run.is_moot() {
-            let error = Error::Cancelled("nobody waits for the answer".to_owned());
-            return Some(Next::Fail(task, error));
-        }
-        if run.deadline.is_some_and(|deadline| deadline <= now) {
-            return Some(Next::Fail(task, late("while it waited for its worker")));
-        }
-        match self.seats.get(&task.sent.seat).map(|seat| &seat.state) {
-            None => {
-                let error = Error::Unavailable("the model was unloaded".to_owned());
-                Some(Next::Fail(task, error))
-            }
-            Some(SeatState::Failed(error)) => {
-                let error = error.clone();
-                Some(Next::Fail(task, error))
-            }
-            Some(SeatState::Waiting | SeatState::Loading | SeatState::Loaded) => {
-                Some(Next::Fly(task))
-            }
-        }
-    }
-
-    fn is_due(&self, task: &Task, n_threads: usize, now: Instant) -> bool {
-        let run = &task.sent.run;
-        let seat = self.seats.get(&task.sent.seat);
-        run.is_moot()
-            || run.deadline.is_some_and(|deadline| deadline <= now)
-            || seat.is_none_or(|seat| matches!(seat.state, SeatState::Failed(_)))
-            || self.can_fly(task, n_threads)
     }
 
     /// Takes out the replies of runs that are too late, or that nobody waits for; the process may
@@ -237,29 +334,21 @@ impl State {
             let reply = std::mem::replace(&mut flight.reply, Box::new(drop));
             replies.push(reply);
         }
-        let waiting = self.queue.iter().filter_map(|task| task.sent.run.deadline);
+        self.free_abandoned(now);
         let flying = self.flights.values().filter_map(|flight| flight.deadline);
-        self.next_check = waiting.chain(flying).min();
+        self.next_check = flying.chain(self.places.next_deadline()).min();
         replies
-    }
-
-    /// Takes out what waits for a seat.
-    pub(super) fn take_tasks_of(&mut self, seat: u64) -> Vec<Task> {
-        let queue = std::mem::take(&mut self.queue);
-        let (lost, kept): (Vec<Task>, Vec<Task>) =
-            queue.into_iter().partition(|task| task.sent.seat == seat);
-        self.queue = kept.into();
-        lost
     }
 
     /// Forgets the process: its runs are taken out, its models wait to be loaded again, and those
     /// that never were have failed.
-    pub(super) fn lose_process(&mut self, why: &str) -> Vec<Flight> {
+    pub(super) fn lose_process(&mut self, why: &str, now: Instant) -> Vec<Flight> {
         self.link = None;
         self.pid = None;
         self.held.clear();
         self.has_leavers = false;
         for seat in self.seats.values_mut() {
+            self.places.hold(&seat.entrance);
             let lost = || SeatState::Failed(Error::Unavailable(why.to_owned()));
             match seat.state {
                 SeatState::Loaded => seat.state = SeatState::Waiting,
@@ -268,18 +357,25 @@ impl State {
                 SeatState::Waiting | SeatState::Failed(_) => {}
             }
         }
-        self.flights.drain().map(|(_, flight)| flight).collect()
+        let ids: Vec<u64> = self.flights.keys().copied().collect();
+        ids.into_iter().filter_map(|id| self.land(id, Ended::Unmeasured, now)).collect()
     }
 
     /// Whether nothing runs or waits.
     pub(super) fn is_idle(&self) -> bool {
         self.flights.is_empty()
-            && self.queue.is_empty()
+            && self.places.n_waiting() == 0
             && self.seats.values().all(|seat| !matches!(seat.state, SeatState::Loading))
     }
 
+    /// Whether the process is to be started anew for the memory of models that have left:
+    /// TensorFlow gives that of a GPU back only at the end of a process.
+    pub(super) fn is_to_give_back(&self, renewal: Renewal) -> bool {
+        renewal == Renewal::WhenIdle && self.has_leavers && self.sees_gpu() && self.is_idle()
+    }
+
     /// Whether TensorFlow sees a GPU.
-    pub(super) fn sees_gpu(&self) -> bool {
+    fn sees_gpu(&self) -> bool {
         let mut devices = self.seats.values().flat_map(|seat| &seat.devices);
         devices.any(|device| device.contains("GPU"))
     }
@@ -351,7 +447,7 @@ pub(crate) fn places_max(n_threads: usize) -> usize {
 }
 
 impl Seat {
-    fn new(passenger: Passenger) -> Self {
+    fn new(passenger: Passenger, entrance: Entrance, now: Instant) -> Self {
         Self {
             passenger,
             is_admitted: false,
@@ -359,6 +455,9 @@ impl Seat {
             state: SeatState::Waiting,
             was_loaded: false,
             devices: Vec::new(),
+            entrance,
+            sat: now,
+            load_took: Duration::ZERO,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The thread that supervises a worker.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use device::Buffer;
@@ -8,7 +9,8 @@ use session::{Error, Reply};
 use tensor::Tensor;
 
 use super::Worker;
-use super::state::{Next, Phase, Seat, SeatState, late};
+use super::places::Ended;
+use super::state::{Phase, Seat, SeatState, late};
 use crate::bell::Watched;
 use crate::error::session_error;
 use crate::options::{Renewal, Sandbox};
@@ -72,21 +74,24 @@ impl Worker {
         let wait = BACK_OFF.0 * 2u32.saturating_pow(n_failures.min(10) - 1);
         let wait = wait.min(BACK_OFF.1);
         tracing::error!(worker = self.role.name, "{why}; the next start is in {wait:?}");
+        let end = Instant::now() + wait;
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Ended) {
             return false;
         }
         state.n_restarts += 1;
         if n_failures > 1 {
-            state.phase = Phase::BackingOff { why: format!("{why}; it will be started again") };
-            let queue = std::mem::take(&mut state.queue);
+            let why_not = format!("{why}; it will be started again");
+            state.phase = Phase::BackingOff { why: why_not, until: end };
+            let lost = state.places.remove_all();
             drop(state);
-            queue.into_iter().for_each(|task| task.fail(why));
+            lost.into_iter().for_each(|sent| sent.fail(why));
         } else {
             drop(state);
         }
-        let end = Instant::now() + wait;
         loop {
+            // What waits is answered when its time is up.
+            self.pump();
             let left = end.saturating_duration_since(Instant::now());
             if matches!(self.state.lock().phase, Phase::Ended) {
                 return false;
@@ -94,7 +99,7 @@ impl Worker {
             if left.is_zero() {
                 return true;
             }
-            self.bell.wait(None, left);
+            self.bell.wait(None, left.min(PATROL));
         }
     }
 
@@ -106,6 +111,7 @@ impl Worker {
                 return Ending::Unwanted;
             }
             state.phase = Phase::Starting;
+            state.began = Instant::now();
         }
         let worker = Arc::downgrade(self);
         let log = move |line: &str| {
@@ -131,7 +137,7 @@ impl Worker {
             if !matches!(state.phase, Phase::Ended) {
                 state.phase = Phase::Starting;
             }
-            let lost = state.lose_process(&why);
+            let lost = state.lose_process(&why, Instant::now());
             if matches!(ending, Ending::Lost(_)) {
                 // Nothing can be loaded by a worker that does not start.
                 for seat in state.seats.values_mut().filter(|seat| !seat.was_loaded) {
@@ -153,9 +159,9 @@ impl Worker {
     fn fail_all(&self, why: &str) {
         let (queue, flights) = {
             let mut state = self.state.lock();
-            (std::mem::take(&mut state.queue), state.lose_process(why))
+            (state.places.remove_all(), state.lose_process(why, Instant::now()))
         };
-        queue.into_iter().for_each(|task| task.fail(why));
+        queue.into_iter().for_each(|sent| sent.fail(why));
         for flight in flights {
             (flight.reply)(Err(Error::Unavailable(why.to_owned())));
         }
@@ -163,18 +169,14 @@ impl Worker {
 
     /// Does what can be done with what waits.
     fn pump(&self) {
+        let late = self.state.lock().places.expire(Instant::now());
+        for (sent, error) in late {
+            (sent.reply)(Err(error));
+        }
         loop {
             let mut state = self.state.lock();
-            let Some(next) = state.next_task(self.options.n_threads, Instant::now()) else {
-                return;
-            };
-            match next {
-                Next::Fly(task) => self.fly(state, task),
-                Next::Fail(task, error) => {
-                    drop(state);
-                    (task.sent.reply)(Err(error));
-                }
-            }
+            let Some(taken) = state.take(Instant::now()) else { return };
+            self.fly(state, taken);
         }
     }
 }
@@ -184,6 +186,7 @@ struct Serving<'a> {
     worker: &'a Worker,
     process: &'a mut Process,
     last_tick: Instant,
+    last_patrol: Instant,
     /// Whether not all that was said to the worker has fitted in its ring.
     has_more: bool,
     has_rested: bool,
@@ -196,6 +199,7 @@ impl<'a> Serving<'a> {
             worker,
             process,
             last_tick: Instant::now(),
+            last_patrol: Instant::now(),
             has_more: false,
             has_rested: true,
             was_reported: false,
@@ -236,13 +240,16 @@ impl<'a> Serving<'a> {
         let watched = Watched { bell, socket };
         let woken = self.worker.bell.wait(Some(watched), self.wait_limit());
         answers.end_sleep();
+        if self.worker.is_expecting.swap(false, Ordering::Acquire) {
+            answers.look_out();
+        }
         woken.by_socket
     }
 
     fn wait_limit(&self) -> Duration {
         let (next, has_queue) = {
             let state = self.worker.state.lock();
-            (state.next_check, !state.queue.is_empty())
+            (state.next_check, state.places.n_waiting() > 0)
         };
         let now = Instant::now();
         let tick = (self.last_tick + TICK).saturating_duration_since(now);
@@ -270,10 +277,14 @@ impl<'a> Serving<'a> {
             if matches!(state.phase, Phase::Draining) && state.n_runs().0 == 0 {
                 return Some(Ending::Renewed);
             }
-            if state.is_stuck(self.worker.options.n_threads) {
+            if state.is_stuck() {
                 let worker = &self.worker.role.name;
                 tracing::warn!(worker, "all it runs was given up by those who asked for it");
                 return Some(Ending::Renewed);
+            }
+            if now.duration_since(self.last_patrol) >= PATROL && state.places.n_waiting() > 0 {
+                self.last_patrol = now;
+                state.places.remove_moot();
             }
             if state.next_check.is_some_and(|check| check <= now) {
                 state.take_late(now)
@@ -335,8 +346,7 @@ impl<'a> Serving<'a> {
             self.has_rested = false;
             return None;
         }
-        let renewal = self.worker.options.renewal;
-        let gives_back = renewal == Renewal::WhenIdle && state.has_leavers && state.sees_gpu();
+        let gives_back = state.is_to_give_back(self.worker.options.renewal);
         if gives_back || (is_over && limit.is_some_and(|limit| limit.renews)) {
             return Some(Ending::Renewed);
         }
@@ -378,37 +388,44 @@ impl<'a> Serving<'a> {
 
     fn is_loaded(&self, loaded: Loaded) {
         let mut state = self.worker.state.lock();
-        let Some(seat) = state.seats.get_mut(&loaded.model) else {
+        if !state.seats.contains_key(&loaded.model) {
             // Nobody waited for it any longer.
             drop(self.process.link.say(Order::Unload(loaded.model)));
             return;
+        }
+        let ended = match loaded.failure {
+            None => Ok(loaded.devices),
+            Some(failure) => Err(session_error(failure.code, failure.text)),
         };
-        seat.devices = loaded.devices;
-        seat.state = match loaded.failure {
-            None => {
-                seat.was_loaded = true;
-                SeatState::Loaded
-            }
-            Some(failure) => SeatState::Failed(session_error(failure.code, failure.text)),
-        };
+        let lost = state.is_loaded(loaded.model, ended, Instant::now());
         drop(state);
+        for (sent, error) in lost {
+            (sent.reply)(Err(error));
+        }
         self.worker.changed.notify_all();
     }
 
     fn is_done(&mut self, done: Done) {
         self.has_rested = false;
-        let flight = {
+        let (flight, has_waiting) = {
             let mut state = self.worker.state.lock();
-            let Some(mut flight) = state.flights.remove(&done.id) else { return };
+            let ended = match done.failure {
+                None => Ended::Measured,
+                Some(_) => Ended::Unmeasured,
+            };
+            let landed = state.land(done.id, ended, Instant::now());
+            let Some(mut flight) = landed else { return };
             if done.holds_inputs
                 && let Some(block) = flight.block.take()
             {
                 state.held.insert(done.id, block);
             }
-            flight
+            (flight, state.places.n_waiting() > 0)
         };
-        // What waits is sent before the answer is passed on: the process is free.
-        self.worker.pump();
+        if has_waiting {
+            // It is sent before the answer is passed on: the process is free.
+            self.worker.pump();
+        }
         let reply: Reply = flight.reply;
         drop(flight.block);
         let outputs = match (done.failure, done.outputs) {

@@ -21,7 +21,7 @@ fn start(renewal: Renewal) -> Workers {
     Workers::new(options(renewal))
 }
 
-fn options(renewal: Renewal) -> Options {
+pub(super) fn options(renewal: Renewal) -> Options {
     let python = python();
     let prefix = Path::new(python.get_program()).parent().and_then(Path::parent);
     let places = Places { given: prefix.map(Path::to_path_buf), ..Places::default() };
@@ -50,14 +50,18 @@ fn options(renewal: Renewal) -> Options {
     }
 }
 
-fn load(workers: &Workers, model: &str, settings: &ModelSettings) -> Servable {
+pub(super) fn load(workers: &Workers, model: &str, settings: &ModelSettings) -> Servable {
+    try_load(workers, model, settings).unwrap()
+}
+
+fn try_load(workers: &Workers, model: &str, settings: &ModelSettings) -> session::Result<Servable> {
     let dir = storage::open(&fallback().join(model).join("1").to_string_lossy()).unwrap();
     let (is_cancelled, admit) = (&|| false, &|_: &_| Ok(()));
     let request = Request { model, version: 1, dir: &dir, settings, is_cancelled, admit };
-    workers.load(&request).unwrap()
+    workers.load(&request)
 }
 
-fn run(servable: &Servable, signature: &str, inputs: Vec<Tensor>) -> Vec<Tensor> {
+pub(super) fn run(servable: &Servable, signature: &str, inputs: Vec<Tensor>) -> Vec<Tensor> {
     let outputs = (0..servable.signatures[signature].outputs.len()).collect();
     let run = Run {
         signature: signature.to_owned(),
@@ -72,7 +76,7 @@ fn run(servable: &Servable, signature: &str, inputs: Vec<Tensor>) -> Vec<Tensor>
     receive.recv().unwrap().unwrap()
 }
 
-fn spin(servable: &Servable) {
+pub(super) fn spin(servable: &Servable) {
     let outputs = run(servable, "serving_default", vec![Tensor::scalar(3i64).unwrap()]);
     assert_eq!(outputs[0].as_slice::<i64>(), [3]);
 }
@@ -116,6 +120,15 @@ fn a_model_with_settings_of_its_own_has_a_worker_that_ends_with_it() {
     }
     spin(&stays);
     drop(stays);
+    assert!(workers.snapshot().is_empty());
+}
+
+#[test]
+fn a_load_that_takes_too_long_is_given_up_and_leaves_nothing_behind() {
+    let load_timeout = Duration::from_millis(1);
+    let workers = Workers::new(Options { load_timeout, ..options(Renewal::WhenIdle) });
+    let error = try_load(&workers, "spin", &ModelSettings::default()).map(drop).unwrap_err();
+    assert!(matches!(error, session::Error::DeadlineExceeded(_)), "{error}");
     assert!(workers.snapshot().is_empty());
 }
 
@@ -175,7 +188,7 @@ fn what_does_not_fit_is_refused_and_the_rest_goes_on() {
 }
 
 /// Starts a run that never ends, and gives what tells it that nobody waits for it.
-fn spin_for_ever(servable: &Servable) -> Arc<AtomicBool> {
+pub(super) fn spin_for_ever(servable: &Servable) -> Arc<AtomicBool> {
     let is_cancelled = Arc::new(AtomicBool::new(false));
     let run = Run {
         signature: "serving_default".to_owned(),

@@ -103,6 +103,31 @@ fn what_workers_hold_is_in_the_page_and_gone_with_them() {
 }
 
 #[test]
+fn a_worker_that_passes_its_limit_is_reported_and_started_anew_if_asked() {
+    let limit = ["--tensorflow_worker_memory_limit_mb=1", "--tensorflow_worker_restart_over_limit"];
+    let flags = ["--engine=tensorflow", limit[0], limit[1], &demo()];
+    let server = Server::start(with_tensorflow(tensord()), &flags);
+    let before = workers(server.id());
+    let line = server.logs("which is more than its limit of 1048576");
+    assert!(line.contains("worker=\"shared\""), "{line}");
+    server.logs("started anew");
+    // Whoever asks meanwhile waits.
+    check_half_plus_two(&server, "half_plus_two");
+    assert!(before.iter().all(|pid| !is_alive(*pid)));
+    assert_eq!(memory(&server)["workers"][0]["restarts"], 0, "it did not fail");
+}
+
+#[test]
+fn the_self_test_passes_on_a_machine_without_a_gpu() {
+    let output = with_tensorflow(tensord()).arg("selftest").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    for step in ["a model without settings", "a model with a limit", "memory comes back"] {
+        assert!(said.contains(&format!("ok        {step}: ")), "{said}");
+    }
+}
+
+#[test]
 fn lines_of_a_worker_have_the_name_of_the_model_that_they_are_about() {
     let mut command = with_tensorflow(tensord());
     command.env("TF_CPP_MIN_LOG_LEVEL", "0");
