@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -21,6 +22,13 @@ use tonic::transport::server::Connected;
 use crate::tls::{Protocol, Tls};
 pub use local::Local;
 use patient::Patient;
+
+/// How often the system asks a silent connection whether the other side is still there: one that
+/// says nothing to that for a minute is ended.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(60))
+    .with_interval(Duration::from_secs(20))
+    .with_retries(3);
 
 /// How connections are taken.
 #[derive(Clone)]
@@ -55,6 +63,7 @@ impl Listener {
                 let (stream, _) = listener.accept().await?;
                 // Answers are written at once: they should not wait for more.
                 drop(stream.set_nodelay(true));
+                drop(SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE));
                 Ok(Box::new(stream))
             }
             Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),

@@ -18,8 +18,9 @@ pub struct TransportOptions {
     /// How many calls that a client took back may wait to be looked at before the client is taken
     /// for an attack.
     pub resets_max: usize,
-    /// How often a silent connection is asked whether it is still there.
-    pub keepalive_interval: Duration,
+    /// How often a silent connection is asked in HTTP/2 whether it is still there, if at all: the
+    /// system asks anyway, and for every request that costs nothing.
+    pub keepalive_interval: Option<Duration>,
     /// How long it may take to say so.
     pub keepalive_timeout: Duration,
     /// When a connection is told to end, if at all.
@@ -39,7 +40,7 @@ impl TransportOptions {
             .max_concurrent_streams(self.streams_max)
             .http2_max_header_list_size(self.header_bytes_max)
             .http2_max_pending_accept_reset_streams(Some(self.resets_max))
-            .http2_keepalive_interval(Some(self.keepalive_interval))
+            .http2_keepalive_interval(self.keepalive_interval)
             .http2_keepalive_timeout(Some(self.keepalive_timeout));
         if let Some(age) = self.connection_age {
             server = server.max_connection_age(age);

@@ -91,7 +91,7 @@ impl Setup {
             streams_max: self.streams_max,
             header_bytes_max: 64 << 10,
             resets_max: 20,
-            keepalive_interval: PATIENCE,
+            keepalive_interval: Some(PATIENCE),
             keepalive_timeout: PATIENCE,
             connection_age: None,
             connection_age_grace: None,

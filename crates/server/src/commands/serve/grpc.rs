@@ -29,9 +29,7 @@ const STREAM_REQUESTS_MAX: usize = 16;
 const STREAMS_MAX: u32 = 1024;
 const RESETS_MAX: usize = 256;
 
-/// How often a silent connection is asked whether it is still there, and how long it may take to
-/// say so.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a silent connection that is asked whether it is still there may take to say so.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The most bytes of a call's headers.
@@ -119,7 +117,7 @@ fn transport(arguments: &ChannelArguments) -> TransportOptions {
         streams_max: arguments.streams_max.unwrap_or(STREAMS_MAX),
         header_bytes_max: arguments.header_bytes_max.unwrap_or(HEADER_BYTES_MAX),
         resets_max: RESETS_MAX,
-        keepalive_interval: arguments.keepalive_interval.unwrap_or(KEEPALIVE_INTERVAL),
+        keepalive_interval: arguments.keepalive_interval,
         keepalive_timeout: arguments.keepalive_timeout.unwrap_or(KEEPALIVE_TIMEOUT),
         connection_age: arguments.connection_age,
         connection_age_grace: arguments.connection_age_grace,
