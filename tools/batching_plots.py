@@ -147,8 +147,8 @@ def server_neighbour(runs):
     for case in runs["neighbour"]:
         for percent in ("p50_us", "p99_us"):
             values = [case[key][percent] / 1000 for key in ("alone", "beside")]
-            groups.append((f'{percent[:3]}, lanes: {case["lanes"]}', values))
-    return bars("A light model on a played GPU", "ms", groups, ["alone", "beside a saturated model"])
+            groups.append((f'{percent[:3]}, {case["where"]}', values))
+    return bars("A light model on a played GPU, and on the CPU", "ms", groups, ["alone", "beside a saturated model"])
 
 
 def server_overload(runs):

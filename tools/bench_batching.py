@@ -10,7 +10,7 @@ What is measured, in this order; `--only` picks some:
 - gain: `digits`, an MLP and a transformer at 32 clients, batched and not, turn by turn;
 - devices: two played GPUs against one, and two of which one computes twice as fast;
 - overload: a played GPU at ten times what it can do, and, in slots of 20 ms, what is refused after that;
-- neighbour: a light model beside a saturated one, on one played GPU;
+- neighbour: a light model beside a saturated one, on one played GPU, and on the CPU;
 - load: a light model while one of 1 GiB is loaded, on one played GPU.
 
 Played GPUs (`--simulated_gpus`) compute at a given rate, so that these figures depend little on the
@@ -286,20 +286,26 @@ def recovery(server, capacity, flooding):
 
 
 def neighbour(args):
-    """A light model alone and beside a saturated one, on one played GPU."""
-    models = {"paced": (MODELS / "paced", ""), "short": (MODELS / "short", "")}
-    light = ["--rate", "20", "--duration", str(2 * args.seconds)]
+    """A light model alone and beside a saturated one, on one played GPU, and on the CPU."""
+    played, light = {"paced": (MODELS / "paced", ""), "short": (MODELS / "short", "")}, ("paced", "short")
+    real = {"transformer": (MODELS / "transformer", ""), "mlp": (MODELS / "mlp", "")}
+    gpu = f"--simulated_gpus={GPU}"
+    cases = [
+        ("lanes: 1", played, light, [gpu, "--tensorflow_inter_op_parallelism=1"]),
+        ("lanes: 2", played, light, [gpu, "--tensorflow_inter_op_parallelism=2"]),
+        ("CPU", real, ("transformer", "mlp"), []),
+    ]
     found = []
-    for n_lanes in (1, 2):
-        lanes = f"--tensorflow_inter_op_parallelism={n_lanes}"
-        with Server(args.bin, models, f"--simulated_gpus={GPU}", lanes) as server:
-            alone = server.bench("paced", *light)
-            noisy = server.start_bench("short", "--concurrency", "64", "--duration", str(2 * args.seconds + 1))
+    for name, models, (light, heavy), flags in cases:
+        asking = ["--rate", "20", "--duration", str(2 * args.seconds)]
+        with Server(args.bin, models, *flags) as server:
+            alone = server.bench(light, *asking)
+            noisy = server.start_bench(heavy, "--concurrency", "64", "--duration", str(2 * args.seconds + 1))
             time.sleep(0.5)
-            beside = server.bench("paced", *light)
+            beside = server.bench(light, *asking)
             noise = report(noisy)
             ratio = {p: beside["latency"][p] / alone["latency"][p] for p in ("p50_us", "p90_us", "p99_us")}
-            found.append({"lanes": n_lanes, "alone": alone["latency"], "beside": beside["latency"],
+            found.append({"where": name, "alone": alone["latency"], "beside": beside["latency"],
                           "ratio": ratio, "noise_per_second": noise["answers_per_second"]})
     return found
 

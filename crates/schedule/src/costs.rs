@@ -12,7 +12,10 @@ const N_BUCKETS: usize = 32;
 const ENOUGH: u32 = 4;
 
 /// Larger batches must save more than one part in so many of the time of a row.
-const WORTH_PART: u64 = 20;
+const WORTH_PART: u64 = 10;
+
+/// Sizes are compared over so many runs: a choice must not follow every hiccup of a busy machine.
+const LONG_MEMORY: u64 = 64;
 
 /// One batch in so many tries a size of which too little is known.
 const TRY_EVERY: u64 = 8;
@@ -36,6 +39,8 @@ struct Mean {
     nanos: u64,
     rows: u64,
     n: u32,
+    /// The mean time of a row, over more runs.
+    row_nanos: u64,
 }
 
 impl Costs {
@@ -47,10 +52,18 @@ impl Costs {
         let mean = &mut self.buckets[bucket];
         let n = mean.n.saturating_add(1);
         *mean = match n {
-            1 => Mean { nanos, rows, n },
+            1 => Mean { nanos, rows, n, row_nanos: nanos / rows },
             // The first may have had more to do than to run.
-            2 => Mean { nanos: nanos.min(mean.nanos), rows, n },
-            _ => Mean { nanos: blend(mean.nanos, nanos), rows: blend(mean.rows, rows), n },
+            2 => {
+                let nanos = nanos.min(mean.nanos);
+                Mean { nanos, rows, n, row_nanos: nanos / rows }
+            }
+            _ => Mean {
+                nanos: blend(mean.nanos, nanos, MEMORY),
+                rows: blend(mean.rows, rows, MEMORY),
+                n,
+                row_nanos: blend(mean.row_nanos, nanos / rows, LONG_MEMORY.min(n.into())),
+            },
         };
         self.measured |= 1 << bucket;
     }
@@ -120,10 +133,7 @@ impl Costs {
     /// bucket; `rows_max` if that is the most of which enough is known, so that more may be better.
     fn rows_worth(&self, top: usize, rows_max: usize) -> usize {
         let known = || (0..=top).filter(|bucket| self.buckets[*bucket].n >= ENOUGH);
-        let per_row = |bucket: &usize| {
-            let Mean { nanos, rows, .. } = self.buckets[*bucket];
-            nanos / rows.max(1)
-        };
+        let per_row = |bucket: &usize| self.buckets[*bucket].row_nanos;
         let Some(least) = known().map(|bucket| per_row(&bucket)).min() else { return rows_max };
         let enough = least.saturating_add(least / WORTH_PART);
         match known().find(|bucket| per_row(bucket) <= enough) {
@@ -148,9 +158,10 @@ fn bucket(n_rows: usize) -> usize {
     (bits as usize).min(N_BUCKETS - 1)
 }
 
-fn blend(mean: u64, new: u64) -> u64 {
+/// A mean in which the new value counts for one part in `memory`.
+fn blend(mean: u64, new: u64, memory: u64) -> u64 {
     // Nothing measured is near the range of the type; saturation is for the clock's mishaps.
-    mean.saturating_mul(MEMORY - 1).saturating_add(new) / MEMORY
+    mean.saturating_mul(memory - 1).saturating_add(new) / memory
 }
 
 fn scaled(value: u64, part: u64, whole: u64) -> u64 {
@@ -201,10 +212,11 @@ mod tests {
     fn batches_are_as_large_as_they_gain() {
         let micros = |micros: usize| Duration::from_micros(micros as u64);
         // A fixed part, and nothing but rows.
-        assert_eq!(chosen(|rows| micros(4000 + 1000 * rows)), 64);
+        assert_eq!(chosen(|rows| micros(40_000 + 1000 * rows)), 64);
+        assert_eq!(chosen(|rows| micros(4000 + 1000 * rows)), 32);
         assert_eq!(chosen(|rows| micros(270 * rows)), 1);
         // A few rows share the weights; many fall out of the cache.
-        assert_eq!(chosen(|rows| micros(60 + 20 * rows + rows * rows)), 8);
+        assert_eq!(chosen(|rows| micros(90 + 20 * rows + rows * rows)), 8);
         // What waits alone, or in twos, is not held back.
         let mut costs = Costs::default();
         assert_eq!((costs.choose(1, 64), costs.choose(2, 64)), (64, 64));
