@@ -282,10 +282,6 @@ impl Worker {
             return self.fail_flight(id, Error::Unavailable("the worker has ended".to_owned()));
         };
         drop(state);
-        if is_expected {
-            self.is_expecting.store(true, Ordering::Release);
-            self.bell.ring();
-        }
         if ROUSING_BYTES.contains(&run.inputs.iter().map(Tensor::n_bytes).sum()) {
             link.rouse();
         }
@@ -305,7 +301,11 @@ impl Worker {
         let order = RunOrder { id, model: seat, signature, inputs, outputs, timeout_millis };
         // Whatever else it is, the supervisor finds it out by itself.
         if let Err(error @ crate::Error::TooLong(_)) = link.say(Order::Run(order)) {
-            self.fail_flight(id, error.into());
+            return self.fail_flight(id, error.into());
+        }
+        if is_expected {
+            self.is_expecting.store(true, Ordering::Release);
+            self.bell.ring();
         }
     }
 
