@@ -190,6 +190,8 @@ struct Serving<'a> {
     /// Whether not all that was said to the worker has fitted in its ring.
     has_more: bool,
     has_rested: bool,
+    /// Whether it has run anything: only then can it hold less when it is started anew.
+    has_worked: bool,
     was_reported: bool,
 }
 
@@ -202,6 +204,7 @@ impl<'a> Serving<'a> {
             last_patrol: Instant::now(),
             has_more: false,
             has_rested: true,
+            has_worked: false,
             was_reported: false,
         }
     }
@@ -347,7 +350,8 @@ impl<'a> Serving<'a> {
             return None;
         }
         let gives_back = state.is_to_give_back(self.worker.options.renewal);
-        if gives_back || (is_over && limit.is_some_and(|limit| limit.renews)) {
+        let sheds = is_over && self.has_worked && limit.is_some_and(|limit| limit.renews);
+        if gives_back || sheds {
             return Some(Ending::Renewed);
         }
         if !self.has_rested {
@@ -407,6 +411,7 @@ impl<'a> Serving<'a> {
 
     fn is_done(&mut self, done: Done) {
         self.has_rested = false;
+        self.has_worked = true;
         let (flight, has_waiting) = {
             let mut state = self.worker.state.lock();
             let ended = match done.failure {
