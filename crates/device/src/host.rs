@@ -1,5 +1,4 @@
-//! The host's memory: `mmap` reserves, `mprotect` commits, `madvise` decommits. Pages are large
-//! where the system has them.
+//! The host's memory: `mmap` reserves, `mprotect` commits, `madvise` decommits.
 //!
 //! Pages without memory are inaccessible, so that a stray access faults where it happens.
 
@@ -115,10 +114,6 @@ impl Driver for Host {
         let aligned = start.next_multiple_of(granule_bytes);
         unmap(start..aligned);
         unmap(aligned + bytes..start + padded);
-        // Large pages where whole ones are committed: fewer faults when memory grows, and fewer
-        // misses when it is read. A system that has none goes on with small ones.
-        // SAFETY: the range was just reserved, and the call changes no access to it.
-        unsafe { libc::madvise(pointer(aligned), size(bytes), libc::MADV_HUGEPAGE) };
         Ok(aligned)
     }
 

@@ -6,6 +6,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use crate::support::{Server, model_server, model_with_versions, root, tensord};
 
 fn half_plus_two() -> String {
@@ -51,6 +53,81 @@ fn the_parameters_file_is_followed_and_read_again() {
     assert_eq!(predict(&server, 3).0, 200);
     let (_, metrics) = server.rest("GET", "/metrics", "");
     assert!(metrics.contains(":tensorflow:serving:batching_session:input_batch_size_count{"));
+}
+
+#[test]
+fn the_page_and_the_metrics_count_every_task_batch_and_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("parameters");
+    let text = "max_batch_size { value: 4 } allowed_batch_sizes: 2 allowed_batch_sizes: 4
+                batch_timeout_micros { value: 1000 }";
+    fs::write(&file, text).unwrap();
+    let parameters = format!("--batching_parameters_file={}", file.to_string_lossy());
+    let server =
+        Server::start(model_server(), &[&half_plus_two(), "--enable_batching", &parameters]);
+    let statuses: Vec<u16> = [1, 3, 4, 5].iter().map(|n| predict(&server, *n).0).collect();
+    assert_eq!(statuses, [200, 200, 200, 400]);
+    // The answer is sent before the books are closed.
+    let page = server.rest_until("/v1/scheduler", "\"run\": 8");
+    let page: Value = serde_json::from_str(&page).unwrap();
+    let queues = page["queues"].as_array().unwrap();
+    let queue = queues
+        .iter()
+        .find(|queue| queue["signature"] == "serving_default" && queue["is_batched"] == true)
+        .unwrap();
+    let left = json!({"full": 1, "timeout": 2, "idle": 0, "deadline": 0});
+    for (path, expected) in [
+        ("/model", json!("default")),
+        ("/version", json!(123)),
+        ("/device", json!("cpu:0")),
+        ("/waiting", json!({"tasks": 0, "rows": 0, "oldest_micros": 0})),
+        ("/tasks", json!({"asked": 4, "refused": 1, "expired": 0, "cancelled": 0})),
+        ("/batches", json!({"run": 3, "left": left, "rerun_one_by_one": 0})),
+        ("/rows/padding", json!(2)),
+        ("/rows/padding_share", json!(0.2)),
+        ("/rows/per_task/count", json!(4)),
+        ("/rows/per_batch/up_to", json!({"1": 1, "4": 2})),
+        ("/rows/per_run/up_to", json!({"2": 1, "4": 2})),
+        ("/queue_micros/count", json!(3)),
+        ("/compute_micros/count", json!(3)),
+        ("/refusal_micros/count", json!(1)),
+    ] {
+        assert_eq!(queue.pointer(path), Some(&expected), "{path} in {queue:#}");
+    }
+    assert!(page["lanes"].as_array().unwrap().iter().all(|lane| lane["utilisation"].is_f64()));
+    let (_, metrics) = server.rest("GET", "/metrics", "");
+    let value = |name: &str, label: &str| -> f64 {
+        let is_it = |line: &&str| {
+            line.starts_with(&format!("{name}{{"))
+                && line.contains("serving_default")
+                && line.contains(label)
+        };
+        let lines = metrics.lines().filter(is_it);
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+    };
+    for (name, label, expected) in [
+        (":tensorflow:serving:batching_session:wrapped_run_count", "", 3.0),
+        (":tensorflow:serving:batching_session:queuing_latency_count", "", 3.0),
+        (":tensorflow:serving:batching_session:input_batch_size_count", "", 4.0),
+        (":tensorflow:serving:batching_session:processed_batch_size_sum", "", 10.0),
+        (":tensord:scheduler:batch_rows_sum", "", 8.0),
+        (":tensord:scheduler:compute_micros_count", "", 3.0),
+        (":tensord:scheduler:refusal_micros_count", "", 1.0),
+        (":tensord:scheduler:tasks", "", 4.0),
+        (":tensord:scheduler:refused", "", 1.0),
+        (":tensord:scheduler:expired", "", 0.0),
+        (":tensord:scheduler:cancelled", "", 0.0),
+        (":tensord:scheduler:rows", "", 8.0),
+        (":tensord:scheduler:padding_rows", "", 2.0),
+        (":tensord:scheduler:batches_left", "reason=\"full\"", 1.0),
+        (":tensord:scheduler:batches_left", "reason=\"timeout\"", 2.0),
+        (":tensord:scheduler:waiting", "", 0.0),
+        (":tensord:scheduler:oldest_micros", "", 0.0),
+    ] {
+        assert!(metrics.contains(&format!("{name}{{")), "{name}");
+        assert!((value(name, label) - expected).abs() < 1e-9, "{name} {label}\n{metrics}");
+    }
+    assert!(metrics.contains(":tensord:scheduler:lane_busy_micros{"));
 }
 
 #[test]
