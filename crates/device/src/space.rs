@@ -304,10 +304,14 @@ impl Space {
 
     /// The arena for a buffer, and its number.
     fn arena_for(&self, category: Category, bytes: u64) -> (usize, &Shelf) {
-        let number = match category {
-            Category::Weights if bytes >= READ_BYTES => READ,
-            Category::Weights | Category::PackedWeights => STAYING,
-            _ => PASSING,
+        let stays = matches!(category, Category::Weights | Category::PackedWeights);
+        let is_read = category == Category::Weights && bytes >= READ_BYTES;
+        let number = if is_read {
+            READ
+        } else if stays {
+            STAYING
+        } else {
+            PASSING
         };
         // What does not grow has one for all.
         let number = if self.arenas.all[number].is_some() { number } else { PASSING };

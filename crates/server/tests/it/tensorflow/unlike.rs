@@ -10,7 +10,9 @@ use crate::support::{Server, tensord};
 use crate::zoo::small_zoo;
 
 /// A model, its input, the shape that its signature says without the rows, and shapes to send.
-const CASES: &[(&str, &str, &[usize], &[&[usize]])] = &[
+type Case = (&'static str, &'static str, &'static [usize], &'static [&'static [usize]]);
+
+const CASES: &[Case] = &[
     ("gru", "x", &[7, 5], &[&[2, 7, 5], &[2, 4, 5], &[3, 11, 5], &[2, 7, 6], &[7, 5]]),
     ("mobilenet_v2", "input_layer", &[32, 32, 3], &[&[2, 32, 32, 3], &[2, 48, 40, 3]]),
     ("resnet50", "input_layer", &[32, 32, 3], &[&[2, 32, 32, 3], &[1, 64, 32, 3]]),
