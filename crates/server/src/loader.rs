@@ -142,7 +142,7 @@ impl Engines {
         let (kind, pool) = (self.devices.kind_for(model), self.devices.pool());
         let rehearsal = opened.rehearse(&self.options, pool, kind)?;
         let need = rehearsal.need();
-        let batch = rehearsal.batch(None, 1)?;
+        let batch = rehearsal.batch(None, native::Sizes::of_rows(1))?;
         // What cannot be planned beforehand is found out when it runs.
         let plan = batch.and_then(|one| rehearsal.plan(&one.signature, &one.inputs).ok());
         let run = plan.map_or((0, 0), |plan| (plan.total_bytes(), plan.host_bytes));
