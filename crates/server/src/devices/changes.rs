@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::Status;
-use device::logical::{self, Configured, LogicalDevice, Physical};
+use device::logical::{self, Configured, GrowthRule, LogicalDevice, Physical};
 use device::{ConfigCode, Error};
 use lifecycle::Code;
 
@@ -166,16 +166,27 @@ impl Devices {
 /// What TensorFlow says of devices in use.
 const INITIALIZED: &str = "Physical devices cannot be modified after being initialized";
 
-/// Refuses another way of growing for a device in use, with TensorFlow's text.
+/// Refuses another way of growing for a device in use, with TensorFlow's text; and another limit for
+/// one that is held up to its limit, since that would have to be given back first.
 fn check_growth(
     before: &[LogicalDevice],
     after: &[LogicalDevice],
     is_in_use: impl Fn(&str) -> bool,
 ) -> Result<(), Status> {
-    for old in before.iter().filter(|old| is_in_use(&old.name)) {
-        let new = after.iter().find(|new| new.name == old.name);
-        if new.is_some_and(|new| new.growth != old.growth) {
+    for old in before {
+        let same = |new: &&LogicalDevice| new.name == old.name && new.physical == old.physical;
+        let Some(new) = after.iter().find(same) else { continue };
+        let is_held = [old.growth, new.growth] == [GrowthRule::Reserved; 2];
+        let is_other_limit = is_held && new.limit_bytes != old.limit_bytes;
+        if is_in_use(&old.name) && (new.growth != old.growth || is_other_limit) {
             return Err(Status::new(Code::FailedPrecondition, INITIALIZED));
+        }
+        if is_other_limit {
+            let text = format!(
+                "{} is held up to its limit of {} bytes: let it grow, and then give it another",
+                old.name, old.limit_bytes
+            );
+            return Err(Status::new(Code::FailedPrecondition, text));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::memory::{MIB, get, model, predict, reload, start, write};
+use crate::memory::{MIB, device, get, model, predict, reload, start, write};
 use crate::support::tensord;
 
 /// What `tensord devices` says with these arguments, and whether it was content.
@@ -181,6 +181,52 @@ fn a_change_of_devices_that_makes_no_sense_changes_nothing() {
 }
 
 #[test]
+fn a_device_that_is_held_up_to_its_limit_gets_another_once_it_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "model_config_list {{ config {{ name: \"m\" base_path: \"{}\" \
+         memory {{ devices: \"gpu:0\" }} }} }}",
+        model("half_plus_two")
+    );
+    let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
+    let server = start(&["--simulated_gpus=64MiB,64MiB", &file], &[]);
+    let put = |first: &str, second: Value| {
+        let first = json!({"name": "gpu:0", "allow_growth": false, "memory_limit": first});
+        let mut second = second;
+        second["name"] = json!("gpu:1");
+        let rules = json!({"device": [first, second]});
+        server.rest("PUT", "/v1/devices", &rules.to_string())
+    };
+    let held = || {
+        ["gpu:0", "gpu:1"].map(|name| {
+            let device = device(&server, name);
+            let mib = |key: &str| device[key].as_u64().unwrap() / MIB;
+            (mib("limit_bytes"), mib("reserved_bytes"))
+        })
+    };
+    assert_eq!(held(), [(64, 64), (64, 64)]);
+    let smaller = json!({"allow_growth": false, "memory_limit": "32MiB"});
+    let shares = json!({"allow_growth": false, "logical_device": [{"memory_limit": "16MiB"}]});
+    for other in [&smaller, &shares] {
+        let (status, body) = put("64MiB", other.clone());
+        assert_eq!(status, 400, "{body}");
+        assert!(body.contains("gpu:1 is held up to its limit of 67108864 bytes"), "{body}");
+    }
+    let (status, body) = put("32MiB", json!({"allow_growth": false}));
+    assert_eq!(status, 400, "{body}");
+    assert!(body.contains("Physical devices cannot be modified after being initialized"), "{body}");
+    assert_eq!(held(), [(64, 64), (64, 64)]);
+    assert_eq!(put("64MiB", json!({})).0, 200);
+    assert_eq!(held(), [(64, 64), (64, 0)]);
+    // What was held goes back when the last who looks at it has looked.
+    while put("64MiB", smaller.clone()).0 == 429 {
+        std::thread::yield_now();
+    }
+    assert_eq!(held(), [(64, 64), (32, 32)]);
+    assert_eq!(predict(&server, "m").0, 200);
+}
+
+#[test]
 fn models_whose_memory_settings_make_no_sense_are_refused_and_the_others_serve() {
     let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
     let server = start(&["--simulated_gpus=64MiB", "--max_num_load_retries=0"], &growth);
@@ -209,7 +255,7 @@ fn models_whose_memory_settings_make_no_sense_are_refused_and_the_others_serve()
         assert!(states.contains(expected), "{more}: {states}");
         assert_eq!(predict(&server, "half_plus_two").0, 200);
     }
-    assert!(crate::memory::device(&server, "gpu:0")["reserved_bytes"].as_u64() <= Some(8 * MIB));
+    assert!(device(&server, "gpu:0")["reserved_bytes"].as_u64() <= Some(8 * MIB));
 }
 
 #[test]
