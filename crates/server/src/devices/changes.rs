@@ -166,8 +166,8 @@ impl Devices {
 /// What TensorFlow says of devices in use.
 const INITIALIZED: &str = "Physical devices cannot be modified after being initialized";
 
-/// Refuses another way of growing for a device in use, with TensorFlow's text; and another limit for
-/// one that is held up to its limit, since that would have to be given back first.
+/// Refuses another way of growing for a device in use, with TensorFlow's text; and another limit
+/// for one that is held up to its limit, since that would have to be given back first.
 fn check_growth(
     before: &[LogicalDevice],
     after: &[LogicalDevice],
