@@ -376,8 +376,9 @@ impl Space {
     pub(crate) fn free(&self, tally: &Tally, block: Block, bytes: u64) {
         match block {
             Block::Heap => {
+                // Out of the books first: what is booked never exceeds what is charged.
+                tally.heap.fetch_sub(bytes, Ordering::SeqCst);
                 self.accounts.iter().for_each(|account| account.refund(bytes));
-                tally.heap.fetch_sub(bytes, Ordering::Relaxed);
             }
             Block::Chunk { chunk, arena: number } => {
                 let shelf = self.arenas.all[number].as_ref().expect("it came from there");

@@ -18,6 +18,8 @@ mod homes;
 mod inspect;
 mod memory;
 mod memory_faults;
+mod memory_hostile;
+mod memory_live;
 mod refusal;
 mod requirements;
 mod rows;

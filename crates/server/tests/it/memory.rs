@@ -55,6 +55,12 @@ pub(crate) fn device(server: &Server, name: &str) -> Value {
         let idle: u64 = idle.iter().map(|one| one["bytes"].as_u64().unwrap()).sum();
         let unused = number("reserved_bytes") - number("in_use_bytes");
         assert_eq!(idle, unused, "each idle byte has a reason: {device:#}");
+        let models = device["models"].as_array().unwrap();
+        for model in models {
+            let same = models.iter().filter(|other| other["name"] == model["name"]);
+            let bytes: u64 = same.map(|other| other["bytes"].as_u64().unwrap()).sum();
+            assert!(bytes <= model["limit_bytes"].as_u64().unwrap(), "{device:#}");
+        }
     }
     let found = devices.iter().find(|device| device["name"] == name);
     found.unwrap_or_else(|| panic!("{name} is not there: {memory:#}")).clone()
