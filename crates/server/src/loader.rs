@@ -108,7 +108,8 @@ impl Engines {
         let opened = Opened::open(dir, &self.options)?;
         let needed = self.needed(model, &opened)?;
         let keys = opened.weight_keys().to_vec();
-        let want = Want { model, version: *version, needed, keys: &keys };
+        let keeps_state = opened.keeps_state();
+        let want = Want { model, version: *version, needed, keys: &keys, keeps_state };
         let leases = self.devices.lease(&want).map_err(|refusal| {
             Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
         })?;
