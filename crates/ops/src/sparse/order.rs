@@ -140,8 +140,8 @@ impl Op for Slice {
             );
         }
         let (start, size): (&[i64], &[i64]) = (start.as_slice(), size.as_slice());
-        if let Some(negative) = size.iter().chain(start).find(|n| **n < 0) {
-            return invalid!("start and size must not be negative, but have {negative}");
+        if let Some(negative) = size.iter().chain(start).chain(sparse.dims).find(|n| **n < 0) {
+            return invalid!("shape, start and size must not be negative, but have {negative}");
         }
         let part = Part::cut(&sparse, |axis| (start[axis], size[axis]));
         part.write(ctx, &sparse, [0, 1, 2])
@@ -210,7 +210,8 @@ impl Part {
             }
         }
         let sizes = sparse.dims.iter().zip(&ranges);
-        part.dims = sizes.map(|(dim, (start, len))| (dim - start).min(*len).max(0)).collect();
+        part.dims =
+            sizes.map(|(dim, (start, len))| dim.saturating_sub(*start).min(*len).max(0)).collect();
         part
     }
 
