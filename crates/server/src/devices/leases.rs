@@ -19,6 +19,8 @@ pub(crate) struct Want<'a> {
     pub(crate) needed: Needed,
     /// What its weights are known by.
     pub(crate) keys: &'a [WeightKey],
+    /// Whether requests change it: then there is one of it, however many replicas are asked for.
+    pub(crate) keeps_state: bool,
 }
 
 /// What a version takes of the device that it is on, and of the host if that is another.
@@ -130,6 +132,11 @@ impl Devices {
         let n_models = |logical: &Logical| self.owners_on(&logical.space).len();
         fitting.sort_by_key(|(logical, room)| (n_models(logical), u64::MAX - room));
         let wanted = match rule.replicas {
+            Replicas::Number(1) => 1,
+            _ if want.keeps_state => {
+                tracing::warn!(model, "requests change its variables: it has no replicas");
+                1
+            }
             Replicas::Number(n) => n,
             Replicas::All => usize::MAX,
         };

@@ -16,6 +16,7 @@ mod engine;
 mod golden;
 mod homes;
 mod inspect;
+mod measuring;
 mod memory;
 mod memory_faults;
 mod memory_hostile;
