@@ -153,7 +153,8 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
             let usable: Vec<usize> = usable.collect();
             let pins: Vec<usize> = usable.iter().copied().filter(pinned).collect();
             Need {
-                bytes: need.total(1),
+                // What its own limit is too small for fits nowhere.
+                bytes: taken(devices, &logical, name, need).unwrap_or(u64::MAX),
                 pins: if pins.is_empty() { usable } else { pins },
                 replicas: rule.replicas,
                 priority: rule.priority,
@@ -167,6 +168,13 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
     for (at, (name, need)) in fit.iter().enumerate() {
         let on = &placement.devices[at];
         let mut answer = model(name, need, on, (&slots, &placement));
+        refuse(&mut answer, taken(devices, &logical, name, need), (&wanted[at], &placement));
+        if let Some(limit) = own_limit(devices, &logical, name) {
+            let fits = need.plans.iter().filter(|(batch, _)| need.total(*batch) <= limit);
+            let rows = fits.map(|(batch, _)| *batch as u64).max().unwrap_or(1);
+            let most = answer["batch_size_max"].as_u64().map(|most| most.min(rows));
+            answer["batch_size_max"] = json!(most);
+        }
         if let Some(host) = &mut host {
             host.take(need, on.len(), &mut answer);
         }
@@ -189,6 +197,61 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
     let fits = models.iter().all(|model| model["refused"].is_null()) && fit.len() == needs.len();
     models.extend(failed);
     json!({"devices": free, "models": models, "fits": fits})
+}
+
+/// What a model takes of a device with a run of one row: what it needs, or what is set aside for
+/// it; its own limit if that is too small.
+fn taken(
+    devices: &Devices,
+    logical: &[Arc<Logical>],
+    name: &str,
+    need: &Needed,
+) -> Result<u64, OwnLimit> {
+    let needed = need.total(1);
+    match own_limit(devices, logical, name) {
+        Some(limit) if need.worker.is_none() && limit < needed => Err(OwnLimit { limit, needed }),
+        Some(limit) if is_reserved(devices, name) => Ok(limit),
+        Some(_) | None => Ok(needed),
+    }
+}
+
+fn is_reserved(devices: &Devices, name: &str) -> bool {
+    devices.rule(name).growth == device::logical::GrowthRule::Reserved
+}
+
+/// The most that a model may hold by its own limit, on the device where that is most.
+fn own_limit(devices: &Devices, logical: &[Arc<Logical>], name: &str) -> Option<u64> {
+    let rule = devices.rule(name);
+    let limits = logical.iter().map(|one| devices.limit_on(Some(&rule), one));
+    rule.limit.and(limits.max())
+}
+
+/// A model's own limit that is too small for it.
+#[derive(Debug, Clone, Copy)]
+struct OwnLimit {
+    limit: u64,
+    needed: u64,
+}
+
+/// Says of a model that is placed nowhere why that is, and what to change.
+fn refuse(answer: &mut Value, taken: Result<u64, OwnLimit>, around: (&Need, &Placement)) {
+    let (wanted, placement) = around;
+    if answer["devices"].as_array().is_some_and(|on| !on.is_empty()) {
+        return;
+    }
+    let largest = wanted.pins.iter().map(|at| placement.free_bytes[*at]).max().unwrap_or(0);
+    answer["refused"] = json!(match taken {
+        Err(OwnLimit { limit, needed }) => format!(
+            "{needed} bytes are needed, but the model itself may hold {limit}: raise its limit by \
+             {}",
+            needed - limit
+        ),
+        Ok(needed) => format!(
+            "{needed} bytes are needed, but no device that it may be on has more than {largest} \
+             left: unload another model, raise a limit by {}, or let it be on another device",
+            needed.saturating_sub(largest),
+        ),
+    });
 }
 
 /// What is left of the host for the strings and tables of models on GPUs.
@@ -284,15 +347,6 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
     if let Some(worker) = &need.worker {
         answer["worker"] = worker.to_json();
     }
-    if on.is_empty() {
-        let largest = placement.free_bytes.iter().max().copied().unwrap_or(0);
-        answer["refused"] = json!(format!(
-            "{} bytes are needed, but no device has more than {largest} left: unload another \
-             model, raise a limit by {}, or let it be on another device",
-            need.total(1),
-            need.total(1) - largest,
-        ));
-    }
     answer
 }
 
@@ -309,7 +363,7 @@ fn table(report: &Value) -> String {
     let columns = columns.map(|column| format!("{column:>10}")).join(" ");
     let _ = writeln!(text, "\n{:<16} {columns}  {:<12} most rows, copies", "model", "placed on");
     for model in list(report, "models") {
-        let name = word(model, "name");
+        let name = super::memory::shorten(word(model, "name"), 16);
         if let Some(error) = model["error"].as_str() {
             let _ = writeln!(text, "{name:<16} cannot be loaded: {error}");
             continue;
@@ -398,7 +452,12 @@ mod tests {
         let answer = model("m", &need, &placement.devices[0], (&slots, &placement));
         assert_eq!((&answer["batch_size_max"], &answer["total_bytes"]), (&2.into(), &110.into()));
         assert_eq!(answer["copies_alone"][0]["copies"], 1);
-        let nowhere = model("m", &need, &[], (&slots, &placement));
+        let mut nowhere = model("m", &need, &[], (&slots, &placement));
+        let pinned = Need { pins: vec![0], ..one };
+        refuse(&mut nowhere, Err(OwnLimit { limit: 60, needed: 110 }), (&pinned, &placement));
+        assert!(nowhere["refused"].as_str().unwrap().ends_with("raise its limit by 50"));
+        // Elsewhere there is room, but not where it may be.
+        refuse(&mut nowhere, Ok(110), (&pinned, &placement));
         assert!(nowhere["refused"].as_str().unwrap().starts_with("110 bytes are needed"));
         let report = json!({"devices": [], "models": [answer, nowhere]});
         let table = table(&report);

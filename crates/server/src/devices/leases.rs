@@ -212,7 +212,7 @@ impl Devices {
     }
 
     /// The most that a model may hold on a device.
-    pub(super) fn limit_on(&self, rule: Option<&ModelRule>, logical: &Logical) -> u64 {
+    pub(crate) fn limit_on(&self, rule: Option<&ModelRule>, logical: &Logical) -> u64 {
         let of_device = logical.space.account().limit_bytes();
         let physical = logical.device.lock().physical;
         let total = self.physical[physical].found.total_bytes;

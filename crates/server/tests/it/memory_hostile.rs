@@ -295,3 +295,47 @@ fn virtual_devices_have_their_priorities_and_their_places() {
     let limits: Vec<u64> = limits.map(|one| one["limit_bytes"].as_u64().unwrap() / MIB).collect();
     assert_eq!(limits, [32, 8, 16, 24]);
 }
+
+#[test]
+fn a_plan_refuses_what_the_server_would_and_says_what_to_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = |name: &str, more: &str| {
+        format!("config {{ name: \"{name}\" base_path: \"{}\" {more} }}", model("digits"))
+    };
+    let text = [
+        config("small", "memory { limit: \"1000\" }"),
+        config("aside", "memory { reservation: \"65MiB\" }"),
+        config("pinned", "memory { devices: \"gpu:1\" reservation: \"3MiB\" }"),
+        config("fits", "memory { reservation: \"60MiB\" }"),
+        config("few", "memory { limit: \"1MiB\" }"),
+    ];
+    let text = format!("model_config_list {{ {} }}", text.join(" "));
+    let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
+    let plan = |more: &[&str]| {
+        let mut plan = tensord();
+        plan.args(["plan", &file, "--simulated_gpus=64MiB,2MiB"]).args(more);
+        let output = plan.args(["--per_process_gpu_memory_fraction=1"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let report: Value = serde_json::from_str(&plan(&["--json"])).unwrap();
+    assert_eq!(report["fits"], false);
+    let refused = |name: &str| {
+        let mut models = report["models"].as_array().unwrap().iter();
+        let model = models.find(|model| model["name"] == name).unwrap();
+        model["refused"].as_str().map(str::to_owned)
+    };
+    assert!(refused("small").unwrap().contains("but the model itself may hold 1000: raise its"));
+    assert!(refused("aside").unwrap().starts_with("68157440 bytes are needed, but no device that"));
+    assert!(refused("pinned").unwrap().contains("3145728 bytes are needed, but no device that"));
+    // No more than gpu:1 has: what gpu:0 has is of no use to it.
+    let left = refused("pinned").unwrap();
+    let left = left.split(" more than ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert!(left.parse::<u64>().unwrap() <= 2 * MIB, "{left}");
+    assert_eq!((refused("fits"), refused("few")), (None, None));
+    let rows = |at: usize| report["models"][at]["batch_size_max"].as_u64().unwrap();
+    // 64 rows take 1.6 MiB.
+    assert_eq!((rows(3), rows(4)), (64, 32), "{report:#}");
+    let table = plan(&[]);
+    assert!(table.contains("\nsmall would be refused: ") && table.contains("nowhere"), "{table}");
+}
