@@ -170,8 +170,8 @@ fn models_of_every_kind_allocate_for_their_results_alone() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The layers are LSTMs and GRUs, with and without masks, forwards and backwards; and there is a loop
-/// of TensorFlow 1 that reads one tensor array and writes another.
+/// The layers are LSTMs and GRUs, with and without masks, forwards and backwards; and there is a
+/// loop of TensorFlow 1 that reads one tensor array and writes another.
 #[test]
 fn a_loop_allocates_as_much_however_often_it_goes_around() {
     let _turn = turn();

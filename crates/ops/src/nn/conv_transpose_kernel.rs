@@ -1,8 +1,8 @@
 //! Convolution turned round, channels last: each pixel of the small image adds its window to the
 //! large one.
 //!
-//! For `f32` the windows are rows of a matrix product, made for a strip of pixels at a time and added
-//! in the order of the pixels, so that the digits depend on the image alone.
+//! For `f32` the windows are rows of a matrix product, made for a strip of pixels at a time and
+//! added in the order of the pixels, so that the digits depend on the image alone.
 
 use ::pool::Pool;
 use tensor::Handle;

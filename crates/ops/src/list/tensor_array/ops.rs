@@ -117,15 +117,12 @@ fn array_spec(handle: &Spec, flow: &Spec, dtype: DType) -> Option<ListSpec> {
     list.filter(|list| list.dtype == dtype).cloned()
 }
 
-/// The flow behind a write of elements of these dimensions.
+/// The flow behind a write of elements of these dimensions. A write of another shape than those
+/// before fails, so what is known of this one holds for all.
 fn flow_behind(handle: &Spec, flow: &Spec, dtype: DType, dims: Option<&[Dim]>) -> Spec {
     let flow_spec = Spec::scalar(DType::F32);
     let Some(mut list) = array_spec(handle, flow, dtype) else { return flow_spec };
-    let known = match &list.items {
-        Items::Like(items) => merge_dims(Some(items), dims).ok().flatten(),
-        Items::Unset | Items::Unknown => dims.map(|dims| dims.iter().cloned().collect()),
-    };
-    list.items = known.map_or(Items::Unknown, |dims| Items::Like(dims.into_iter().collect()));
+    list.items = dims.map_or(Items::Unknown, |dims| Items::Like(dims.iter().cloned().collect()));
     flow_spec.with_list(list)
 }
 
