@@ -75,7 +75,8 @@ class Server:
             time.sleep(0.02)
 
     def serve(self, models):
-        """Puts a list of models, as names and folders, in place of what is served."""
+        """Puts a list of models, as names and folders, in place of what is served; whether all
+        are there then."""
         import grpc
         from google.protobuf import text_format
         from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
@@ -85,7 +86,11 @@ class Server:
         text_format.Parse("model_config_list { " + " ".join(rows) + " }", request.config)
         with grpc.insecure_channel(f"127.0.0.1:{self.grpc}") as channel:
             stub = model_service_pb2_grpc.ModelServiceStub(channel)
-            return stub.HandleReloadConfigRequest(request, timeout=PATIENCE_SECONDS).status
+            try:
+                answer = stub.HandleReloadConfigRequest(request, timeout=PATIENCE_SECONDS)
+            except grpc.RpcError:
+                return False
+            return answer.status.error_code == 0
 
     def predict(self, model, inputs):
         """The status of a prediction."""
@@ -161,14 +166,14 @@ def unload(args):
         server.serve([])
         before = server.settled("cpu:0", 0)
         models = [(folder.name, folder) for folder in folders]
-        status = server.serve(models)
+        loaded = server.serve(models)
         failed = [name for name, _ in models if server.predict(name, [[1.0] * side])[0] != 200]
         device, resident = server.device("cpu:0")
         start = time.monotonic()
         server.serve([])
         after = server.settled("cpu:0", 0)
         took = time.monotonic() - start
-        say(what="unload", models=len(models), load_status=status.error_code, failed=failed,
+        say(what="unload", models=len(models), all_loaded=loaded, failed=failed,
             held_loaded=device["reserved_bytes"], resident_loaded=resident, held_before=before[0],
             held_after=after[0], resident_before=before[2], resident_after=after[2],
             resident_ratio=after[2] / before[2], seconds=took)
@@ -250,8 +255,7 @@ def density(args):
         try:
             served = []
             for one in folders:
-                status = server.serve([*served, (one.name, one)])
-                if status.error_code or server.predict(one.name, listed)[0] != 200:
+                if not server.serve([*served, (one.name, one)]) or server.predict(one.name, listed)[0] != 200:
                     break
                 served.append((one.name, one))
             server.serve(served)
@@ -318,7 +322,8 @@ def growth(args):
     totals = {name: {"throughput": [], "p99": []} for name in servers}
     try:
         for number in range(args.rounds + 1):
-            for name, server in servers.items():
+            # In turn, so that neither is always the second.
+            for name, server in list(servers.items())[::(-1) ** number]:
                 command = [args.binary, "bench", "--target", f"127.0.0.1:{server.grpc}", "--model", "m",
                            "--batch", str(args.rows), "--concurrency", "4", "--duration", "3", "--json"]
                 run = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)

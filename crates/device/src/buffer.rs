@@ -76,6 +76,14 @@ impl Buffer {
         self.memory.len >= REHEARSED_FROM && tally.lock().space().is_rehearsal()
     }
 
+    /// Which arena of its space all of its memory is a chunk of, and how many buffers share it.
+    pub(crate) fn chunk_of(&self) -> Option<(usize, usize)> {
+        let Source::Booked { block: Block::Chunk { arena, .. }, .. } = &self.memory.source else {
+            return None;
+        };
+        (self.len == self.memory.len).then(|| (*arena, Arc::strong_count(&self.memory)))
+    }
+
     /// A reference that does not keep the memory alive.
     pub(crate) fn downgrade(&self) -> WeakBuffer {
         WeakBuffer { memory: Arc::downgrade(&self.memory), offset: self.offset, len: self.len }
@@ -197,6 +205,11 @@ impl std::fmt::Debug for WeakBuffer {
 }
 
 impl WeakBuffer {
+    /// Whether it refers to the memory of a buffer.
+    pub(crate) fn is_of(&self, buffer: &Buffer) -> bool {
+        std::ptr::eq(self.memory.as_ptr(), Arc::as_ptr(&buffer.memory))
+    }
+
     /// The buffer, if it is still there.
     pub(crate) fn upgrade(&self) -> Option<Buffer> {
         let memory = self.memory.upgrade()?;

@@ -41,6 +41,6 @@ pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
     Booked, Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
-    SpaceOptions, Tally, booked_as, booked_on_host, booked_to, set_default_owner, shared,
+    SpaceOptions, Tally, booked_as, booked_on_host, booked_to, set_default_owner, settled, shared,
 };
 pub use workspace::{Borrowed, Home, Memory, Span, Workspace};

@@ -72,6 +72,12 @@ pub struct Configured {
     pub warnings: Vec<String>,
 }
 
+/// The most logical devices there may be: each has lanes, which are threads.
+const DEVICES_MAX: usize = 256;
+
+/// The most lanes that a device may have.
+const LANES_MAX: usize = 256;
+
 fn invalid(message: impl Into<String>) -> Error {
     Error::Config { code: ConfigCode::InvalidArgument, message: message.into() }
 }
@@ -105,6 +111,16 @@ fn check_shares(device: &Physical, limits: &[u64]) -> Result<(), Error> {
             device.name,
             sum.unwrap_or(u64::MAX),
             device.total_bytes
+        ))),
+    }
+}
+
+/// Refuses more logical devices than there may be.
+fn check_count(n_devices: usize) -> Result<(), Error> {
+    match n_devices {
+        ..=DEVICES_MAX => Ok(()),
+        _ => Err(invalid(format!(
+            "{n_devices} logical devices are configured, but there may be {DEVICES_MAX} at most"
         ))),
     }
 }

@@ -38,7 +38,7 @@ pub use events::{Change, EVENT_MICROS, Event, EventTotal};
 pub use idle::Idle;
 pub use owner::{Owner, Tally};
 pub(crate) use scope::current;
-pub use scope::{Scope, booked_as, booked_on_host, booked_to, set_default_owner, shared};
+pub use scope::{Scope, booked_as, booked_on_host, booked_to, set_default_owner, settled, shared};
 pub use snapshot::Snapshot;
 
 /// The memory of one logical device; see the module.
@@ -376,13 +376,21 @@ impl Space {
     pub(crate) fn free(&self, tally: &Tally, block: Block, bytes: u64) {
         match block {
             Block::Heap => {
+                // Out of the books first: what is booked never exceeds what is charged.
+                tally.heap.fetch_sub(bytes, Ordering::SeqCst);
                 self.accounts.iter().for_each(|account| account.refund(bytes));
-                tally.heap.fetch_sub(bytes, Ordering::Relaxed);
             }
-            Block::Chunk { chunk, arena } => {
-                let mut arena = self.arenas.all[arena].as_ref().expect("it came from there").lock();
+            Block::Chunk { chunk, arena: number } => {
+                let shelf = self.arenas.all[number].as_ref().expect("it came from there");
+                let mut arena = shelf.lock();
                 arena.free(chunk);
                 tally.chunks.fetch_sub(bytes, Ordering::Relaxed);
+                drop(arena);
+                // Packed weights take the place of those that were read while a model is loaded.
+                if number == READ && shelf.idle_bytes() >= TRIM_STEP_BYTES {
+                    // A driver that refuses is asked again when the space is trimmed next.
+                    drop(self.trim_arena(shelf, "load"));
+                }
             }
         }
         self.in_use.fetch_sub(bytes, Ordering::Relaxed);

@@ -41,12 +41,13 @@ pub fn pack<'a>(
     let is_rehearsal = places.iter().any(|places| parts[places[0].0].is_rehearsed(places[0].1));
     let mut known: FxHashMap<u64, Forms> = FxHashMap::default();
     for places in places {
-        let first = parts[places[0].0].graph.node(places[0].1).as_weight();
-        let digest = first.filter(|_| is_rehearsal).and_then(digest);
+        let read = parts[places[0].0].graph.node(places[0].1).as_weight().cloned();
+        let digest = read.as_ref().filter(|_| is_rehearsal).and_then(digest);
         let mut forms = Vec::new();
-        for (part, node) in places {
-            parts[part].pack(node, &uses[part], &mut forms)?;
+        for (part, node) in &places {
+            parts[*part].pack(*node, &uses[*part], &mut forms)?;
         }
+        read.map_or(Ok(()), |read| settle(&mut parts, &places, &read))?;
         if let Some(digest) = digest {
             let alike = known.entry(digest).or_default();
             parts.iter_mut().for_each(|part| part.replace(&forms, alike));
@@ -86,6 +87,28 @@ fn weights(parts: &[Part<'_>]) -> Vec<Vec<(usize, u32)>> {
         }
     }
     places
+}
+
+/// Moves a weight to those that stay, if it is still used as it was read.
+fn settle(parts: &mut [Part<'_>], places: &[(usize, u32)], read: &Tensor) -> Result<()> {
+    let Some(buffer) = read.buffer() else { return Ok(()) };
+    let is_left = |(part, node): &&(usize, u32)| {
+        let weight = parts[*part].graph.node(*node).as_weight().and_then(Tensor::buffer);
+        weight.is_some_and(|weight| weight.shares_memory_with(buffer))
+    };
+    let left: Vec<(usize, u32)> = places.iter().filter(is_left).copied().collect();
+    let Some((part, node)) = left.first() else { return Ok(()) };
+    let name = Arc::clone(&parts[*part].graph.node(*node).name);
+    let refused = |error: device::Error| ops::Error::ResourceExhausted(error.to_string());
+    let settled = device::settled(buffer, left.len() + 1).map_err(refused);
+    let Some(buffer) = settled.map_err(|error| Error::node(&name, error))? else { return Ok(()) };
+    for (part, node) in left {
+        let place = &mut parts[part].graph.nodes[node as usize].body;
+        let Body::Const(old) = place else { continue };
+        let new = Tensor::from_buffer(old.dtype(), old.shape().clone(), buffer.clone());
+        *old = new.map_err(|error| Error::node(&name, error.into()))?;
+    }
+    Ok(())
 }
 
 /// Who reads what in a graph.
@@ -156,8 +179,10 @@ impl Weight {
         Self { tensor, scale }
     }
 
-    /// What its readers read.
+    /// What its readers read. It is with weights that were read: among packed ones, which stay, it
+    /// would leave a hole.
     fn value(&self) -> tensor::Result<Tensor> {
+        let _scope = device::booked_as(device::Category::Weights);
         match &self.scale {
             Some(scale) => scaled(&self.tensor, scale),
             None => Ok(self.tensor.clone()),

@@ -36,6 +36,8 @@ pub(crate) enum Event {
     LoadFailed(Id, LoadError),
     /// An unloaded version's last handle is gone and its memory is free.
     Freed(Id),
+    /// There may be room now for what was refused for want of it.
+    Room,
     /// Time has passed.
     Tick,
     /// The server shuts down: unload everything.
@@ -105,7 +107,11 @@ impl Machine {
     pub(crate) fn apply(&mut self, event: Event, now: Duration) -> Vec<Order> {
         let mut orders = Vec::new();
         match event {
-            Event::Configured(list) => self.configure(&list, &mut orders),
+            Event::Configured(list) => {
+                self.configure(&list, &mut orders);
+                // Other limits may be among the settings.
+                self.try_again(&mut orders);
+            }
             Event::Aspired { model, versions } => {
                 self.update(&model, &mut orders, |model, orders| model.aspire(versions, orders));
             }
@@ -123,7 +129,9 @@ impl Machine {
             }
             Event::Freed(id) => {
                 self.update(&id.model, &mut orders, |model, _| model.freed(id.version));
+                self.try_again(&mut orders);
             }
+            Event::Room => self.try_again(&mut orders),
             Event::Tick => self.retry(now, &mut orders),
             Event::Stopped => {
                 self.is_stopping = true;
@@ -226,6 +234,15 @@ impl Machine {
         let names: Vec<Arc<str>> = due.map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
             self.update(&name, orders, |model, orders| model.retry(now, orders));
+        }
+    }
+
+    /// Loads what was refused for want of memory once more.
+    fn try_again(&mut self, orders: &mut Vec<Order>) {
+        let refused = self.models.iter().filter(|(_, model)| model.lacks_room());
+        let names: Vec<Arc<str>> = refused.map(|(name, _)| Arc::clone(name)).collect();
+        for name in names {
+            self.update(&name, orders, |model, _| model.try_again());
         }
     }
 

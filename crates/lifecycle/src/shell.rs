@@ -139,9 +139,16 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
     /// If the list is refused; then nothing is changed.
     pub async fn apply_config(&self, models: Vec<ModelOptions>) -> Result<Applied, Error> {
         let (reply, answer) = oneshot::channel();
-        let command = Command { models, reply };
+        let command = Command::Configure { models, reply };
         self.commands.send(command).await.map_err(|_| Error::Stopping)?;
         answer.await.unwrap_or(Err(Error::Stopping))
+    }
+
+    /// Loads what was refused for want of memory once more: for when there may be some now. A
+    /// version that goes, and a change of the configuration, do so by themselves.
+    pub async fn try_again(&self) {
+        // One that stops loads nothing any more.
+        drop(self.commands.send(Command::TryAgain).await);
     }
 
     /// Says that the server is not ready, and never will be again; its models serve on.
@@ -156,10 +163,12 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
     }
 }
 
-/// A change of the configuration.
-struct Command {
-    models: Vec<ModelOptions>,
-    reply: oneshot::Sender<Result<Applied, Error>>,
+/// What is asked of the task.
+enum Command {
+    /// Another configuration.
+    Configure { models: Vec<ModelOptions>, reply: oneshot::Sender<Result<Applied, Error>> },
+    /// Another try with what was refused for want of memory.
+    TryAgain,
 }
 
 /// What jobs report. There is at most one report for each job in progress.
@@ -216,7 +225,10 @@ impl<L: Loader> Shell<L> {
                 () = token.cancelled(), if self.phase != ServerPhase::Stopping => self.stop(),
                 Some(mail) = inbox.mail.recv() => self.take(mail),
                 Some((id, servable)) = inbox.home.recv() => self.start_free(id, servable),
-                Some(command) = inbox.commands.recv() => self.configure(command),
+                Some(command) = inbox.commands.recv() => match command {
+                    Command::Configure { models, reply } => self.configure(models, reply),
+                    Command::TryAgain => self.apply(Event::Room),
+                },
                 () = sleep_until(wake) => self.tick(),
             }
             if self.phase == ServerPhase::Stopping && self.machine.is_idle() {
@@ -271,8 +283,11 @@ impl<L: Loader> Shell<L> {
         }
     }
 
-    fn configure(&mut self, command: Command) {
-        let Command { models, reply } = command;
+    fn configure(
+        &mut self,
+        models: Vec<ModelOptions>,
+        reply: oneshot::Sender<Result<Applied, Error>>,
+    ) {
         let rule = self.options.label_rule;
         let check = check_list(&models).and_then(|()| self.machine.check_config(&models, rule));
         if let Err(error) = check {

@@ -23,5 +23,5 @@ mod variables;
 pub use engine::{Executor, NativeEngine};
 pub use load::{Loaded, Opened, Options, load};
 pub use pace::{Pace, Rates};
-pub use rehearsal::{Batch, Need, PlanNeed, Rehearsal};
+pub use rehearsal::{Batch, Need, PlanNeed, Rehearsal, Sizes};
 pub use variables::WeightKey;

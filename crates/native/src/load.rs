@@ -84,6 +84,17 @@ impl Opened {
         &self.weight_keys
     }
 
+    /// Whether a signature writes a variable or a table, so that a second copy would be another
+    /// model.
+    pub fn keeps_state(&self) -> bool {
+        let graphs = self.traced.graphs.values();
+        let mut nodes = graphs.flat_map(|graph| &graph.nodes);
+        let fills = |node: &graph::Node| {
+            node.kind() == ops::Kind::Writes && node.op_name().starts_with("LookupTable")
+        };
+        !self.traced.written.is_empty() || nodes.any(fills)
+    }
+
     /// Learns what loading it takes on devices of a kind, by a load in which nothing large is read,
     /// computed or written.
     pub fn rehearse(

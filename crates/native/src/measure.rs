@@ -11,12 +11,13 @@ use storage::Storage;
 use tensor::{DType, Shape, Strings, Tensor};
 
 use crate::rehearsal::owner_in;
-use crate::{Batch, Executor, Need, Opened, Options, Rehearsal};
+use crate::{Batch, Executor, Need, Opened, Options, Rehearsal, Sizes};
 
 /// A figure as it was predicted, and as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measured {
-    /// What was measured: `weights`, `packed_weights`, `resident`, `load`, or `batch N`.
+    /// What was measured: `weights`, `packed_weights`, `resident`, `load`, or `batch N`, with
+    /// the length of open sizes after an `x` if it is not 1.
     pub what: String,
     /// What the rehearsal said.
     pub predicted_bytes: u64,
@@ -31,7 +32,7 @@ pub struct Measured {
 /// up are left out. What is held of the host beside a GPU has rows of its own, `host …`.
 pub fn measure(
     dir: &Storage,
-    batches: &[usize],
+    batches: &[Sizes],
     pool: &Arc<Pool>,
     kind: device::Kind,
 ) -> Result<Vec<Measured>> {
@@ -49,8 +50,8 @@ pub fn measure(
     let mut rows = of_load(&rehearsal.need(), &owner);
     let mut workspace = Workspace::of(server_beside(&owner)).map_err(memory)?;
     let mut runs = Runs { rehearsal: &rehearsal, owner: &owner, plans: 0, work: 0 };
-    for n_rows in batches {
-        let Some(batch) = rehearsal.batch(None, *n_rows)? else { break };
+    for sizes in batches {
+        let Some(batch) = rehearsal.batch(None, *sizes)? else { break };
         let Some(inputs) = batch.inputs.iter().map(made_up).collect() else { break };
         let n_outputs = rehearsal.signatures()[&batch.signature].outputs.len();
         let run = Run {
@@ -67,7 +68,7 @@ pub fn measure(
         }
         owner.space().reset_peak();
         loaded.engine.run(&run, &mut workspace)?;
-        rows.push(runs.row(&batch, *n_rows)?);
+        rows.push(runs.row(&batch, *sizes)?);
     }
     Ok(rows)
 }
@@ -108,13 +109,17 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    fn row(&mut self, batch: &Batch, n_rows: usize) -> Result<Measured> {
+    fn row(&mut self, batch: &Batch, sizes: Sizes) -> Result<Measured> {
         let predicted = self.rehearsal.plan(&batch.signature, &batch.inputs)?;
         self.plans += predicted.plan_bytes;
         self.work = predicted.work_bytes.max(self.work);
+        let length = match sizes.length {
+            1 => String::new(),
+            length => format!(" x {length}"),
+        };
         let resident = self.rehearsal.need().resident_bytes();
         Ok(Measured {
-            what: format!("batch {n_rows}"),
+            what: format!("batch {}{length}", sizes.rows),
             predicted_bytes: resident + self.plans + self.work + predicted.dynamic_bytes,
             measured_bytes: self.owner.space().peak_in_use_bytes(),
             is_static: predicted.is_static,

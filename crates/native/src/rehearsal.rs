@@ -127,10 +127,10 @@ impl Rehearsal {
         Ok(need)
     }
 
-    /// The inputs that a batch of so many rows of a signature has, with 1 for other sizes that are
-    /// not known; the default signature, or the first, without a name. `None` if an input's number
-    /// of dimensions is not known.
-    pub fn batch(&self, signature: Option<&str>, n_rows: usize) -> Result<Option<Batch>> {
+    /// The inputs that a batch of a signature has, with these sizes where it leaves them open; the
+    /// default signature, or the first, without a name. `None` if an input's number of dimensions
+    /// is not known.
+    pub fn batch(&self, signature: Option<&str>, sizes: Sizes) -> Result<Option<Batch>> {
         let name = match signature {
             Some(name) => name.to_owned(),
             None if self.signatures.contains_key(DEFAULT_SIGNATURE) => DEFAULT_SIGNATURE.to_owned(),
@@ -142,12 +142,28 @@ impl Rehearsal {
         for endpoint in signature.inputs.values() {
             let Some(dims) = endpoint.spec.dims() else { return Ok(None) };
             let size = |(i, dim): (usize, &tensor::Dim)| {
-                dim.size().unwrap_or(if i == 0 { n_rows } else { 1 })
+                dim.size().unwrap_or(if i == 0 { sizes.rows } else { sizes.length })
             };
-            let sizes: Vec<usize> = dims.iter().enumerate().map(size).collect();
-            inputs.push((endpoint.spec.dtype, Shape::of(&sizes)));
+            let dims: Vec<usize> = dims.iter().enumerate().map(size).collect();
+            inputs.push((endpoint.spec.dtype, Shape::of(&dims)));
         }
         Ok(Some(Batch { signature: name, inputs }))
+    }
+}
+
+/// The sizes that a signature leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The rows of a batch.
+    pub rows: usize,
+    /// All others, such as the length of sequences.
+    pub length: usize,
+}
+
+impl Sizes {
+    /// So many rows, with 1 for all others.
+    pub fn of_rows(rows: usize) -> Self {
+        Self { rows, length: 1 }
     }
 }
 

@@ -134,7 +134,12 @@ fn what_a_model_holds_of_a_gpu_and_of_its_host_is_predicted() {
     let pool = Arc::new(Pool::new(1));
     for dir in versions() {
         let folder = storage::open(&dir.to_string_lossy()).unwrap();
-        let Ok(rows) = native::measure::measure(&folder, &[1, 8], &pool, Kind::Gpu) else {
+        let Ok(rows) = native::measure::measure(
+            &folder,
+            &[1, 8].map(native::Sizes::of_rows),
+            &pool,
+            Kind::Gpu,
+        ) else {
             continue;
         };
         for row in rows {

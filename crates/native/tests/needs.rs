@@ -9,7 +9,7 @@ use device::{
     Account, Buffer, Category, Driver, Holder, Limited, Owner, Simulated, Space, SpaceOptions,
 };
 use native::measure::measure;
-use native::{Executor, Loaded, Opened, Options};
+use native::{Executor, Loaded, Opened, Options, Sizes};
 use pool::Pool;
 use schedule::Lanes;
 use session::{Batching, Endpoint, Engine as _, Error, Run};
@@ -35,11 +35,12 @@ fn versions() -> Vec<PathBuf> {
 #[test]
 fn what_is_predicted_before_loading_is_what_is_then_held() {
     let pool = Arc::new(Pool::new(2));
+    let batches = [(1, 1), (2, 1), (8, 1), (3, 7)].map(|(rows, length)| Sizes { rows, length });
     let (mut wrong, mut n_static) = (Vec::new(), 0);
     for dir in versions() {
         let folder = storage::open(&dir.to_string_lossy()).unwrap();
         // What cannot be loaded needs nothing: others test that.
-        let Ok(rows) = measure(&folder, &[1, 2, 8], &pool, device::Kind::Cpu) else { continue };
+        let Ok(rows) = measure(&folder, &batches, &pool, device::Kind::Cpu) else { continue };
         for row in rows {
             let is_batch = row.what.starts_with("batch");
             n_static += usize::from(is_batch && row.is_static);
@@ -63,7 +64,7 @@ fn a_weight_that_is_only_used_packed_is_held_once() {
     let pool = Arc::new(Pool::new(2));
     let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/digits/1");
     let folder = storage::open(&digits.to_string_lossy()).unwrap();
-    let rows = measure(&folder, &[1], &pool, device::Kind::Cpu).unwrap();
+    let rows = measure(&folder, &[Sizes::of_rows(1)], &pool, device::Kind::Cpu).unwrap();
     let of = |what: &str| rows.iter().find(|row| row.what == what).unwrap().measured_bytes;
     assert!(of("packed_weights") > 0, "{rows:?}");
     // What is left is what kernels read as it is: biases and the like.

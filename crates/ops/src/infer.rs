@@ -26,6 +26,8 @@ pub(crate) trait Require {
     fn require_rank(&self, rank: usize) -> Result<()>;
     /// Fails if the rank is known and lower.
     fn require_rank_at_least(&self, rank: usize) -> Result<()>;
+    /// Fails if the rank is known and higher.
+    fn require_rank_at_most(&self, rank: usize) -> Result<()>;
     /// Fails if the dtype is another.
     fn require_dtype(&self, dtype: DType) -> Result<()>;
 }
@@ -41,6 +43,13 @@ impl Require for Spec {
     fn require_rank_at_least(&self, rank: usize) -> Result<()> {
         match self.rank() {
             Some(got) if got < rank => invalid!("expected rank at least {rank} but got {self}"),
+            _ => Ok(()),
+        }
+    }
+
+    fn require_rank_at_most(&self, rank: usize) -> Result<()> {
+        match self.rank() {
+            Some(got) if got > rank => invalid!("expected rank at most {rank} but got {self}"),
             _ => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 //! and scratch memory.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
 use ops::{Attrs, Cancel, Ctx, Env, Error, Files, NoFunctions, Op, Output, Resources};
@@ -37,7 +38,9 @@ fn every_case_gives_what_tensorflow_gives() {
         }
         for memory in [Memory::Planned, Memory::Open, Memory::InPlace, Memory::Packed] {
             count += 1;
-            if let Err(why) = check(&case, memory) {
+            // A panic is one failure among others: a folder of random cases tells all it has.
+            let checked = std::panic::catch_unwind(AssertUnwindSafe(|| check(&case, memory)));
+            if let Err(why) = checked.unwrap_or_else(|_| Err("panicked".to_owned())) {
                 failures.push(format!("{} ({memory:?}): {why}", case.name));
             }
         }

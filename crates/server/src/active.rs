@@ -4,12 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use proto::serving::ModelConfig;
+use tokio::sync::Notify;
 
 /// The configs that are applied, by the names of their models. Looking one up never waits.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Active {
     models: ArcSwap<BTreeMap<String, Arc<ModelConfig>>>,
+    /// Who is told when they were replaced.
+    told: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
+    /// Told when devices have changed, so that there may be room for more.
+    room: Notify,
 }
 
 impl Active {
@@ -21,12 +27,34 @@ impl Active {
     /// Replaces all configs, and gives those that were there.
     pub(crate) fn replace(&self, models: &[ModelConfig]) -> Before {
         let by_name = |model: &ModelConfig| (model.name.clone(), Arc::new(model.clone()));
-        Before(self.models.swap(Arc::new(models.iter().map(by_name).collect())))
+        let before = self.models.swap(Arc::new(models.iter().map(by_name).collect()));
+        self.tell();
+        Before(before)
     }
 
     /// Takes a replacement back.
     pub(crate) fn restore(&self, Before(models): Before) {
         self.models.store(models);
+        self.tell();
+    }
+
+    /// Has `tell` called whenever configs were replaced.
+    pub(crate) fn tell_of_changes(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.told.lock().push(Box::new(tell));
+    }
+
+    fn tell(&self) {
+        self.told.lock().iter().for_each(|tell| tell());
+    }
+
+    /// Says that there may be room for models that were refused.
+    pub(crate) fn make_room(&self) {
+        self.room.notify_one();
+    }
+
+    /// Waits until somebody says so.
+    pub(crate) async fn room(&self) {
+        self.room.notified().await;
     }
 }
 

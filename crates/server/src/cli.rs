@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::arguments::{self, Known, Takes};
 use crate::commands;
-use crate::commands::plan::Form;
+use crate::commands::plan::Asked;
 use crate::flags::Flags;
 use crate::model_config::Mistake;
 
@@ -36,7 +36,8 @@ const COMMANDS: &str = "Commands:
   bench    DIR              measure a model in this process, or a running server
   profile  DIR              show where the time of a model goes
   selftest                  try TensorFlow in a worker on this machine, with its GPUs
-  plan     [--json] [flags] DIR...   say what fits where, and how often, before anything is served
+  plan     [--json] [--length=N] [flags] DIR...   say what fits where, and how often, before
+                            anything is served; N: other sizes that are open, such as of sequences
   memory   URL              show who holds which bytes of a running server
   top      URL              the same, again and again
   devices  [flags]          show the devices, and what the flags make of them
@@ -71,10 +72,9 @@ pub fn main(persona: Persona) -> ExitCode {
         }
         (Persona::Tensord, Some("plan")) => {
             let mut args = rest(&args, "plan");
-            let n_args = args.len();
-            args.retain(|arg| arg != "--json");
-            let form = if args.len() < n_args { Form::Json } else { Form::Table };
-            with_flags(persona, args, |flags| done(commands::plan::main(flags, form)))
+            Asked::take(&mut args).and_then(|asked| {
+                with_flags(persona, args, |flags| done(commands::plan::main(flags, asked)))
+            })
         }
         (Persona::Tensord, Some("memory")) => done(commands::memory::main(rest(&args, "memory"))),
         (Persona::Tensord, Some("top")) => done(commands::memory::top(rest(&args, "top"))),

@@ -84,6 +84,7 @@ impl Devices {
             Some(rules) => logical::configure_rules(rules, &descriptions)?,
             None => logical::configure(&options.gpu, &options.environment, &descriptions)?,
         };
+        check_lanes(&configured.devices, lanes.n_lanes)?;
         let limits = configured.physical_limit_bytes;
         let physical: Vec<PhysicalDevice> =
             found.into_iter().zip(limits).map(|(found, limit)| found.limited(limit)).collect();
@@ -102,7 +103,7 @@ impl Devices {
             logical: Mutex::new(all),
             lanes: lanes.clone(),
             step_bytes: options.step_bytes,
-            warnings: configured.warnings,
+            warnings: [configured.warnings, options.without_effect()].concat(),
             active,
             accounts: Mutex::default(),
             owners: Mutex::default(),
@@ -110,7 +111,14 @@ impl Devices {
         };
         devices.check_simulations(&options.simulations)?;
         devices.simulate(&options.simulations());
-        Ok(Arc::new(devices))
+        let devices = Arc::new(devices);
+        let told = Arc::downgrade(&devices);
+        devices.active.tell_of_changes(move || {
+            if let Some(devices) = told.upgrade() {
+                devices.relimit();
+            }
+        });
+        Ok(devices)
     }
 
     /// The threads that lanes share.
@@ -165,6 +173,20 @@ impl Devices {
         };
         self.all().iter().map(trim).collect()
     }
+}
+
+/// The most lanes of all devices together: they are threads.
+const LANES_MAX: usize = 4096;
+
+/// Refuses more lanes than the system could run.
+fn check_lanes(devices: &[LogicalDevice], default: usize) -> Result<()> {
+    let lanes = devices.iter().map(|device| device.n_lanes.unwrap_or(default));
+    let n_lanes = lanes.fold(0, usize::saturating_add);
+    anyhow::ensure!(
+        n_lanes <= LANES_MAX,
+        "all devices together would have {n_lanes} lanes, but {LANES_MAX} is the most"
+    );
+    Ok(())
 }
 
 /// The first host among devices.

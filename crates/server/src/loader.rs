@@ -108,7 +108,8 @@ impl Engines {
         let opened = Opened::open(dir, &self.options)?;
         let needed = self.needed(model, &opened)?;
         let keys = opened.weight_keys().to_vec();
-        let want = Want { model, version: *version, needed, keys: &keys };
+        let keeps_state = opened.keeps_state();
+        let want = Want { model, version: *version, needed, keys: &keys, keeps_state };
         let leases = self.devices.lease(&want).map_err(|refusal| {
             Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
         })?;
@@ -142,7 +143,7 @@ impl Engines {
         let (kind, pool) = (self.devices.kind_for(model), self.devices.pool());
         let rehearsal = opened.rehearse(&self.options, pool, kind)?;
         let need = rehearsal.need();
-        let batch = rehearsal.batch(None, 1)?;
+        let batch = rehearsal.batch(None, native::Sizes::of_rows(1))?;
         // What cannot be planned beforehand is found out when it runs.
         let plan = batch.and_then(|one| rehearsal.plan(&one.signature, &one.inputs).ok());
         let run = plan.map_or((0, 0), |plan| (plan.total_bytes(), plan.host_bytes));

@@ -50,6 +50,17 @@ impl Environment {
         Environment::read(|_| None)
     }
 
+    /// The names of those that configure devices and are set.
+    pub fn names(&self) -> Vec<&'static str> {
+        let all = [
+            ("TF_FORCE_GPU_ALLOW_GROWTH", &self.force_gpu_allow_growth),
+            ("TF_DEVICE_MIN_SYS_MEMORY_IN_MB", &self.device_min_sys_memory_in_mb),
+            ("TF_PER_DEVICE_MEMORY_LIMIT_MB", &self.per_device_memory_limit_mb),
+            ("TF_CPU_BFC_MEM_LIMIT_IN_MB", &self.cpu_bfc_mem_limit_in_mb),
+        ];
+        all.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
+    }
+
     /// Says which have no effect.
     pub(super) fn warn(&self, warnings: &mut Vec<String>) {
         let text = |(set, instead): &(String, &str)| format!("{set} has no effect: {instead}");

@@ -2,7 +2,12 @@
 //! a limit, and growth that differs between GPUs. Where both know a knob, the messages are those of
 //! `tensorflow/python/eager/context.py`.
 
-use super::{Configured, GrowthRule, LogicalDevice, Physical, check_shares, invalid};
+use std::collections::BTreeSet;
+
+use super::virtual_devices::check_range;
+use super::{
+    Configured, GrowthRule, LANES_MAX, LogicalDevice, Physical, check_count, check_shares, invalid,
+};
 use crate::amount::Amount;
 use crate::driver::Kind;
 use crate::error::Error;
@@ -44,6 +49,8 @@ pub struct LogicalRule {
 /// [`Error::Config`] if a rule contradicts itself, or asks for more than a device has.
 pub fn configure_rules(rules: &[DeviceRule], physical: &[Physical]) -> Result<Configured, Error> {
     let mut warnings = Vec::new();
+    check_names(rules)?;
+    check_count(rules.iter().map(|rule| rule.logical.len()).sum())?;
     for rule in rules {
         check_rule(rule, physical, &mut warnings)?;
     }
@@ -52,13 +59,14 @@ pub fn configure_rules(rules: &[DeviceRule], physical: &[Physical]) -> Result<Co
     let mut physical_limit_bytes = Vec::new();
     for (at, device) in physical.iter().enumerate() {
         let rule = rules.iter().find(|rule| rule.device == device.name);
-        let limit = rule.and_then(|rule| rule.limit).map(|limit| limit.of(device.total_bytes));
-        let limit = limit.unwrap_or(device.total_bytes);
+        let limit = rule.and_then(|rule| rule.limit);
+        let limit = limit_of(limit, device)?.unwrap_or(device.total_bytes);
         check_shares(device, &[limit])?;
         physical_limit_bytes.push(limit);
         let within = Physical { total_bytes: limit, ..device.clone() };
         shares.extend(share(rule, at, &within)?);
     }
+    check_count(shares.len())?;
     shares.sort_by_key(|(ordinal, device)| {
         (physical[device.physical].kind, *ordinal, device.physical)
     });
@@ -94,25 +102,40 @@ fn share(
     if logical.is_empty() {
         return Ok(vec![(0, whole)]);
     }
-    let shares: Vec<(i32, LogicalDevice)> = logical
-        .iter()
-        .map(|share| {
-            let limit = share.limit.map(|limit| limit.of(device.total_bytes));
-            let device = LogicalDevice {
-                limit_bytes: limit.unwrap_or(device.total_bytes),
-                growth: share.growth.unwrap_or(growth),
-                priority: share.priority.unwrap_or(0),
-                n_lanes: share.n_lanes.or(n_lanes),
-                ..whole.clone()
-            };
-            (share.ordinal.unwrap_or(0), device)
-        })
-        .collect();
+    let share = |share: &LogicalRule| {
+        let limit = limit_of(share.limit, device)?;
+        let device = LogicalDevice {
+            limit_bytes: limit.unwrap_or(device.total_bytes),
+            growth: share.growth.unwrap_or(growth),
+            priority: share.priority.unwrap_or(0),
+            n_lanes: share.n_lanes.or(n_lanes),
+            ..whole.clone()
+        };
+        Ok((share.ordinal.unwrap_or(0), device))
+    };
+    let shares = logical.iter().map(share).collect::<Result<Vec<_>, Error>>()?;
     if device.kind == Kind::Gpu {
         let limits: Vec<u64> = shares.iter().map(|(_, device)| device.limit_bytes).collect();
         check_shares(device, &limits)?;
     }
     Ok(shares)
+}
+
+/// A limit in bytes, which must be some.
+fn limit_of(limit: Option<Amount>, device: &Physical) -> Result<Option<u64>, Error> {
+    match limit.map(|limit| limit.of(device.total_bytes)) {
+        Some(0) => Err(invalid(format!("a memory limit of {} is 0 bytes", device.name))),
+        limit => Ok(limit),
+    }
+}
+
+/// Refuses two rules for one device: only one of them would count.
+fn check_names(rules: &[DeviceRule]) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    match rules.iter().find(|rule| !names.insert(&rule.device)) {
+        None => Ok(()),
+        Some(rule) => Err(invalid(format!("there are two rules for {}", rule.device))),
+    }
 }
 
 fn check_rule(
@@ -122,8 +145,16 @@ fn check_rule(
 ) -> Result<(), Error> {
     let kind = kind_of(&rule.device)
         .ok_or_else(|| invalid(format!("Unrecognized device: {}", rule.device)))?;
-    if !physical.iter().any(|device| device.name == rule.device) {
+    let found = physical.iter().position(|device| device.name == rule.device);
+    if found.is_none() {
         warnings.push(format!("{} was not found, its rule has no effect", rule.device));
+    }
+    let lanes = rule.logical.iter().filter_map(|share| share.n_lanes).chain(rule.n_lanes);
+    if let Some(n_lanes) = lanes.max().filter(|n_lanes| *n_lanes > LANES_MAX) {
+        return Err(invalid(format!(
+            "{} would have {n_lanes} lanes, but {LANES_MAX} is the most",
+            rule.device
+        )));
     }
     let all_or_none = |is_set: fn(&LogicalRule) -> bool| {
         let n = rule.logical.iter().filter(|share| is_set(share)).count();
@@ -147,7 +178,10 @@ fn check_rule(
     if !all_or_none(|share| share.ordinal.is_some()) {
         return Err(invalid("device_ordinals must be specified for all virtual devices"));
     }
-    Ok(())
+    found.filter(|_| kind == Kind::Gpu).map_or(Ok(()), |at| {
+        let priorities: Vec<i32> = rule.logical.iter().filter_map(|one| one.priority).collect();
+        check_range(0, &priorities, at, physical)
+    })
 }
 
 /// Says what TensorFlow would have refused, so that nobody is surprised there.

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use super::environment::Environment;
 use super::virtual_devices::check_virtual_devices;
 use super::{
-    Configured, GrowthRule, LogicalDevice, Physical, check_shares, cpus, indices, invalid,
+    Configured, GrowthRule, LogicalDevice, Physical, check_count, check_shares, cpus, indices,
+    invalid,
 };
 use crate::amount::scale;
 use crate::driver::Kind;
@@ -78,6 +79,11 @@ pub fn configure(
 ) -> Result<Configured, Error> {
     if !matches!(options.allocator_type.as_str(), "" | "BFC") {
         return Err(invalid(format!("Invalid allocator type: {}", options.allocator_type)));
+    }
+    let fraction = options.per_process_gpu_memory_fraction;
+    if !(fraction.is_finite() && fraction >= 0.0) {
+        let text = format!("per_process_gpu_memory_fraction is {fraction}, which is no fraction");
+        return Err(invalid(text));
     }
     let mut warnings = Vec::new();
     let growth = growth(options.allow_growth, environment, &mut warnings);
@@ -149,6 +155,7 @@ impl Configuration<'_> {
     fn push_whole(&mut self, shares: &mut Vec<Share>, at: usize, gpu: usize) -> Result<(), Error> {
         let limit = self.limit(gpu)?;
         let n = usize::try_from(self.options.num_virtual_devices_per_gpu).unwrap_or(1).max(1);
+        check_count(shares.len().saturating_add(n))?;
         for position in 0..n {
             let limit_bytes = limit / n as u64;
             shares.push(Share {

@@ -275,6 +275,34 @@ fn virtual_devices_that_contradict_the_rest_are_refused() {
 }
 
 #[test]
+fn sizes_that_are_none_and_devices_without_end_are_refused() {
+    for (mb, shown) in [(f32::NAN, "NaN"), (-5.0, "-5"), (0.0, "0"), (f32::INFINITY, "inf")] {
+        let text = format!(
+            "InvalidArgument: memory_limit_mb of a virtual device of gpu:0 is {shown}, which is \
+             no size"
+        );
+        check(&[8], |o, _| o.virtual_devices = vec![shares(&[1.0, mb])], &[&text]);
+    }
+    for fraction in [f64::NAN, -0.5, f64::INFINITY] {
+        let text = format!(
+            "InvalidArgument: per_process_gpu_memory_fraction is {fraction}, which is no fraction"
+        );
+        check(&[8], |o, _| o.per_process_gpu_memory_fraction = fraction, &[&text]);
+    }
+    let many = |n: i64| {
+        format!("InvalidArgument: {n} logical devices are configured, but there may be 256 at most")
+    };
+    let n = i64::from(i32::MAX);
+    check(&[8], |o, _| o.num_virtual_devices_per_gpu = i32::MAX, &[&many(n)]);
+    let all = vec![0.001; 100_000];
+    check(&[8], |o, _| o.virtual_devices = vec![shares(&all)], &[&many(100_000)]);
+    let logical = vec![share_of("1"); 100_000];
+    check_rules(&[8], &[DeviceRule { logical, ..rule("gpu:0") }], &[&many(100_000)]);
+    let gpus = vec![1; 256];
+    check_rules(&gpus, &[], &[&many(257)]);
+}
+
+#[test]
 fn ordinals_number_the_devices_over_all_gpus() {
     let entry = |limits: &[f32], ordinals: &[i32]| VirtualDevices {
         device_ordinal: ordinals.to_vec(),
@@ -519,6 +547,27 @@ fn rules_that_make_no_sense_are_refused() {
             "the logical devices of gpu:0 need 2684354560 bytes together, but it has 2147483648",
         ),
         (
+            with("gpu:0", vec![LogicalRule { priority: Some(-9), ..share_of("1MiB") }]),
+            "Priority -9 is outside the range of supported priorities [-5,0] for virtual device \
+             0 on GPU# 0",
+        ),
+        (
+            DeviceRule { n_lanes: Some(1 << 30), ..rule("gpu:0") },
+            "gpu:0 would have 1073741824 lanes, but 256 is the most",
+        ),
+        (
+            with("gpu:0", vec![LogicalRule { n_lanes: Some(257), ..share_of("1MiB") }]),
+            "gpu:0 would have 257 lanes, but 256 is the most",
+        ),
+        (
+            DeviceRule { limit: Some(Amount::Bytes(0)), ..rule("gpu:0") },
+            "a memory limit of gpu:0 is 0 bytes",
+        ),
+        (
+            with("gpu:0", vec![share_of("1MiB"), share_of("1e-300")]),
+            "a memory limit of gpu:0 is 0 bytes",
+        ),
+        (
             DeviceRule { limit: Some(Amount::Bytes(4 * GIB)), ..rule("gpu:0") },
             "the logical devices of gpu:0 need 4294967296 bytes together, but it has 2147483648",
         ),
@@ -526,6 +575,8 @@ fn rules_that_make_no_sense_are_refused() {
     for (rule, message) in cases {
         check_rules(&[2], &[rule], &[&format!("InvalidArgument: {message}")]);
     }
+    let twice = [rule("gpu:0"), rule("gpu:1"), rule("gpu:0")];
+    check_rules(&[2], &twice, &["InvalidArgument: there are two rules for gpu:0"]);
 }
 
 #[test]

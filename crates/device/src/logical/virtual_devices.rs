@@ -2,7 +2,7 @@
 //! `gpu_device.cc`.
 
 use super::tensorflow::{GpuOptions, VirtualDevices};
-use super::{Physical, invalid};
+use super::{Physical, check_count, invalid};
 use crate::driver::Kind;
 use crate::error::{ConfigCode, Error};
 
@@ -46,9 +46,10 @@ pub(super) fn check_virtual_devices<'a>(
     }
     check_ordinals(entries)?;
     check_priorities(entries)?;
+    check_count(entries.iter().map(|entry| entry.memory_limit_mb.len()).sum())?;
     for (at, (entry, gpu)) in entries.iter().zip(gpus).enumerate() {
-        let number = physical[..*gpu].iter().filter(|other| other.kind == Kind::Gpu).count();
-        check_range(at, entry, number, &physical[*gpu])?;
+        check_range(at, &entry.priority, *gpu, physical)?;
+        check_limits(entry, &physical[*gpu])?;
     }
     Ok(&entries[..n_gpus])
 }
@@ -96,18 +97,31 @@ fn check_priorities(entries: &[VirtualDevices]) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_range(
+/// Refuses limits that are none; TensorFlow would make devices without memory.
+fn check_limits(entry: &VirtualDevices, device: &Physical) -> Result<(), Error> {
+    match entry.memory_limit_mb.iter().find(|mb| !(mb.is_finite() && **mb > 0.0)) {
+        None => Ok(()),
+        Some(mb) => Err(invalid(format!(
+            "memory_limit_mb of a virtual device of {} is {mb}, which is no size",
+            device.name
+        ))),
+    }
+}
+
+/// Refuses priorities that the GPU's streams cannot have; `at` is its place among the visible ones.
+pub(super) fn check_range(
     at: usize,
-    entry: &VirtualDevices,
+    priorities: &[i32],
     gpu: usize,
-    device: &Physical,
+    physical: &[Physical],
 ) -> Result<(), Error> {
-    let (low, high) = device.priorities;
-    match entry.priority.iter().find(|priority| **priority > low || **priority < high) {
+    let (low, high) = physical[gpu].priorities;
+    let number = physical[..gpu].iter().filter(|other| other.kind == Kind::Gpu).count();
+    match priorities.iter().find(|priority| **priority > low || **priority < high) {
         None => Ok(()),
         Some(priority) => Err(invalid(format!(
             "Priority {priority} is outside the range of supported priorities [{high},{low}] for \
-             virtual device {at} on GPU# {gpu}"
+             virtual device {at} on GPU# {number}"
         ))),
     }
 }

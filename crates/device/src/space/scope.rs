@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::owner::{Owner, Tally};
 use crate::buffer::Buffer;
+use crate::error::Result;
 use crate::ledger::Category;
 
 thread_local! {
@@ -59,6 +60,19 @@ pub fn shared(buffer: Buffer) -> Buffer {
             owner.space().share(buffer, &owner, category)
         }
         _ => buffer,
+    }
+}
+
+/// What a weight that this thread's owner holds `n_holders` times is best put in the place of; see
+/// [`Space::settle`](crate::Space::settle).
+///
+/// # Errors
+/// If there is no memory for it.
+pub fn settled(buffer: &Buffer, n_holders: usize) -> Result<Option<Buffer>> {
+    let current = CURRENT.with_borrow(Clone::clone);
+    match current {
+        Some((owner, _)) => owner.space().settle(buffer, n_holders, &owner),
+        None => Ok(None),
     }
 }
 

@@ -5,8 +5,10 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use super::owner::{Owner, Tally};
-use super::{Block, Space};
+use super::{Block, READ, Space};
 use crate::buffer::{Buffer, WeakBuffer};
+use crate::driver::Driver as _;
+use crate::error::Result;
 use crate::ledger::{Category, Holder};
 use crate::sync::Mutex;
 
@@ -52,6 +54,45 @@ impl Space {
         let (weak, sharers) = (buffer.downgrade(), vec![Arc::clone(owner)]);
         alike.push(Entry { buffer: weak, category, sharers });
         buffer
+    }
+
+    /// A copy of a weight among those that stay, to be put in place of all the `n_holders` buffers
+    /// of its owner that hold it as it was read, where it would keep a granule for itself. `None`
+    /// if it is well where it is, or somebody else holds it too.
+    ///
+    /// # Errors
+    /// If there is no memory for the copy.
+    pub fn settle(
+        &self,
+        buffer: &Buffer,
+        n_holders: usize,
+        owner: &Arc<Owner>,
+    ) -> Result<Option<Buffer>> {
+        let may_move = || buffer.chunk_of() == Some((READ, n_holders));
+        if !may_move() || buffer.len() as u64 >= self.driver.properties().granule_bytes {
+            return Ok(None);
+        }
+        let mut copy = Buffer::allocate_for(owner, Category::PackedWeights, buffer.len())?;
+        copy.rebook(owner.tally(Category::Weights));
+        if !copy.is_rehearsed() {
+            let bytes = copy.bytes_mut().expect("a new buffer has one owner");
+            bytes.copy_from_slice(buffer.bytes());
+        }
+        if self.is_rehearsal() {
+            return Ok(Some(copy));
+        }
+        let hash = self.sharing.hash(buffer.bytes());
+        // From here on nobody else finds it.
+        let mut entries = self.sharing.entries.lock();
+        if !may_move() {
+            return Ok(None);
+        }
+        for entry in entries.get_mut(&hash).into_iter().flatten() {
+            if entry.buffer.is_of(buffer) {
+                entry.buffer = copy.downgrade();
+            }
+        }
+        Ok(Some(copy))
     }
 
     /// Says that an owner shares nothing any more: it was unloaded.

@@ -54,7 +54,16 @@ pub struct Snapshot {
 
 impl Space {
     /// A copy of what is held, and for whom.
+    ///
+    /// What is on the heap comes and goes while it is added up, and a limit may change meanwhile.
+    /// Where the copy says that more is held than may be, which never is, it is made again.
     pub fn snapshot(&self) -> Snapshot {
+        let copies = std::iter::repeat_with(|| self.copy());
+        let mut copies = copies.take(N_COPIES).skip_while(|it| it.held_bytes > it.limit_bytes);
+        copies.next().unwrap_or_else(|| self.copy())
+    }
+
+    fn copy(&self) -> Snapshot {
         // With the arenas locked nothing of what they gave out changes hands.
         let arenas: Vec<_> = self.arenas().map(|arena| arena.lock()).collect();
         let stats: Vec<Stats> = arenas.iter().map(|arena| arena.stats()).collect();
@@ -119,6 +128,9 @@ impl Space {
         self.events.take()
     }
 }
+
+/// How often a copy is made until it is right.
+const N_COPIES: usize = 100;
 
 /// One row for each holder and category.
 fn rows(tallies: &[Arc<Tally>], heaps: &[u64]) -> Vec<Row> {

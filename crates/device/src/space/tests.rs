@@ -203,6 +203,57 @@ fn equal_weights_are_held_once_and_booked_as_shared() {
 }
 
 #[test]
+fn weights_that_stay_as_they_were_read_move_together() {
+    let gpu = Arc::new(Simulated::gpu("gpu:0", 1 << 30));
+    assert_eq!(gpu.properties().granule_bytes, 2 << 20);
+    let space = space_of(gpu, 1 << 30, GrowthRule::OnDemand).unwrap();
+    let a = model(&space, "a", Some(1 << 30));
+    let read = |value: u8| {
+        let mut buffer = Buffer::allocate_for(&a, Category::Weights, MIB).unwrap();
+        buffer.bytes_mut().unwrap().fill(value);
+        space.share(buffer, &a, Category::Weights)
+    };
+    let mut left: Vec<Buffer> = (0..8).map(read).collect();
+    // Every other one is packed and gone: each that is left keeps a granule.
+    let mut number = 0..8;
+    left.retain(|_| number.next().is_some_and(|number| number % 2 == 0));
+    space.trim("test").unwrap();
+    assert_eq!(space.account().held_bytes(), 8 << 20);
+    // What somebody else holds stays where it is.
+    let other = left[0].clone();
+    assert!(space.settle(&left[0], 1, &a).unwrap().is_none());
+    drop(other);
+    for buffer in &mut left {
+        *buffer = space.settle(buffer, 1, &a).unwrap().unwrap();
+    }
+    space.trim("test").unwrap();
+    assert_eq!(space.account().held_bytes(), 4 << 20);
+    assert_eq!(rows(&space), ["a:1 weights 4194304"]);
+    assert!(left.iter().zip([0, 2, 4, 6]).all(|(one, value)| one.bytes() == vec![value; MIB]));
+    // Others find them where they are now, and they do not move again.
+    assert!(read(4).shares_memory_with(&left[2]));
+    assert!(space.settle(&left[0], 1, &a).unwrap().is_none());
+    drop(left);
+    space.unshare(&a);
+    space.trim("test").unwrap();
+    assert_eq!((space.account().held_bytes(), a.account().unwrap().held_bytes()), (0, 0));
+}
+
+#[test]
+fn weights_that_were_read_go_back_while_others_are_packed() {
+    let space = host(1 << 30);
+    let a = model(&space, "a", None);
+    let new = |category| Buffer::allocate_for(&a, category, MIB).unwrap();
+    let mut read: Vec<Buffer> = (0..128).map(|_| new(Category::Weights)).collect();
+    let mut packed = Vec::new();
+    while read.pop().is_some() {
+        packed.push(new(Category::PackedWeights));
+        let held = space.account().held_bytes();
+        assert!(held <= (128 << 20) + TRIM_STEP_BYTES + (2 << 20), "{held} bytes are held");
+    }
+}
+
+#[test]
 fn a_workspace_is_an_activation_of_its_owner() {
     let space = host(64 * MIB);
     let server = Owner::new(&space, Holder::Server, None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Order, Retries};
-use crate::error::{Error, LoadError};
+use crate::error::{Code, Error, LoadError};
 use crate::handle::Id;
 use crate::labels::Labels;
 use crate::models::ModelSnapshot;
@@ -44,6 +44,18 @@ pub(super) struct Model {
 struct Version {
     aspired: Option<Aspired>,
     phase: Phase,
+}
+
+impl Version {
+    fn lacks_room(&self) -> bool {
+        let error = match &self.phase {
+            Phase::Waiting { error, .. } => Some(error),
+            Phase::End { failure, .. } => failure.as_ref().map(|(error, _)| error),
+            Phase::Start | Phase::Loading { .. } | Phase::Available | Phase::Unloading => None,
+        };
+        let is_memory = error.is_some_and(|error| error.code == Code::ResourceExhausted);
+        is_memory && self.aspired.is_some()
+    }
 }
 
 /// [`State`], and what must be known in it.
@@ -260,6 +272,18 @@ impl Model {
             let id = Id { model: Arc::clone(&self.name), version: *number };
             version.phase = loading(aspired, n_attempts, error);
             orders.push(Order::Load { id, path: aspired.path.clone() });
+        }
+    }
+
+    /// Whether a version that is wanted was refused for want of memory.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.versions.values().any(Version::lacks_room)
+    }
+
+    /// Starts anew with the versions that were refused for want of memory.
+    pub(super) fn try_again(&mut self) {
+        for version in self.versions.values_mut().filter(|version| version.lacks_room()) {
+            version.phase = Phase::Start;
         }
     }
 

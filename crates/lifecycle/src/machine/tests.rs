@@ -50,6 +50,8 @@ impl Bench {
             "lookfailed" => Event::LookFailed { model: "m".into(), error },
             "loaded" => Event::Loaded(id()),
             "failed" => Event::LoadFailed(id(), error),
+            "refused" => Event::LoadFailed(id(), LoadError::new(Code::ResourceExhausted, "full")),
+            "room" => Event::Room,
             "freed" => Event::Freed(id()),
             "at" => {
                 self.now = Duration::from_secs(words[0].parse().unwrap());
@@ -170,6 +172,63 @@ fn a_failed_load_is_tried_again_so_often_and_no_more() {
          at 99    |
          aspire 1 |        | 1:end!",
     );
+}
+
+#[test]
+fn what_was_refused_for_want_of_memory_is_tried_again_when_there_may_be_some() {
+    check(
+        "aspire 1  | load 1
+         loaded 1  |
+         aspire 2 3| load 3, load 2
+         refused 3 |
+         failed 2  |          | 1:available 2:loading 3:loading
+         room      | load 3   | 1:available 2:loading 3:loading
+         refused 3 |
+         config    | load 3
+         refused 3 |
+         at 10     | load 2, load 3
+         failed 2  |
+         refused 3 |
+         at 20     | load 2, load 3
+         failed 2  |
+         refused 3 |          | 1:available 2:end! 3:end!
+         room      | load 3   | 1:available 2:end! 3:loading
+         loaded 3  | unload 1 | 1:unloading 2:end! 3:available
+         room      |
+         freed 1   |          | 1:end 2:end! 3:available",
+    );
+    check(
+        "aspire 1 2 | load 2, load 1
+         loaded 1   |
+         refused 2  |
+         aspire 2   | | 1:available 2:loading
+         at 10      | load 2
+         refused 2  |
+         leave      | unload 1
+         room       |        | 1:unloading 2:end!",
+    );
+}
+
+#[test]
+fn a_version_that_is_gone_makes_room_for_another_models() {
+    let mut bench = Bench::new(Policy::AvailabilityPreserving);
+    let other = ModelOptions::for_test("n");
+    let both = [&bench.options, &other].map(|options| Arc::new(options.clone()));
+    bench.machine.apply(Event::Configured(both.to_vec()), bench.now);
+    bench.run("aspire 1");
+    bench.run("loaded 1");
+    let id = Id { model: "n".into(), version: 1 };
+    let versions = vec![Aspired { version: 1, path: "/n/1".to_owned(), fingerprint: 0 }];
+    let load = Order::Load { id: id.clone(), path: "/n/1".to_owned() };
+    let orders = bench.machine.apply(Event::Aspired { model: "n".into(), versions }, bench.now);
+    assert!(orders.contains(&load));
+    let full = LoadError::new(Code::ResourceExhausted, "full");
+    bench.machine.apply(Event::LoadFailed(id, full), bench.now);
+    assert_eq!(bench.run("aspire"), "unload 1");
+    let freed = Event::Freed(Id { model: "m".into(), version: 1 });
+    let orders = bench.machine.apply(freed, bench.now);
+    bench.machine.check();
+    assert!(orders.contains(&load), "{orders:?}");
 }
 
 #[test]

@@ -36,7 +36,8 @@ struct Concat {
 impl Op for Concat {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let (values, axis) = self.axis.split(inputs)?;
-        axis.require_rank(0)?;
+        // A list of one number stands for the number, as in old graphs.
+        axis.require_rank_at_most(1)?;
         let dtype = values[0].dtype;
         let rank = values.iter().find_map(Spec::rank);
         if let Some(scalar) = values.iter().find(|value| value.rank() == Some(0)) {

@@ -19,6 +19,8 @@ impl Op for Fill {
         if value.rank().is_some_and(|rank| rank > 1) || value.n_elements().differs(&Dim::Known(1)) {
             return not_scalar(value);
         }
+        // A number stands for a list of one, as in old graphs.
+        dims.require_rank_at_most(1)?;
         let output = shaped(value.dtype, dims)?;
         let n = output.n_elements().size().filter(|n| *n <= 32);
         let fill = sizes_of(value).zip(n).map(|(value, n)| vec![value[0].clone(); n]);
@@ -48,6 +50,7 @@ struct Empty {
 impl Op for Empty {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [dims] = arity(inputs)?;
+        dims.require_rank(1)?;
         Ok(vec![shaped(self.dtype, dims)?])
     }
 
@@ -90,9 +93,8 @@ impl Op for FakeParam {
 
 /// A tensor whose shape is the value of `dims`.
 fn shaped(dtype: DType, dims: &Spec) -> Result<Spec> {
-    dims.require_rank(1)?;
     let Some(sizes) = sizes_of(dims) else {
-        return Ok(spec_of_rank(dtype, dims.dims().and_then(|dims| dims[0].size())));
+        return Ok(spec_of_rank(dtype, dims.rank().and(dims.n_elements().size())));
     };
     if let Some(size) = sizes.iter().find(|size| size.known().is_some_and(|size| size < 0)) {
         return invalid!("Dimension {size} must be >= 0");

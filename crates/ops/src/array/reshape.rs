@@ -9,11 +9,12 @@ struct Reshape;
 impl Op for Reshape {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [tensor, shape] = arity(inputs)?;
-        shape.require_rank(1)?;
+        // A number stands for a list of one, as in old graphs.
+        shape.require_rank_at_most(1)?;
         let dims = match sizes_of(shape) {
             Some(sizes) => Some(reshaped_dims(tensor, &sizes)?),
             None => {
-                let rank = shape.dims().and_then(|dims| dims[0].size());
+                let rank = shape.rank().and(shape.n_elements().size());
                 spec_of_rank(tensor.dtype, rank).dims
             }
         };

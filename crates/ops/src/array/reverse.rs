@@ -31,8 +31,11 @@ enum By {
 impl Op for Reverse {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input, which] = arity(inputs)?;
-        which.require_rank(1)?;
-        if let (By::Axes, Some(rank), Some(axes)) = (self.by, input.rank(), known_ints(which)) {
+        which.require_rank_at_most(1)?;
+        let is_idle = input.rank() == Some(0) || input.n_elements().known() == Some(0);
+        if let (By::Axes, Some(rank), Some(axes)) = (self.by, input.rank(), known_ints(which))
+            && !is_idle
+        {
             axes_flags(&axes, rank)?;
         }
         Ok(vec![input.with_dtype(input.dtype)])
@@ -42,6 +45,13 @@ impl Op for Reverse {
         let (input, which) = (ctx.input(0), ctx.input(1));
         let shape = input.shape();
         let reversed = match self.by {
+            // There is nothing to reverse: TensorFlow does not even look at the axes.
+            _ if shape.rank() == 0 || shape.n_elements() == 0 => {
+                SmallVec::from_elem(false, shape.rank())
+            }
+            _ if which.shape().rank() != 1 => {
+                return invalid!("'axis' must be of rank 1 but is {}", which.shape());
+            }
             By::Axes => axes_flags(&ints(&which)?, shape.rank())?,
             By::Bools if which.n_elements() == shape.rank() && which.dtype() == DType::Bool => {
                 which.as_slice::<u8>().iter().map(|flag| *flag != 0).collect()

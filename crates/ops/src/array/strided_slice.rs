@@ -162,7 +162,9 @@ impl Op for Update {
 }
 
 fn fits(region: &Shape, value: &Shape) -> Result<()> {
-    if region != value {
+    // Nothing fits nothing, and one element one element, whatever their shapes.
+    let (n, n_values) = (region.n_elements(), value.n_elements());
+    if region != value && n != 0 && (n, n_values) != (1, 1) {
         return invalid!("cannot assign a value of shape {value} to a slice of shape {region}");
     }
     Ok(())
@@ -179,7 +181,9 @@ impl Move for Replace {
         output: &mut [T],
     ) -> Result<()> {
         output.copy_from_slice(inputs[0]);
-        self.walk.scatter(inputs[1], output);
+        if self.walk.len() > 0 {
+            self.walk.scatter(inputs[1], output);
+        }
         Ok(())
     }
 }

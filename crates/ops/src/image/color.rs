@@ -35,6 +35,15 @@ impl Color {
     fn takes_amount(&self) -> bool {
         !matches!(self.change, Change::ToHsv | Change::ToRgb)
     }
+
+    /// TensorFlow's code for images that are not of three channels.
+    fn not_three(&self, got: &str) -> Error {
+        let text = format!("the last dimension must be 3 channels: {got}");
+        match self.takes_amount() {
+            true => Error::InvalidArgument(text),
+            false => Error::FailedPrecondition(text),
+        }
+    }
 }
 
 impl Op for Color {
@@ -56,7 +65,7 @@ impl Op for Color {
         if self.change != Change::Contrast
             && channels.is_some_and(|channels| channels.differs(&Dim::Known(3)))
         {
-            return Err(not_three(&images.to_string()));
+            return Err(self.not_three(&images.to_string()));
         }
         Ok(vec![images.with_dtype(images.dtype)])
     }
@@ -71,7 +80,7 @@ impl Op for Color {
             },
         };
         if self.change != Change::Contrast && images.shape().last_dim() != 3 {
-            return Err(not_three(&images.shape().to_string()));
+            return Err(self.not_three(&images.shape().to_string()));
         }
         let shape = images.shape().clone();
         let wide: Option<Vec<f32>> = match images.dtype() {
@@ -155,9 +164,4 @@ fn contrast(data: &mut [f32], shape: &Shape, factor: f32) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// TensorFlow's code for images that are not of three channels.
-fn not_three(got: &str) -> Error {
-    Error::FailedPrecondition(format!("the last dimension must be 3 channels: {got}"))
 }

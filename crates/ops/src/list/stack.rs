@@ -70,10 +70,10 @@ struct GatherItems {
 impl Op for GatherItems {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [list, indices, shape] = arity(inputs)?;
-        indices.require_rank(1)?;
+        indices.require_rank_at_most(1)?;
         let mut dims = item_dims(list, shape);
         if let Some(dims) = &mut dims {
-            dims.insert(0, indices.dims().map_or(Dim::Unknown, |dims| dims[0].clone()));
+            dims.insert(0, indices.n_elements());
         }
         Ok(vec![spec_of(self.dtype, dims)])
     }

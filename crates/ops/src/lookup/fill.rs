@@ -4,10 +4,9 @@ use super::table::{Table, table};
 use crate::prelude::*;
 
 pub(super) const INITIALIZE: OpDef =
-    OpDef::of_kind("InitializeTable", Kind::Writes, |_| Ok(Box::new(Fill { how: Table::insert })));
-pub(super) const INITIALIZE_V2: OpDef = OpDef::of_kind("InitializeTableV2", Kind::Writes, |_| {
-    Ok(Box::new(Fill { how: Table::insert }))
-});
+    OpDef::of_kind("InitializeTable", Kind::Writes, |_| Ok(Box::new(Initialize)));
+pub(super) const INITIALIZE_V2: OpDef =
+    OpDef::of_kind("InitializeTableV2", Kind::Writes, |_| Ok(Box::new(Initialize)));
 pub(super) const IMPORT: OpDef = OpDef::of_kind("LookupTableImport", Kind::Writes, |_| {
     Ok(Box::new(Fill { how: Table::import }))
 });
@@ -33,5 +32,28 @@ impl Op for Fill {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         (self.how)(table(ctx)?, &ctx.input(1), &ctx.input(2))
+    }
+}
+
+/// Fills a table of constants, whose keys are a list.
+struct Initialize;
+
+impl Op for Initialize {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [_, keys, _] = arity(inputs)?;
+        keys.require_rank(1)?;
+        Ok(Vec::new())
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let keys = ctx.input(1);
+        if keys.shape().rank() != 1 {
+            // The texts are TensorFlow's (`lookup_table_init_op.cc`).
+            return invalid!("Keys must be a vector, but received shape {}", keys.shape());
+        }
+        if keys.n_elements() == 0 || ctx.input(2).n_elements() == 0 {
+            return invalid!("keys and values cannot be empty tensors.");
+        }
+        table(ctx)?.insert(&keys, &ctx.input(2))
     }
 }

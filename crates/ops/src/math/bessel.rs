@@ -32,12 +32,12 @@ pub(super) fn i1(x: f64) -> f64 {
 
 /// `exp(x) K0(x)`; infinite at 0 and below, as in Eigen.
 pub(super) fn k0e(x: f64) -> f64 {
-    second_kind(x, |_| 1.0)
+    second_kind(0.0, x, |_| 1.0)
 }
 
 /// `exp(x) K1(x)`; infinite at 0 and below, as in Eigen.
 pub(super) fn k1e(x: f64) -> f64 {
-    second_kind(x, f64::cosh)
+    second_kind(1.0, x, f64::cosh)
 }
 
 /// `K0(x)`.
@@ -81,9 +81,11 @@ fn series(order: i32, x: f64) -> f64 {
 
 /// The expansion for large `x`, times `exp(-x)`.
 fn scaled_large(order: f64, x: f64) -> f64 {
-    if x.is_infinite() {
-        return 0.0;
-    }
+    if x.is_infinite() { 0.0 } else { expansion(order, x) / (2.0 * PI * x).sqrt() }
+}
+
+/// The sum of the expansion for large `x`; for negative ones that of the second kind.
+fn expansion(order: f64, x: f64) -> f64 {
     let mut term = 1.0;
     let mut sum = 1.0;
     for k in 1..60 {
@@ -95,12 +97,13 @@ fn scaled_large(order: f64, x: f64) -> f64 {
         term = next;
         sum += term;
     }
-    sum / (2.0 * PI * x).sqrt()
+    sum
 }
 
 /// `∫ exp(-x (cosh t - 1)) weight(t) dt` over the positive numbers. The trapezoidal rule is exact
-/// to the last digit here, since the integrand falls off doubly exponentially.
-fn second_kind(x: f64, weight: fn(f64) -> f64) -> f64 {
+/// to the last digit here, since the integrand falls off doubly exponentially. The peak of large
+/// arguments is too narrow for it.
+fn second_kind(order: f64, x: f64, weight: fn(f64) -> f64) -> f64 {
     const STEP: f64 = 0.125;
     if x.is_nan() {
         return f64::NAN;
@@ -108,10 +111,10 @@ fn second_kind(x: f64, weight: fn(f64) -> f64) -> f64 {
     if x <= 0.0 {
         return f64::INFINITY;
     }
-    if x.is_infinite() {
-        return 0.0;
+    if x > LARGE {
+        return expansion(order, -x) * (PI / (2.0 * x)).sqrt();
     }
-    // Large arguments have a narrow peak.
+    // Larger arguments have a narrower peak.
     let step = STEP.min(STEP * (8.0 / x).sqrt());
     let last = 1.0 + 40.0 / x;
     let end = last.acosh() + 2.0;

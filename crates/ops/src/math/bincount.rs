@@ -35,7 +35,7 @@ impl Op for DenseBincount {
         let size = size_dim(size)?;
         let dims = match x.dims() {
             None => return Ok(vec![Spec::unknown(weights.dtype)]),
-            Some([_]) => vec![size],
+            Some([] | [_]) => vec![size],
             Some([n, _]) => vec![n.clone(), size],
             Some(_) => return invalid!("Shape must be at most rank 2 but is {x}"),
         };
@@ -45,6 +45,7 @@ impl Op for DenseBincount {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let binary = self.binary;
         match *ctx.input(0).shape().dims() {
+            [] => Counting { n_rows: 1, width: 1, binary }.run(ctx, |size| Shape::checked([size])),
             [n] => Counting { n_rows: 1, width: n, binary }.run(ctx, |size| Shape::checked([size])),
             [n, width] => Counting { n_rows: n, width, binary }
                 .run(ctx, |size| Shape::checked([n as i64, size])),

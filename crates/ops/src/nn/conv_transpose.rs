@@ -61,6 +61,10 @@ impl Op for ConvTranspose {
         let (shape, conv) = self.checked(&sizes, filter_shape, small.shape())?;
         let mut scratch = ctx.scratch();
         let mut out = ctx.output(0, small.dtype(), &shape)?;
+        if small.n_elements() == 0 || filter_shape.n_elements() == 0 {
+            out.bytes().fill(0);
+            return Ok(());
+        }
         match small.dtype() {
             DType::F32 => {
                 let mut windows = scratch.part(conv.strip_len(shape[0]));

@@ -5,7 +5,7 @@
 use super::depthwise_kernel::DepthwiseConv;
 use super::dtypes::{through_f32, wide_bytes};
 use super::transpose::{Turn, turned_bytes};
-use super::window::{Layout, Slide, Window, slides};
+use super::window::{Layout, Slide, Window, per_axis, slides};
 use crate::prelude::*;
 use crate::simd::{Activation, Epilogue};
 
@@ -36,6 +36,11 @@ impl Op for Depthwise {
 impl Depthwise {
     pub(super) fn read(attrs: &Attrs<'_>) -> Result<Self> {
         let layout = Layout::read(attrs, 2)?;
+        // TensorFlow has another code for strides than for dilations.
+        if let Err(Error::Unimplemented(text)) = per_axis(attrs.ints("strides")?, layout, "strides")
+        {
+            return Err(Error::InvalidArgument(text));
+        }
         Ok(Self { layout, slides: slides(attrs, layout)? })
     }
 

@@ -92,8 +92,13 @@ impl Layout {
 /// Reads how a window slides from `strides`, `dilations`, `padding` and `explicit_paddings`.
 pub(crate) fn slides(attrs: &Attrs<'_>, layout: Layout) -> Result<Vec<Slide>> {
     let ones = &[1; 5][..layout.rank()];
-    let strides = per_axis(attrs.ints("strides")?, layout, "strides")?;
-    let dilations = per_axis(attrs.ints_or("dilations", ones)?, layout, "dilations")?;
+    // TensorFlow's code where batch or channels are to be skipped depends on the op.
+    let read = |values: &[i64], name: &str| match per_axis(values, layout, name) {
+        Err(Error::Unimplemented(text)) if layout.n_axes == 3 => Err(Error::InvalidArgument(text)),
+        read => read,
+    };
+    let strides = read(attrs.ints("strides")?, "strides")?;
+    let dilations = read(attrs.ints_or("dilations", ones)?, "dilations")?;
     let paddings = paddings(attrs, layout)?;
     let axes = strides.iter().zip(dilations).zip(paddings);
     Ok(axes
@@ -137,11 +142,16 @@ pub(crate) fn per_axis(values: &[i64], layout: Layout, name: &str) -> Result<Vec
         return invalid!("{name} must have {} values, but got {}", layout.rank(), values.len());
     }
     if values[0] != 1 || values[layout.channel()] != 1 {
-        return invalid!("{name} of the batch or depth dimensions must be 1");
+        return Err(Error::Unimplemented(only_axes(name)));
     }
     let sizes: Option<Vec<usize>> =
         (0..layout.n_axes).map(|i| small(values[layout.axis(i)]).filter(|v| *v > 0)).collect();
     sizes.map_or_else(|| invalid!("{name} must be above 0"), Ok)
+}
+
+/// What is wrong with an attribute that is not 1 for batch and channels.
+fn only_axes(name: &str) -> String {
+    format!("{name} of the batch or depth dimensions must be 1")
 }
 
 /// A value that fits any sum or product we make of it.

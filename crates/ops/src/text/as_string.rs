@@ -23,8 +23,9 @@ pub(super) const DEF: OpDef = OpDef::pure("AsString", |attrs| {
         return invalid!("width and precision must not be above {WIDTH_MAX}");
     }
     let dtype = attrs.dtype("T")?;
+    let has_precision = dtype == DType::String;
     let is_inexact = dtype.is_float() || matches!(dtype, DType::Complex64 | DType::Complex128);
-    if !is_inexact && (scientific || shortest || precision >= 0) {
+    if !is_inexact && (scientific || shortest || (precision >= 0 && !has_precision)) {
         let what = if precision >= 0 { "precision" } else { "scientific and shortest format" };
         return invalid!("{what} not supported for datatype {dtype}");
     }
@@ -73,7 +74,7 @@ fn to_strings(format: Format, input: View<'_>) -> Result<Strings> {
     let unsigned = |x: u64| format.integer(false, &x.to_string());
     let pair = |re: f64, im: f64| format!("({},{})", format.float(re), format.float(im));
     Ok(match input.dtype() {
-        DType::String => input.strings().clone(),
+        DType::String => input.strings().iter().map(|text| format.padded(text)).collect(),
         DType::Bool => each(input, |x: u8| if x == 0 { "false" } else { "true" }.to_owned()),
         DType::F32 => each(input, |x: f32| format.float(x.into())),
         DType::F64 => each(input, |x: f64| format.float(x)),

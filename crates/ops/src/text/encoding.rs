@@ -154,8 +154,10 @@ impl Errors {
     /// The character to use for one that was read, or for a malformed part; `None` to leave it
     /// out. Fails with `what` if no malformed text is allowed.
     pub(super) fn apply(self, c: Option<char>, what: &str) -> Result<Option<char>> {
-        let c = c.filter(|c| !(self.replaces_control && u32::from(*c) <= 0x1f));
-        match (c, self.policy) {
+        let is_control = c.is_some_and(|c| self.replaces_control && u32::from(c) <= 0x1f);
+        match (c.filter(|_| !is_control), self.policy) {
+            // Well-formed, though unwanted.
+            (None, Policy::Strict) if is_control => Ok(Some(self.replacement)),
             (Some(c), _) => Ok(Some(c)),
             (None, Policy::Strict) => invalid!("{what}"),
             (None, Policy::Replace) => Ok(Some(self.replacement)),

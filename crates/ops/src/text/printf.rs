@@ -49,6 +49,15 @@ impl Format {
         self.pad(sign, &digits, true)
     }
 
+    /// A text, which may be of any bytes.
+    pub(super) fn padded(self, text: &[u8]) -> Vec<u8> {
+        let blanks = vec![b' '; self.width.saturating_sub(text.len())];
+        match self.flag {
+            Some('-') => [text, &blanks].concat(),
+            _ => [&blanks, text].concat(),
+        }
+    }
+
     fn sign(self, is_negative: bool) -> &'static str {
         match self.flag {
             _ if is_negative => "-",

@@ -10,8 +10,9 @@ use tensor::{DType, Shape, Strings, Tensor};
 
 /// A run of a signature on made-up inputs of `batch` rows.
 pub(super) fn run(loaded: &Loaded, signature: &str, batch: usize) -> Result<Run> {
-    let signature = loaded.servable.signature(signature);
-    let signature = signature.with_context(|| "no such signature".to_owned())??;
+    let names = || loaded.servable.signatures.keys().map(String::as_str).collect::<Vec<_>>();
+    let none = || format!("no signature {signature}; there are {}", names().join(", "));
+    let signature = loaded.servable.signature(signature).with_context(none)??;
     let inputs = signature.inputs.values().map(|endpoint| input(endpoint, batch));
     Ok(Run {
         signature: signature.name.clone(),

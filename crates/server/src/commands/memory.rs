@@ -107,18 +107,30 @@ fn table(memory: &Value) -> String {
         let _ = writeln!(text, "{line}");
         for model in list(device, "models") {
             let name = format!("{}:{}", word(model, "name"), model["version"]);
-            rows(&mut text, &name, bytes(model, "bytes"), held, &model["categories"]);
+            let line = Line { name, held_bytes: bytes(model, "bytes"), of_bytes: held };
+            // A limit of its own is worth a word.
+            let own = model["limit_bytes"].as_u64().filter(|own| *own < limit);
+            line.write(&mut text, own, &model["categories"]);
+        }
+        if list(device, "models").next().is_none() {
+            let _ = writeln!(text, "  no models");
         }
         let shared = bytes(&device["shared"], "bytes");
         if shared > 0 {
             let saved = human(bytes(&device["shared"], "saved_bytes"));
             let note = format!("shared between models, saves {saved}");
-            let _ = writeln!(text, "  {note:<41} {} {:>10}", bar(shared, held), human(shared));
+            let line = Line { name: note, held_bytes: shared, of_bytes: held };
+            line.write(&mut text, None, &Value::Null);
         }
         let server = &device["server"]["categories"];
         let total =
             server.as_object().map_or(0, |map| map.values().filter_map(Value::as_u64).sum());
-        rows(&mut text, "server", total, held, server);
+        let line = Line { name: "server".to_owned(), held_bytes: total, of_bytes: held };
+        line.write(&mut text, None, server);
+        for idle in list(device, "idle").filter(|idle| bytes(idle, "bytes") > 0) {
+            let idle = (human(bytes(idle, "bytes")), word(idle, "reason"));
+            let _ = writeln!(text, "  {:>10} idle: {}", idle.0, idle.1);
+        }
     }
     workers(&mut text, memory);
     text
@@ -129,6 +141,7 @@ fn workers(text: &mut String, memory: &Value) {
     for worker in list(memory, "workers") {
         let (held, limit) = (bytes(worker, "resident_bytes"), bytes(worker, "limit_bytes"));
         let name = format!("worker {} on {}", word(worker, "name"), word(worker, "device"));
+        let name = shorten(&name, NAME + 2);
         let over = if worker["over_limit"] == true { ", over its limit" } else { "" };
         let _ = writeln!(
             text,
@@ -143,7 +156,7 @@ fn workers(text: &mut String, memory: &Value) {
             let _ = writeln!(
                 text,
                 "  {:<41} loading for {:.0} of at most {:.0} s, {} of {} so far",
-                format!("{}:{}", word(model, "name"), model["version"]),
+                shorten(&format!("{}:{}", word(model, "name"), model["version"]), NAME),
                 model["loading_seconds"].as_f64().unwrap_or(0.0),
                 model["loading_seconds_max"].as_f64().unwrap_or(0.0),
                 human(bytes(model, "loading_grown_bytes")),
@@ -153,16 +166,43 @@ fn workers(text: &mut String, memory: &Value) {
     }
 }
 
-/// A line for a holder, and one for each of its categories if there are several.
-fn rows(text: &mut String, name: &str, total: u64, of: u64, categories: &Value) {
-    if total == 0 {
-        return;
+/// A holder of bytes.
+struct Line {
+    name: String,
+    held_bytes: u64,
+    /// What its bar is a part of.
+    of_bytes: u64,
+}
+
+/// The characters of the names of holders.
+const NAME: usize = 41;
+
+impl Line {
+    /// Writes a line, and one for each of the categories; nothing for a holder of nothing.
+    fn write(&self, text: &mut String, limit_bytes: Option<u64>, categories: &Value) {
+        let Self { name, held_bytes: held, of_bytes: of } = self;
+        if *held == 0 {
+            return;
+        }
+        let name = shorten(name, NAME);
+        let limit = limit_bytes.map_or_else(String::new, |limit| format!(" of {}", human(limit)));
+        let _ = writeln!(text, "  {name:<NAME$} {} {:>10}{limit}", bar(*held, *of), human(*held));
+        for (category, bytes) in categories.as_object().into_iter().flatten() {
+            let bytes = bytes.as_u64().unwrap_or(0);
+            let _ = writeln!(text, "    {category:<39} {} {:>10}", bar(bytes, *of), human(bytes));
+        }
     }
-    let _ = writeln!(text, "  {name:<41} {} {:>10}", bar(total, of), human(total));
-    for (category, bytes) in categories.as_object().into_iter().flatten() {
-        let bytes = bytes.as_u64().unwrap_or(0);
-        let _ = writeln!(text, "    {category:<39} {} {:>10}", bar(bytes, of), human(bytes));
+}
+
+/// A text of at most `width` characters: of a longer one the beginning and the end.
+pub(super) fn shorten(text: &str, width: usize) -> String {
+    let n = text.chars().count();
+    if n <= width {
+        return text.to_owned();
     }
+    let tail = width / 2;
+    let head = width.saturating_sub(tail + 1);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(n - tail)).collect()
 }
 
 fn bar(part: u64, whole: u64) -> String {
@@ -236,5 +276,41 @@ mod tests {
         for expected in ["gpu:0", "m:3", "weights", "2.0 KiB", "4.0 KiB", "shared", "reserve"] {
             assert!(table.contains(expected), "{expected} in {table}");
         }
+    }
+
+    #[test]
+    fn bars_stand_below_each_other_whatever_the_names_are() {
+        let model = |name: &str, limit: u64| {
+            serde_json::json!({"name": name, "version": 1_234_567, "bytes": 1000,
+                "limit_bytes": limit, "categories": {"packed_weights": 1000}})
+        };
+        let (long, wide) = ("long_".repeat(40), "größer".repeat(20));
+        let memory = serde_json::json!({"devices": [{
+            "name": "gpu:0", "physical": "gpu:0",
+            "limit_bytes": 4_u64 << 30, "reserved_bytes": 3000,
+            "growth": "on_demand", "shared": {"bytes": 10, "saved_bytes": 1_u64 << 40},
+            "server": {"categories": {"reserve": 48}},
+            "idle": [{"bytes": 48, "reason": "kept"}, {"bytes": 0, "reason": "never"}],
+            "models": [model("m", 4 << 30), model(&long, 2 << 20), model(&wide, 4 << 30)],
+        }]});
+        let table = table(&memory);
+        let bars: Vec<usize> =
+            table.lines().skip(1).filter_map(|line| line.chars().position(|c| c == '[')).collect();
+        assert_eq!(bars, [44; 9], "{table}");
+        assert!(table.lines().all(|line| line.chars().count() < 130), "{table}");
+        for text in ["long_long_long_long_", "…", ":1234567", "1000 B of 2.0 MiB", "idle: kept"] {
+            assert!(table.contains(text), "{text} in {table}");
+        }
+        assert!(!table.contains("of 4.0 GiB\n") && !table.contains("never"), "{table}");
+    }
+
+    #[test]
+    fn a_server_without_models_says_so() {
+        let memory = serde_json::json!({"devices": [{"name": "cpu:0", "physical": "cpu:0",
+            "limit_bytes": 4096, "reserved_bytes": 0, "in_use_bytes": 0, "peak_in_use_bytes": 0,
+            "growth": "on_demand", "models": [], "server": {"categories": {}}, "idle": []}]});
+        let table = table(&memory);
+        assert_eq!(table.lines().count(), 2, "{table}");
+        assert!(table.contains("0 B of    4.0 KiB") && table.ends_with("  no models\n"), "{table}");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use device::placement::{Need, Placement, Slot, place};
-use native::{Opened, PlanNeed};
+use native::{Opened, PlanNeed, Sizes};
 use pool::Pool;
 use serde_json::{Value, json};
 
@@ -26,17 +26,48 @@ use worker::{TensorFlow, Worker};
 /// The batch sizes that are tried.
 const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
+/// What the command is asked for beside the flags of `serve`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    form: Form,
+    /// What sizes are that signatures leave open, but for the rows.
+    length: usize,
+}
+
 /// How what was found is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+enum Form {
     /// For people.
     Table,
     /// For programs.
     Json,
 }
 
+impl Asked {
+    /// Takes `--json` and `--length=N` out of the arguments of the command.
+    ///
+    /// # Errors
+    /// If a length is no number from 1.
+    pub(crate) fn take(args: &mut Vec<String>) -> Result<Self> {
+        let (mut form, mut length) = (Form::Table, Ok(1));
+        args.retain(|arg| {
+            if arg == "--json" {
+                form = Form::Json;
+            } else if let Some(number) = arg.strip_prefix("--length=") {
+                length = number.parse().ok().filter(|length| *length > 0).ok_or_else(|| {
+                    anyhow::anyhow!("--length wants a number of elements from 1, got {number:?}")
+                });
+            } else {
+                return true;
+            }
+            false
+        });
+        Ok(Self { form, length: length? })
+    }
+}
+
 /// Runs the command.
-pub(crate) fn main(flags: &Flags, form: Form) -> Result<()> {
+pub(crate) fn main(flags: &Flags, asked: Asked) -> Result<()> {
     let config = Config::new(Persona::Tensord, flags)?;
     let active = Arc::new(Active::default());
     drop(active.replace(&config.models));
@@ -45,11 +76,11 @@ pub(crate) fn main(flags: &Flags, form: Form) -> Result<()> {
     let mut needs = Vec::new();
     for model in &config.models {
         let kind = slots(&devices).first().map_or(device::Kind::Cpu, |slot| slot.space.kind());
-        let native = || rehearse(&model.base_path, &config.tags, kind);
+        let native = || rehearse(&model.base_path, &config.tags, (kind, asked.length));
         needs.push((model.name.clone(), tensorflow.measure(&devices, model, native)));
     }
     let report = report(&devices, &tensorflow.slots(), &needs);
-    match form {
+    match asked.form {
         Form::Json => say!("{report:#}"),
         Form::Table => say!("{}", table(&report).trim_end()),
     }
@@ -82,7 +113,12 @@ impl Needed {
     }
 }
 
-fn rehearse(base_path: &str, tags: &[String], kind: device::Kind) -> Result<Needed> {
+/// What a model needs on a kind of device, with inputs of a length.
+fn rehearse(
+    base_path: &str,
+    tags: &[String],
+    (kind, length): (device::Kind, usize),
+) -> Result<Needed> {
     let dir = super::open(std::path::Path::new(base_path))?;
     let options = native::Options { tags: tags.to_vec(), plans_max: PLANS_MAX };
     let pool = Arc::new(Pool::new(1));
@@ -91,7 +127,7 @@ fn rehearse(base_path: &str, tags: &[String], kind: device::Kind) -> Result<Need
     let mut plans = Vec::new();
     for rows in BATCHES {
         // Inputs without a known number of dimensions leave the model without this figure.
-        let Some(batch) = rehearsal.batch(None, rows)? else { break };
+        let Some(batch) = rehearsal.batch(None, Sizes { rows, length })? else { break };
         plans.extend(rehearsal.plan(&batch.signature, &batch.inputs).map(|plan| (rows, plan)));
     }
     Ok(Needed { load, plans, worker: None })

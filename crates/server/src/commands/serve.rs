@@ -51,12 +51,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What runs for no longer runs on the thread that asks for it: about what waking a lane costs.
 const INLINE_MAX: Duration = Duration::from_micros(60);
 
+/// How long a thread for work that may block waits for more of it: each keeps a part of the heap
+/// and a stack for itself, and a poll of all models wakes them in turn, so that none would end.
+const IDLE_THREAD: Duration = Duration::from_millis(300);
+
 /// Runs the command.
 pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
     crate::logging::start(flags.log_format);
     let config = Config::new(persona, flags)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().on_thread_park(device::settle_heap).build()?;
+    runtime.enable_all().on_thread_park(device::settle_heap);
+    let runtime = runtime.thread_keep_alive(IDLE_THREAD).build()?;
     let served = runtime.block_on(serve(&config, flags));
     // A file system or a kernel may hang for ever: nothing that was left behind is waited for.
     runtime.shutdown_background();

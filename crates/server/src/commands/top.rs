@@ -5,6 +5,11 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::memory::shorten;
+
+/// The characters of the names of queues.
+const NAME: usize = 46;
+
 /// The characters of the longest bar.
 const BAR: usize = 20;
 
@@ -36,7 +41,7 @@ impl Look {
         }
         let _ = writeln!(
             text,
-            "{:<34} {:>7} {:>8} {:>9} {:>9} {:>7} {:>8} {:>9} {:>9} {:>8}",
+            "{:<NAME$} {:>7} {:>8} {:>9} {:>9} {:>7} {:>8} {:>9} {:>9} {:>8}",
             "queue",
             "waiting",
             "oldest",
@@ -76,10 +81,10 @@ fn row(queue: &Value, before: Option<&Value>, seconds: Option<f64>) -> String {
     let per = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
     let name =
         format!("{}:{} {}", word(queue, "model"), queue["version"], word(queue, "signature"));
-    let name: String = format!("{name} {}", word(queue, "device")).chars().take(34).collect();
+    let name = shorten(&format!("{name} {}", word(queue, "device")), NAME);
     let micros = |value: &Value| micros(value.as_f64().unwrap_or(0.0));
     format!(
-        "{name:<34} {:>7} {:>8} {:>9.1} {:>9.1} {:>7.1} {:>6.1} % {:>9} {:>9} {:>8}",
+        "{name:<NAME$} {:>7} {:>8} {:>9.1} {:>9.1} {:>7.1} {:>6.1} % {:>9} {:>9} {:>8}",
         queue["waiting"]["tasks"].as_u64().unwrap_or(0),
         micros(&queue["waiting"]["oldest_micros"]),
         rate(tasks),
@@ -151,5 +156,18 @@ mod tests {
         }
         let first = now.table(None);
         assert!(first.contains("10.0 % busy"), "{first}");
+    }
+
+    #[test]
+    fn long_names_keep_the_columns_and_what_tells_queues_apart() {
+        let mut page = page(1.0, 1, 1);
+        page["queues"][0]["model"] = json!("long_".repeat(40));
+        let table = Look::new(page).table(None);
+        let lines: Vec<&str> = table.lines().collect();
+        let widths: Vec<usize> = lines[1..].iter().map(|line| line.chars().count()).collect();
+        assert_eq!(widths[0], widths[1], "{table}");
+        assert!(table.contains("long_long_") && table.contains("serving_default gpu:0"), "{table}");
+        let none = Look::new(json!({"lanes": [], "queues": []})).table(None);
+        assert_eq!(none.lines().count(), 1, "{none}");
     }
 }

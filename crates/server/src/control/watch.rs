@@ -1,4 +1,5 @@
-//! Reads the model config file again: when it changed, and when the process is told to.
+//! Reads the model config file again: when it changed, and when the process is told to. Models that
+//! were refused are tried again when devices have changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,10 @@ pub(crate) async fn watch(
             () = token.cancelled() => return,
             () = hangup.recv() => Why::Asked,
             () = tick(&mut ticks) => Why::Due,
+            () = control.active.room() => {
+                control.lifecycle.try_again().await;
+                continue;
+            }
         };
         match &file {
             Some(file) => look(&control, &file.path, &mut memory, why).await,

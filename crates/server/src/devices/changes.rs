@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::Status;
-use device::logical::{self, Configured, LogicalDevice, Physical};
+use device::logical::{self, Configured, GrowthRule, LogicalDevice, Physical};
 use device::{ConfigCode, Error};
 use lifecycle::Code;
 
@@ -23,6 +23,7 @@ impl Devices {
         self.check_simulations(&simulations).map_err(bad)?;
         let found: Vec<Physical> = self.physical.iter().map(|one| one.found.clone()).collect();
         let configured = logical::configure_rules(&rules, &found).map_err(status)?;
+        super::check_lanes(&configured.devices, self.lanes.n_lanes).map_err(bad)?;
         let mut all = self.logical.lock();
         let before: Vec<LogicalDevice> =
             all.iter().map(|logical| logical.device.lock().clone()).collect();
@@ -35,12 +36,38 @@ impl Devices {
         let is_in_use = |name: &str| names.iter().any(|other| other == name);
         logical::check_change(&before, &configured.devices, is_in_use).map_err(status)?;
         check_growth(&before, &configured.devices, is_in_use)?;
+        self.check_lanes(&all, &configured.devices, is_in_use)?;
         let warnings = configured.warnings.clone();
         let changed = self.rebuilt(&all, configured, is_in_use)?;
         *all = changed;
         drop(all);
         self.simulate(&simulations);
+        self.relimit();
+        self.active.make_room();
         Ok(warnings)
+    }
+
+    /// Refuses another number of lanes for a device in use, and for the host.
+    fn check_lanes(
+        &self,
+        before: &[Arc<Logical>],
+        after: &[LogicalDevice],
+        is_in_use: impl Fn(&str) -> bool,
+    ) -> Result<(), Status> {
+        for one in before {
+            let name = one.space.name();
+            let new = after.iter().find(|new| new.name == name);
+            let is_kept = is_in_use(name) || one.space.kind() == device::Kind::Cpu;
+            if is_kept && new.is_some_and(|new| !self.has_lanes(one, new)) {
+                return Err(Status::new(Code::FailedPrecondition, INITIALIZED));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a device has as many lanes as it is to have.
+    fn has_lanes(&self, logical: &Logical, new: &LogicalDevice) -> bool {
+        logical.executor.lanes.n_lanes() == new.n_lanes.unwrap_or(self.lanes.n_lanes).max(1)
     }
 
     /// The devices as configured: those in use and the host with their new limits, the others anew.
@@ -54,7 +81,9 @@ impl Devices {
             let old = logical.device.lock();
             let same = |new: &&LogicalDevice| new.name == old.name && new.physical == old.physical;
             let new = configured.devices.iter().find(same);
-            new.is_some_and(|new| is_in_use(&new.name) || new.growth == old.growth)
+            let is_same =
+                |new: &LogicalDevice| new.growth == old.growth && self.has_lanes(logical, new);
+            new.is_some_and(|new| is_in_use(&new.name) || is_same(new))
         };
         let kept: Vec<Arc<Logical>> = before.iter().filter(|one| stays(one)).cloned().collect();
         self.check_limits(&kept, &configured)?;
@@ -134,16 +163,29 @@ impl Devices {
     }
 }
 
-/// Refuses another way of growing for a device in use, with TensorFlow's text.
+/// What TensorFlow says of devices in use.
+const INITIALIZED: &str = "Physical devices cannot be modified after being initialized";
+
+/// Refuses another way of growing for a device in use, with TensorFlow's text; and another limit
+/// for one that is held up to its limit, since that would have to be given back first.
 fn check_growth(
     before: &[LogicalDevice],
     after: &[LogicalDevice],
     is_in_use: impl Fn(&str) -> bool,
 ) -> Result<(), Status> {
-    for old in before.iter().filter(|old| is_in_use(&old.name)) {
-        let new = after.iter().find(|new| new.name == old.name);
-        if new.is_some_and(|new| new.growth != old.growth) {
-            let text = "Physical devices cannot be modified after being initialized";
+    for old in before {
+        let same = |new: &&LogicalDevice| new.name == old.name && new.physical == old.physical;
+        let Some(new) = after.iter().find(same) else { continue };
+        let is_held = [old.growth, new.growth] == [GrowthRule::Reserved; 2];
+        let is_other_limit = is_held && new.limit_bytes != old.limit_bytes;
+        if is_in_use(&old.name) && (new.growth != old.growth || is_other_limit) {
+            return Err(Status::new(Code::FailedPrecondition, INITIALIZED));
+        }
+        if is_other_limit {
+            let text = format!(
+                "{} is held up to its limit of {} bytes: let it grow, and then give it another",
+                old.name, old.limit_bytes
+            );
             return Err(Status::new(Code::FailedPrecondition, text));
         }
     }

@@ -19,6 +19,8 @@ pub(crate) struct Want<'a> {
     pub(crate) needed: Needed,
     /// What its weights are known by.
     pub(crate) keys: &'a [WeightKey],
+    /// Whether requests change it: then there is one of it, however many replicas are asked for.
+    pub(crate) keeps_state: bool,
 }
 
 /// What a version takes of the device that it is on, and of the host if that is another.
@@ -44,6 +46,8 @@ pub(crate) struct Refusal {
     pub(crate) evictable_bytes: u64,
     /// Who holds the most.
     pub(crate) holders: Vec<(Holder, u64)>,
+    /// The model's own limit, if that is too small by itself.
+    pub(crate) own_limit_bytes: Option<u64>,
 }
 
 /// How many holders a refusal names.
@@ -62,6 +66,9 @@ impl fmt::Display for Refusal {
             holders.map(|(holder, bytes)| format!("{holder} {bytes}")).collect();
         if !holders.is_empty() {
             write!(f, "; held by {}", holders.join(", "))?;
+        }
+        if let Some(limit) = self.own_limit_bytes {
+            write!(f, "; the model itself may hold {limit} there at most")?;
         }
         Ok(())
     }
@@ -92,6 +99,22 @@ impl Devices {
 
     /// The devices that a version is to be loaded on.
     pub(crate) fn lease(&self, want: &Want<'_>) -> Result<Vec<Lease>, Refusal> {
+        loop {
+            let leases = self.choose(want)?;
+            // Devices that were not in use yet may have become others meanwhile.
+            if leases.iter().all(|lease| self.is_there(lease)) {
+                return Ok(leases);
+            }
+        }
+    }
+
+    /// Whether the device of a lease is still one of the devices. From now on it stays, since it is
+    /// in use.
+    fn is_there(&self, lease: &Lease) -> bool {
+        self.all().iter().any(|one| Arc::ptr_eq(&one.space, lease.owner.space().root()))
+    }
+
+    fn choose(&self, want: &Want<'_>) -> Result<Vec<Lease>, Refusal> {
         let Want { model, needed, .. } = *want;
         let needed_bytes = needed.bytes;
         let rule = self.rule(model);
@@ -109,6 +132,11 @@ impl Devices {
         let n_models = |logical: &Logical| self.owners_on(&logical.space).len();
         fitting.sort_by_key(|(logical, room)| (n_models(logical), u64::MAX - room));
         let wanted = match rule.replicas {
+            Replicas::Number(1) => 1,
+            _ if want.keeps_state => {
+                tracing::warn!(model, "requests change its variables: it has no replicas");
+                1
+            }
             Replicas::Number(n) => n,
             Replicas::All => usize::MAX,
         };
@@ -142,13 +170,18 @@ impl Devices {
             Holder::Server => false,
         });
         let evictable_bytes = others.map(|(_, bytes)| bytes).sum();
-        let room = self.room(model, &self.rule(model), logical);
+        let rule = self.rule(model);
+        let limit = self.limit_on(Some(&rule), logical);
+        let room = self.room(model, &rule, logical);
+        // What cannot be set aside is missing as a whole.
+        let needed_bytes = if room.is_none() { needed_bytes.max(limit) } else { needed_bytes };
         Refusal {
             device: logical.space.name().to_owned(),
             needed_bytes,
-            free_bytes: room.unwrap_or(0),
+            free_bytes: room.unwrap_or_else(|| logical.space.free_bytes()),
             evictable_bytes,
             holders,
+            own_limit_bytes: rule.limit.map(|_| limit).filter(|limit| *limit < needed_bytes),
         }
     }
 
@@ -186,15 +219,32 @@ impl Devices {
         rule.and_then(|rule| rule.limit).map_or(of_device, |limit| limit.of(total))
     }
 
-    /// The account of a model on a device.
+    /// The account of a model on a device, with the limit that it has by now.
     pub(crate) fn account(&self, model: &str, logical: &Logical) -> Arc<Account> {
         let device = logical.space.name().to_owned();
-        let limit = self.limit_on(Some(&self.rule(model)), logical);
+        let rule = self.rule(model);
+        let limit = self.limit_on(Some(&rule), logical);
         let mut accounts = self.accounts.lock();
+        // Those of models that are gone would stay for ever.
+        accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.held_bytes() > 0);
         let account = accounts
             .entry((model.to_owned(), device.clone()))
             .or_insert_with(|| Arc::new(Account::new(format!("model {model} on {device}"), limit)));
+        set_limit(account, limit, rule.growth);
         Arc::clone(account)
+    }
+
+    /// Puts the limits that models have by now in force on all devices.
+    pub(crate) fn relimit(&self) {
+        let known: Vec<(String, String)> = self.accounts.lock().keys().cloned().collect();
+        for (model, device) in known {
+            let Some(logical) = self.logical(&device) else { continue };
+            let (account, rule) = (self.account(&model, &logical), self.rule(&model));
+            let limit = self.limit_on(Some(&rule), &logical);
+            if rule.growth == GrowthRule::OnDemand && account.limit_bytes() != limit {
+                tracing::warn!("{} holds more than its limit of {limit} bytes", account.name());
+            }
+        }
     }
 
     /// Who pays on the host for a version on so many GPUs. Fails if its strings and tables would
@@ -279,6 +329,17 @@ impl Devices {
     }
 }
 
+/// Gives an account another limit. One that holds more already may take nothing more, and has the
+/// limit once it has given enough back. What is set aside stays as it is while it is held.
+fn set_limit(account: &Account, limit: u64, growth: GrowthRule) {
+    let is_set_aside = growth == GrowthRule::Reserved && account.held_bytes() > 0;
+    if is_set_aside || account.limit_bytes() == limit || account.set_limit(limit).is_ok() {
+        return;
+    }
+    // More may be given back meanwhile, but no more is taken.
+    drop(account.set_limit(account.held_bytes()));
+}
+
 fn nowhere(needed_bytes: u64) -> Refusal {
     Refusal {
         device: "no device".to_owned(),
@@ -286,5 +347,6 @@ fn nowhere(needed_bytes: u64) -> Refusal {
         free_bytes: 0,
         evictable_bytes: 0,
         holders: Vec::new(),
+        own_limit_bytes: None,
     }
 }

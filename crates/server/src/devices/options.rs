@@ -67,6 +67,22 @@ impl DeviceOptions {
     }
 }
 
+impl DeviceOptions {
+    /// What is said by TensorFlow's means and does not count, because there is a device config.
+    pub(super) fn without_effect(&self) -> Vec<String> {
+        if self.rules.is_none() {
+            return Vec::new();
+        }
+        let mut names = self.environment.names();
+        if self.gpu != GpuOptions::unset() {
+            names.push("gpu_options of the session config, or the fraction of the flag");
+        }
+        let text =
+            |name: &str| format!("{name} has no effect: --device_config_file takes its place");
+        names.into_iter().map(text).collect()
+    }
+}
+
 fn read(path: &str, what: &str) -> Result<String> {
     std::fs::read_to_string(Path::new(path))
         .with_context(|| format!("cannot read the {what} {path}"))

@@ -62,6 +62,11 @@ impl ModelRule {
             let named = || format!("model {}", model.name);
             let reservation = limit(&memory.reservation).with_context(named)?;
             rule.limit = limit(&memory.limit).with_context(named)?.or(rule.limit);
+            ensure!(
+                reservation.is_none() || rule.limit.is_none() || rule.limit == reservation,
+                "model {}: what is reserved is all that it may hold, so that it has no other limit",
+                model.name
+            );
             if reservation.is_some() {
                 rule.limit = reservation;
                 rule.growth = GrowthRule::Reserved;
@@ -134,6 +139,18 @@ mod tests {
         assert_eq!(rule.limit, Some(Amount::Bytes(2 << 30)));
         assert_eq!((rule.devices, rule.replicas), (vec!["gpu:1".to_owned()], Replicas::All));
         assert_eq!(rule.priority, 3);
+    }
+
+    #[test]
+    fn what_is_reserved_is_the_limit() {
+        let both = |limit: &str| rule(&format!("memory {{ {limit} reservation: \"1GiB\" }}"));
+        for limit in ["", "limit: \"1GiB\""] {
+            let rule = both(limit).unwrap();
+            assert_eq!(rule.limit, Some(Amount::Bytes(1 << 30)));
+            assert_eq!(rule.growth, GrowthRule::Reserved);
+        }
+        let error = both("limit: \"2GiB\"").unwrap_err().to_string();
+        assert!(error.starts_with("model m: what is reserved is all"), "{error}");
     }
 
     #[test]

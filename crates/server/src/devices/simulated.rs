@@ -98,12 +98,13 @@ fn time(text: &str) -> Result<Duration> {
 }
 
 impl Devices {
-    /// Refuses what is said of devices that are not simulated.
+    /// Refuses rates of devices that are not simulated. Allocations may be let fail on any.
     pub(super) fn check_simulations(&self, simulations: &Simulations) -> Result<()> {
-        for (name, _) in simulations {
+        for (name, simulation) in simulations {
             let found = self.physical.iter().find(|one| one.found.name == *name);
-            if found.is_some_and(|one| one.pace.is_none()) {
-                bail!("{name} is not simulated: it has no rates, and fails when it will");
+            let has_rates = simulation.rates != Rates::default();
+            if has_rates && found.is_some_and(|one| one.pace.is_none()) {
+                bail!("{name} is not simulated: it has no rates");
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use proto::serving::{ModelServerConfig, ReloadConfigRequest};
 use serde_json::Value;
 
 use crate::support::{Server, root, tensord};
+use crate::zoo::small_zoo;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -54,6 +55,12 @@ pub(crate) fn device(server: &Server, name: &str) -> Value {
         let idle: u64 = idle.iter().map(|one| one["bytes"].as_u64().unwrap()).sum();
         let unused = number("reserved_bytes") - number("in_use_bytes");
         assert_eq!(idle, unused, "each idle byte has a reason: {device:#}");
+        let models = device["models"].as_array().unwrap();
+        for model in models {
+            let same = models.iter().filter(|other| other["name"] == model["name"]);
+            let bytes: u64 = same.map(|other| other["bytes"].as_u64().unwrap()).sum();
+            assert!(bytes <= model["limit_bytes"].as_u64().unwrap(), "{device:#}");
+        }
     }
     let found = devices.iter().find(|device| device["name"] == name);
     found.unwrap_or_else(|| panic!("{name} is not there: {memory:#}")).clone()
@@ -495,4 +502,22 @@ fn a_plan_says_what_fits_where_and_reads_no_weights() {
     let loaded = &device(&server, "gpu:0")["models"][0];
     assert_eq!(loaded["categories"]["weights"], need["weights_bytes"]);
     assert_eq!(loaded["categories"]["packed_weights"], need["packed_weights_bytes"]);
+}
+
+#[test]
+fn a_plan_takes_what_a_signature_leaves_open_for_as_long_as_it_is_told() {
+    let minilm = small_zoo().join("minilm");
+    let run = |arg: &str| {
+        let mut plan = tensord();
+        plan.args(["plan", "--json", arg]).arg(&minilm).output().unwrap()
+    };
+    let bytes = |arg: &str| {
+        let plan: Value = serde_json::from_slice(&run(arg).stdout).unwrap();
+        plan["models"][0]["plans"][0]["activation_bytes"].as_u64().unwrap()
+    };
+    let [one, some] = [bytes("--length=1"), bytes("--length=16")];
+    assert!(some > 8 * one, "sequences of 16 take {some} bytes, those of one {one}");
+    let refused = run("--length=0");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && text.contains("--length wants a number"), "{text}");
 }

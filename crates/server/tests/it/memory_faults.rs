@@ -17,7 +17,12 @@ fn config(name: &str, base: &str) -> String {
 
 /// Lets the n-th allocation on the GPU from now on fail; with 0 none.
 fn fail(server: &Server, n: u64) {
-    let rule = json!({"name": "gpu:0", "simulation": {"fail_allocation": n}});
+    fail_on(server, "gpu:0", n);
+}
+
+/// The same on any device.
+fn fail_on(server: &Server, name: &str, n: u64) {
+    let rule = json!({"name": name, "simulation": {"fail_allocation": n}});
     let (status, body) = server.rest("PUT", "/v1/devices", &json!({"device": [rule]}).to_string());
     assert_eq!(status, 200, "{body}");
 }
@@ -134,29 +139,172 @@ fn models_that_come_and_go_leave_nothing_behind() {
     assert!(grown * 6 < resident_before, "{grown} bytes more than {resident_before} are resident");
 }
 
+/// Four requests at once, which are one batch: it leaves when it is full.
+fn ask_together(server: &Server) -> Vec<(u16, String)> {
+    std::thread::scope(|scope| {
+        let ask = |_| {
+            scope.spawn(|| {
+                let body = r#"{"instances": [2.0]}"#;
+                server.rest("POST", "/v1/models/half_plus_two:predict", body)
+            })
+        };
+        let all: Vec<_> = (0..4).map(ask).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn every_allocation_of_a_batch_fails_in_turn_and_all_of_its_requests_are_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "max_batch_size { value: 4 } batch_timeout_micros { value: 10000000 }";
+    let file = format!("--batching_parameters_file={}", write(dir.path(), "batching", text));
+    let server = start(&["--simulated_gpus=1GiB", "--enable_batching", &file], &GROWTH);
+    fail(&server, 0);
+    ask_together(&server);
+    let before = settled(&server);
+    let batches = || -> u64 {
+        let page = get(&server, "/v1/scheduler");
+        let queues = page["queues"].as_array().unwrap().iter();
+        queues.map(|queue| queue["batches"]["run"].as_u64().unwrap()).sum()
+    };
+    let mut n = 1;
+    loop {
+        fail(&server, n);
+        let answers = ask_together(&server);
+        let is_over = is_pending(&server);
+        for (status, body) in answers {
+            // The batch is split, and each request tried once more.
+            assert_eq!(status, 200, "allocation {n}: {body}");
+            assert!(body.contains("3.0"), "{body}");
+        }
+        if is_over {
+            break;
+        }
+        settles(&server, &before, &format!("allocation {n}"));
+        n += 1;
+    }
+    assert!(n > 1, "a batch allocates something");
+    fail(&server, 0);
+    let run = batches();
+    ask_together(&server);
+    assert_eq!(batches(), run + 1, "four requests are one batch");
+}
+
+/// What the host holds once requests have let go of theirs: the same as `before`.
+#[track_caller]
+fn host_settles(server: &Server, before: &Value, what: &str) {
+    let used = || device(server, "cpu:0")["in_use_bytes"].clone();
+    for _ in 0..10_000 {
+        server.rest("POST", "/v1/memory:trim", "");
+        if used() == *before {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(used(), *before, "{what} left something behind");
+}
+
+#[test]
+fn every_allocation_on_the_host_fails_in_turn_and_only_that_request() {
+    let half = config("half_plus_two", "half_plus_two");
+    let server = start(&[], &[]);
+    reload(&server, &format!("{half} {}", config("sentiment", "sentiment"))).unwrap();
+    let large = vec!["1.0"; 20_000].join(",");
+    let asks = [
+        ("half_plus_two", format!("{{\"instances\": [{large}]}}")),
+        ("sentiment", r#"{"instances": ["what a lovely film", "", "I was bored"]}"#.to_owned()),
+    ];
+    for (model, body) in asks {
+        let ask = || server.rest("POST", &format!("/v1/models/{model}:predict"), &body);
+        assert_eq!(ask().0, 200);
+        server.rest("POST", "/v1/memory:trim", "");
+        while device(&server, "cpu:0")["workspaces"]["bytes"] != 0 {
+            server.rest("POST", "/v1/memory:trim", "");
+        }
+        let before = device(&server, "cpu:0")["in_use_bytes"].clone();
+        let expected = ask().1;
+        let (mut n, mut n_failed) = (1, 0);
+        loop {
+            fail_on(&server, "cpu:0", n);
+            let (status, answer) = ask();
+            let is_over = is_pending(&server);
+            match status {
+                // Room that is asked for beforehand can be done without.
+                200 => assert_eq!(answer, expected),
+                _ => {
+                    assert_eq!(status, 429, "{model}, allocation {n}: {answer}");
+                    assert!(answer.contains("injected failure"), "{answer}");
+                    n_failed += 1;
+                }
+            }
+            if is_over {
+                assert_eq!(status, 200, "{answer}");
+                break;
+            }
+            assert_eq!(ask().1, expected);
+            host_settles(&server, &before, &format!("{model}, allocation {n}"));
+            n += 1;
+        }
+        fail_on(&server, "cpu:0", 0);
+        assert!(n_failed > 1, "a request to {model} allocates something");
+    }
+}
+
 #[test]
 fn a_model_exported_for_eight_gpus_serves_on_one_or_none() {
+    // One without functions and one that is all functions; devices as `tf.device` takes them.
+    let cases = [
+        ("half_plus_two", "/job:localhost/replica:0/task:0/device:GPU:7"),
+        ("half_plus_two_tf2", "/job:worker/replica:3/task:2/device:GPU:1"),
+        ("half_plus_two_tf2", "/GPU:7"),
+        ("half_plus_two", "/gpu:2"),
+        ("half_plus_two_tf2", "/device:TPU:0"),
+    ];
     let dir = tempfile::tempdir().unwrap();
-    let to = dir.path().join("m/1");
-    copy(&crate::support::half_plus_two(), &to);
-    let path = to.join("saved_model.pb");
-    let mut saved = SavedModel::decode(&*fs::read(&path).unwrap()).unwrap();
-    for meta in &mut saved.meta_graphs {
-        for node in &mut meta.graph_def.as_mut().unwrap().node {
-            node.device = "/job:localhost/replica:0/task:0/device:GPU:7".to_owned();
-        }
+    let mut configs = Vec::new();
+    for (number, (base, device)) in cases.into_iter().enumerate() {
+        let to = dir.path().join(format!("m{number}"));
+        copy(std::path::Path::new(&model(base)), &to);
+        let n_placed: usize = versions(&to).iter().map(|path| place(path, device)).sum();
+        assert!(n_placed > 2, "{base} has nodes");
+        configs.push(format!("config {{ name: \"m{number}\" base_path: \"{}\" }}", to.display()));
     }
-    fs::write(&path, saved.encode_to_vec()).unwrap();
-    let base = dir.path().join("m");
-    let text = format!(
-        "model_config_list {{ config {{ name: \"m\" base_path: \"{}\" }} }}",
-        base.display()
-    );
+    let text = format!("model_config_list {{ {} }}", configs.join(" "));
     let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
     for (gpus, expected) in [("", "cpu:0"), ("1GiB", "gpu:0")] {
         let gpus = format!("--simulated_gpus={gpus}");
         let server = start(&[&file, &gpus], &GROWTH);
-        assert_eq!(predict(&server, "m").0, 200);
-        assert_eq!(device(&server, expected)["models"][0]["name"], "m");
+        let on = device(&server, expected);
+        let on = on["models"].as_array().unwrap();
+        for number in 0..cases.len() {
+            let name = format!("m{number}");
+            let (status, body) = predict(&server, &name);
+            assert_eq!(status, 200, "{body}");
+            assert!(body.contains("2.5") && body.contains("4.5"), "{body}");
+            assert!(on.iter().any(|model| model["name"] == name), "{name} on {expected}");
+        }
     }
+}
+
+/// The files of a model's versions.
+fn versions(base: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(base).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|version| version.join("saved_model.pb")).filter(|path| path.is_file()).collect()
+}
+
+/// Has every node of a model's graph and functions on a device; how many there are.
+fn place(path: &std::path::Path, device: &str) -> usize {
+    let mut saved = SavedModel::decode(&*fs::read(path).unwrap()).unwrap();
+    let mut n_nodes = 0;
+    for meta in &mut saved.meta_graphs {
+        let graph = meta.graph_def.as_mut().unwrap();
+        let functions = graph.library.iter_mut().flat_map(|library| &mut library.function);
+        let nodes = functions.flat_map(|function| &mut function.node_def).chain(&mut graph.node);
+        for node in nodes {
+            node.device = device.to_owned();
+            n_nodes += 1;
+        }
+    }
+    fs::write(path, saved.encode_to_vec()).unwrap();
+    n_nodes
 }

@@ -174,22 +174,60 @@ fn all_models_are_shown_with_their_states_though_only_one_can_serve() {
 fn a_counter_keeps_its_state_between_requests() {
     let folder = root().join("testdata/models/counter").to_string_lossy().into_owned();
     let server = Server::start(tensord(), &[&folder]);
+    let count =
+        ask_counter(&server, &["reset_counter", "incr_counter", "incr_counter", "get_counter"]);
+    assert!((count - 2.0).abs() < f32::EPSILON, "{count}");
+}
+
+#[test]
+fn a_counter_is_one_though_replicas_are_asked_for() {
+    for model in ["counter", "counter_tf2"] {
+        let base = root().join("testdata/models").join(model);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("models.config");
+        let text = format!(
+            "model_config_list {{ config {{ name: 'counter' base_path: '{}' \
+             memory {{ replicas: 'all' }} }} }}",
+            base.display()
+        );
+        fs::write(&file, text).unwrap();
+        let config = format!("--model_config_file={}", file.display());
+        let server = Server::start(tensord(), &["--simulated_gpus=64MiB,64MiB,64MiB", &config]);
+        // One after the other, and many at once.
+        for _ in 0..3 {
+            ask_counter(&server, &["incr_counter", "incr_counter"]);
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| ask_counter(&server, &["incr_counter"; 6]));
+            }
+        });
+        let count = ask_counter(&server, &["get_counter"]);
+        assert!((count - 30.0).abs() < f32::EPSILON, "{model}: {count}");
+    }
+}
+
+/// Asks for some signatures of the counter in turn; the last answer.
+fn ask_counter(server: &Server, signatures: &[&str]) -> f32 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let count = runtime.block_on(async {
+    runtime.block_on(async {
         let address = format!("http://127.0.0.1:{}", server.grpc);
         let mut client = PredictionServiceClient::connect(address).await.unwrap();
         let mut last = 0.0;
-        for signature in ["reset_counter", "incr_counter", "incr_counter", "get_counter"] {
+        for signature in signatures {
             let model_spec = Some(ModelSpec {
                 name: "counter".to_owned(),
-                signature_name: signature.to_owned(),
+                signature_name: (*signature).to_owned(),
                 ..ModelSpec::default()
             });
             let request = PredictRequest { model_spec, ..PredictRequest::default() };
             let answer = client.predict(request).await.unwrap().into_inner();
-            last = answer.outputs.values().next().unwrap().float_val[0];
+            let output = answer.outputs.values().next().unwrap();
+            last = match &output.float_val[..] {
+                [value] => *value,
+                _ => f32::from_le_bytes(output.tensor_content[..4].try_into().unwrap()),
+            };
         }
         last
-    });
-    assert!((count - 2.0).abs() < f32::EPSILON, "{count}");
+    })
 }

@@ -30,7 +30,49 @@ fn small_models_of_every_kind_equal_tensorflow_in_batches_of_one_three_and_eight
     let rows = |verdict: &str| table.lines().filter(|line| line.starts_with(verdict)).count();
     assert_eq!(rows("FAILED"), 0, "{table}");
     assert!(rows("ok ") >= 40, "too few signatures were compared:\n{table}");
+    for model in NAMED {
+        let of = format!("{model}/");
+        let is_there = |line: &str| line.split_whitespace().any(|word| word.starts_with(&of));
+        assert!(table.lines().any(is_there), "{model} was not compared:\n{table}");
+    }
 }
+
+/// The models that must match TensorFlow, whatever else does.
+const NAMED: &[&str] = &[
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "resnet50",
+    "resnet50_v2",
+    "efficientnet_b0",
+    "efficientnet_v2_b0",
+    "inception_v3",
+    "xception",
+    "densenet121",
+    "nasnet_mobile",
+    "vgg16",
+    "convnext_tiny",
+    "bert_base",
+    "bert_base_plain",
+    "minilm",
+    "minilm_plain",
+    "lstm",
+    "gru",
+    "bidirectional",
+    "masked",
+    "wide_and_deep",
+    "unet",
+    "conv1d",
+    "conv3d",
+    "separable",
+    "ssd",
+    "jpeg",
+    "tfexample",
+    "preprocessing",
+    "strings",
+    "tf1_frozen",
+    "tf1_variables",
+    "tf1_loops",
+];
 
 /// Small models of many kinds whose answers are floats.
 const KINDS: &[&str] = &[

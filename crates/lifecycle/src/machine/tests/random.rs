@@ -19,6 +19,10 @@ enum Op {
     LookFailed(usize),
     /// Ends one of the loads in progress, well or not.
     EndLoad(usize, bool),
+    /// Refuses one of them for want of memory.
+    Refuse(usize),
+    /// There may be room.
+    Room,
     /// Ends one of the unloads in progress.
     EndUnload(usize),
     Pass(u64),
@@ -35,6 +39,8 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (0..2_usize, versions, 0..2_u64).prop_map(|(m, v, f)| Op::Aspire(m, v, f)),
         1 => (0..2_usize).prop_map(Op::LookFailed),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(i, ok)| Op::EndLoad(i, ok)),
+        2 => any::<usize>().prop_map(Op::Refuse),
+        1 => Just(Op::Room),
         4 => any::<usize>().prop_map(Op::EndUnload),
         2 => (0..20_u64).prop_map(Op::Pass),
     ]
@@ -73,6 +79,11 @@ impl World {
                 Some(id) if is_fine => Event::Loaded(id),
                 Some(id) => Event::LoadFailed(id, error),
             },
+            Op::Refuse(index) => match pick(&mut self.loading, index) {
+                None => return,
+                Some(id) => Event::LoadFailed(id, LoadError::new(Code::ResourceExhausted, "full")),
+            },
+            Op::Room => Event::Room,
             Op::EndUnload(index) => match pick(&mut self.unloading, index) {
                 None => return,
                 Some(id) => Event::Freed(id),

@@ -1,0 +1,297 @@
+//! Configs of devices and models that make no sense: each is a clear error, and nothing changes.
+
+use serde_json::{Value, json};
+
+use crate::memory::{MIB, device, get, model, predict, reload, start, write};
+use crate::support::tensord;
+
+/// What `tensord devices` says with these arguments, and whether it was content.
+fn devices(args: &[String], environment: &[(&str, &str)]) -> (bool, String) {
+    let mut command = tensord();
+    command.arg("devices").args(args).envs(environment.iter().copied());
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// Asserts that each text in a file that `flag` names is refused with what is said beside it.
+fn check_refused(flag: &str, cases: &[(String, &str)]) {
+    let dir = tempfile::tempdir().unwrap();
+    for (text, expected) in cases {
+        let file = format!("{flag}={}", write(dir.path(), "config", text));
+        let (is_fine, said) = devices(&[file, "--simulated_gpus=1GiB,1GiB".to_owned()], &[]);
+        let shown = &text[..text.len().min(200)];
+        assert!(!is_fine && said.contains(expected), "{shown}: {said}");
+        assert!(said.starts_with("error: ") && said.lines().count() == 1, "{shown}: {said}");
+    }
+}
+
+#[test]
+fn device_configs_that_make_no_sense_are_refused_at_the_start() {
+    let gpu = |more: &str| format!("device {{ name: \"gpu:0\" {more} }}");
+    let share = "logical_device { memory_limit: \"1\" } ";
+    let cases = [
+        (gpu("memory_limit: \"0\""), "a memory limit of gpu:0 is 0 bytes"),
+        (gpu("memory_limit: \"-1\""), "-1 is neither a size nor a fraction"),
+        (gpu("memory_limit: \"NaN\""), "NaN is neither a size nor a fraction"),
+        (gpu("memory_limit: \"1e400\""), "1e400 is neither a size nor a fraction"),
+        (gpu("memory_limit: \"99999999999TiB\""), "99999999999TiB is neither"),
+        (gpu("memory_limit: \"4TiB\""), "but it has 1073741824"),
+        (gpu("lanes: 4294967295"), "gpu:0 would have 4294967295 lanes, but 256 is the most"),
+        (gpu("lanes: -1"), "1:31"),
+        (gpu(&share.repeat(100_000)), "100000 logical devices are configured, but there may be"),
+        (gpu("logical_device { memory_limit: \"1MiB\" priority: 7 }"), "Priority 7 is outside"),
+        (gpu("") + &gpu(""), "there are two rules for gpu:0"),
+        (gpu("colour: \"red\""), "colour"),
+        ("device { name: \"\" }".to_owned(), "Unrecognized device: "),
+        ("device { name: \"gpu:0:1\" }".to_owned(), "Unrecognized device: gpu:0:1"),
+        ("device { name: \"cpu:0\" simulation { copy_rate: \"1GB/s\" } }".to_owned(), "simulated"),
+        ("device {".to_owned(), "end of input"),
+        ("{\"device\": [null]}".to_owned(), "null"),
+        ("{\"device\": {}}".to_owned(), "device config"),
+        ("{".repeat(100_000), "device config"),
+        ("device { ".repeat(100_000), "device config"),
+        ("\u{0}\u{1}".to_owned(), "device config"),
+    ];
+    check_refused("--device_config_file", &cases);
+}
+
+#[test]
+fn session_configs_that_make_no_sense_are_refused_at_the_start() {
+    let gpu = |more: &str| format!("gpu_options {{ {more} }}");
+    let virtually = |limits: &str| {
+        gpu(&format!("experimental {{ virtual_devices {{ {limits} }} virtual_devices {{ }} }}"))
+    };
+    let cases = [
+        (gpu("per_process_gpu_memory_fraction: nan"), "NaN, which is no fraction"),
+        (gpu("per_process_gpu_memory_fraction: -0.1"), "-0.1, which is no fraction"),
+        (gpu("visible_device_list: \"0,,1\""), "Could not parse entry in 'visible_device_list'"),
+        (gpu("visible_device_list: \"99999999999\""), "Could not parse entry"),
+        (gpu("visible_device_list: \"2\""), "listed an invalid Device id '2'"),
+        (gpu("visible_device_list: \"0,0\""), "contained a duplicate entry"),
+        (gpu("allocator_type: \"malloc\""), "Invalid allocator type: malloc"),
+        (virtually("memory_limit_mb: nan"), "is NaN, which is no size"),
+        (virtually("memory_limit_mb: -1"), "is -1, which is no size"),
+        (virtually("memory_limit_mb: 1e30"), "but it has 1073741824"),
+        (
+            gpu("experimental { num_virtual_devices_per_gpu: 2147483647 }"),
+            "2147483647 logical devices are configured, but there may be 256 at most",
+        ),
+        (gpu("colour: 1"), "colour"),
+    ];
+    check_refused("--tensorflow_session_config_file", &cases);
+    let wrong = ["0", "-1", "much", "1GiB@fails=x", "1GiB@0FLOPS", "16000000TiB", "1GiB,,x"];
+    for text in wrong {
+        let (is_fine, said) = devices(&[format!("--simulated_gpus={text}")], &[]);
+        assert!(!is_fine && said.starts_with("error: "), "{text}: {said}");
+    }
+    let many = format!("--simulated_gpus={}", vec!["2MiB"; 1000].join(","));
+    let (is_fine, said) = devices(&[many, "--memory_growth_step=x".to_owned()], &[]);
+    assert!(!is_fine && said.contains("--memory_growth_step"), "{said}");
+}
+
+#[test]
+fn what_a_device_config_takes_the_place_of_is_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = write(dir.path(), "devices", "device { name: \"gpu:0\" allow_growth: false }");
+    let args = [
+        "--simulated_gpus=64MiB".to_owned(),
+        "--per_process_gpu_memory_fraction=0.5".to_owned(),
+        format!("--device_config_file={rules}"),
+    ];
+    let environment = [("TF_FORCE_GPU_ALLOW_GROWTH", "true"), ("TF_GPU_ALLOCATOR", "cuda_malloc")];
+    let (is_fine, said) = devices(&args, &environment);
+    assert!(is_fine, "{said}");
+    let instead = "has no effect: --device_config_file takes its place";
+    assert!(said.contains(&format!("warning: TF_FORCE_GPU_ALLOW_GROWTH {instead}")), "{said}");
+    assert!(said.contains(&format!("or the fraction of the flag {instead}")), "{said}");
+    assert!(said.contains("\"growth\": \"reserved\""), "{said}");
+}
+
+#[test]
+fn a_change_of_devices_that_makes_no_sense_changes_nothing() {
+    let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
+    let server = start(&["--simulated_gpus=64MiB,64MiB"], &growth);
+    let half = |on: &str| {
+        let base = model("half_plus_two");
+        format!("config {{ name: \"half_plus_two\" base_path: \"{base}\" memory {{ {on} }} }}")
+    };
+    reload(&server, &half("devices: \"gpu:0\"")).unwrap();
+    let of = |name: &str, more: Value| {
+        let mut rule = more;
+        rule["name"] = json!(name);
+        json!({ "device": [rule] }).to_string()
+    };
+    let before = get(&server, "/v1/devices");
+    let shares = |n: usize| json!({"logical_device": vec![json!({"memory_limit": "1"}); n]});
+    let cases = [
+        (of("gpu:1", json!({"memory_limit": "NaN"})), "neither a size nor a fraction"),
+        (of("gpu:1", json!({"memory_limit": "-5MiB"})), "neither a size nor a fraction"),
+        (of("gpu:1", json!({"memory_limit": "65MiB"})), "but it has 67108864"),
+        (of("gpu:1", json!({"memory_limit": 5})), "expected a string"),
+        (of("gpu:1", shares(100_000)), "100000 logical devices are configured"),
+        (of("gpu:1", json!({"lanes": 100_000})), "gpu:1 would have 100000 lanes"),
+        (of("gpu:1", json!({"lanes": 1e30})), "device config"),
+        (of("", json!({})), "Unrecognized device: "),
+        (of("tpu:0", json!({})), "Unrecognized device: tpu:0"),
+        (of("cpu:0", json!({"allow_growth": true})), "Cannot set memory growth on non-GPU"),
+        (of("cpu:0", json!({"memory_limit": "1"})), "more than a limit of 1"),
+        (of("cpu:0", json!({"lanes": 77})), "Physical devices cannot be modified after being"),
+        (of("gpu:0", json!({"memory_limit": "1"})), "gpu:0 holds"),
+        (of("gpu:0", json!({"allow_growth": false})), "Physical devices cannot be modified"),
+        (of("gpu:0", json!({"lanes": 77})), "Physical devices cannot be modified"),
+        (json!({"device": 3}).to_string(), "device config"),
+        (json!({"devices": []}).to_string(), "unrecognized field name 'devices'"),
+        ("[]".to_owned(), "device config"),
+        ("null".to_owned(), "device config"),
+        ("{".to_owned(), "device config"),
+        ("device { name: \"gpu:0\" ".to_owned(), "device config"),
+        ("{".repeat(100_000), "device config"),
+        ("\u{0}".to_owned(), "device config"),
+        // The first would do, the second does not.
+        (
+            json!({"device": [{"name": "gpu:1", "memory_limit": "32MiB"},
+                              {"name": "gpu:0", "memory_limit": "1"}]})
+            .to_string(),
+            "gpu:0 holds",
+        ),
+    ];
+    for (body, expected) in cases {
+        let shown = body[..body.len().min(200)].to_owned();
+        let (status, answer) = server.rest("PUT", "/v1/devices", &body);
+        assert_eq!(status, 400, "{shown}: {answer}");
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let error = answer["error"].as_str().unwrap();
+        assert!(error.contains(expected), "{shown}: {error}");
+        let after = get(&server, "/v1/devices");
+        assert_eq!(after["logical"], before["logical"], "{shown}");
+        let limits = |page: &Value| {
+            let physical = page["physical"].as_array().unwrap().iter();
+            physical.map(|one| one["limit_bytes"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(limits(&after), limits(&before), "{shown}");
+    }
+    assert_eq!(predict(&server, "half_plus_two").0, 200);
+    // What does make sense is done: the device is not in use, and has other lanes now.
+    let (status, answer) = server.rest("PUT", "/v1/devices", &of("gpu:1", json!({"lanes": 7})));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(get(&server, "/v1/devices")["logical"][2]["lanes"], 7);
+    assert_eq!(server.rest("PUT", "/v1/devices", "").0, 200, "nothing is said of any");
+    assert_ne!(get(&server, "/v1/devices")["logical"][2]["lanes"], 7);
+}
+
+#[test]
+fn a_device_that_is_held_up_to_its_limit_gets_another_once_it_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "model_config_list {{ config {{ name: \"m\" base_path: \"{}\" \
+         memory {{ devices: \"gpu:0\" }} }} }}",
+        model("half_plus_two")
+    );
+    let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
+    let server = start(&["--simulated_gpus=64MiB,64MiB", &file], &[]);
+    let put = |first: &str, second: Value| {
+        let first = json!({"name": "gpu:0", "allow_growth": false, "memory_limit": first});
+        let mut second = second;
+        second["name"] = json!("gpu:1");
+        let rules = json!({"device": [first, second]});
+        server.rest("PUT", "/v1/devices", &rules.to_string())
+    };
+    let held = || {
+        ["gpu:0", "gpu:1"].map(|name| {
+            let device = device(&server, name);
+            let mib = |key: &str| device[key].as_u64().unwrap() / MIB;
+            (mib("limit_bytes"), mib("reserved_bytes"))
+        })
+    };
+    assert_eq!(held(), [(64, 64), (64, 64)]);
+    let smaller = json!({"allow_growth": false, "memory_limit": "32MiB"});
+    let shares = json!({"allow_growth": false, "logical_device": [{"memory_limit": "16MiB"}]});
+    for other in [&smaller, &shares] {
+        let (status, body) = put("64MiB", other.clone());
+        assert_eq!(status, 400, "{body}");
+        assert!(body.contains("gpu:1 is held up to its limit of 67108864 bytes"), "{body}");
+    }
+    let (status, body) = put("32MiB", json!({"allow_growth": false}));
+    assert_eq!(status, 400, "{body}");
+    assert!(body.contains("Physical devices cannot be modified after being initialized"), "{body}");
+    assert_eq!(held(), [(64, 64), (64, 64)]);
+    assert_eq!(put("64MiB", json!({})).0, 200);
+    assert_eq!(held(), [(64, 64), (64, 0)]);
+    // What was held goes back when the last who looks at it has looked.
+    while put("64MiB", smaller.clone()).0 == 429 {
+        std::thread::yield_now();
+    }
+    assert_eq!(held(), [(64, 64), (32, 32)]);
+    assert_eq!(predict(&server, "m").0, 200);
+}
+
+#[test]
+fn models_whose_memory_settings_make_no_sense_are_refused_and_the_others_serve() {
+    let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
+    let server = start(&["--simulated_gpus=64MiB", "--max_num_load_retries=0"], &growth);
+    let config = |name: &str, more: &str| {
+        format!("config {{ name: \"{name}\" base_path: \"{}\" {more} }}", model("half_plus_two"))
+    };
+    let fraction = |value: &str| {
+        format!("config {{ gpu_options {{ per_process_gpu_memory_fraction: {value} }} }}")
+    };
+    let cases = [
+        (fraction("nan"), "NaN, not from 0 to 1"),
+        (fraction("-1"), "-1, not from 0 to 1"),
+        (fraction("1.01"), "1.01, not from 0 to 1"),
+        ("memory { limit: \"lots\" }".to_owned(), "neither a size nor a fraction"),
+        ("memory { limit: \"0\" }".to_owned(), "has no room"),
+        ("memory { reservation: \"65MiB\" }".to_owned(), "68157440 bytes are needed"),
+        ("memory { reservation: \"1MiB\" limit: \"2MiB\" }".to_owned(), "what is reserved is all"),
+        ("memory { replicas: \"-1\" }".to_owned(), "replicas is a number from 1 on, or all"),
+    ];
+    let half = config("half_plus_two", "");
+    for (number, (more, expected)) in cases.iter().enumerate() {
+        let name = format!("m{number}");
+        let refused = reload(&server, &format!("{half} {}", config(&name, more)));
+        assert!(refused.is_err(), "{more}");
+        let states = server.rest_until(&format!("/v1/models/{name}"), "END");
+        assert!(states.contains(expected), "{more}: {states}");
+        assert_eq!(predict(&server, "half_plus_two").0, 200);
+    }
+    assert!(device(&server, "gpu:0")["reserved_bytes"].as_u64() <= Some(8 * MIB));
+}
+
+#[test]
+fn virtual_devices_have_their_priorities_and_their_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let entry = |limits: &str, priorities: &str| {
+        let ordinals = "device_ordinal: [20, 10]";
+        format!(
+            "virtual_devices {{ memory_limit_mb: [{limits}] priority: [{priorities}] {ordinals} }}"
+        )
+    };
+    let entries = format!("{} {}", entry("16, 32", "-1, -2"), entry("24, 8", "0, -5"));
+    let text = format!(
+        "gpu_options {{ allow_growth: true visible_device_list: \"1,0\" \
+         experimental {{ {entries} }} }}"
+    );
+    let file = write(dir.path(), "session", &text);
+    let file = format!("--tensorflow_session_config_file={file}");
+    let server = start(&["--simulated_gpus=64MiB,128MiB", &file], &[]);
+    let page = get(&server, "/v1/devices");
+    let gpus: Vec<String> = page["logical"].as_array().unwrap()[1..]
+        .iter()
+        .map(|one| {
+            let limit = one["limit_bytes"].as_u64().unwrap() / MIB;
+            format!("{} {} {limit} {}", one["name"], one["physical"], one["priority"])
+        })
+        .collect();
+    let expected = ["0 1 32 -2", "1 0 8 -5", "2 1 16 -1", "3 0 24 0"];
+    let expected = expected.map(|text| {
+        let (name, rest) = text.split_once(' ').unwrap();
+        let (of, rest) = rest.split_once(' ').unwrap();
+        format!("\"gpu:{name}\" \"gpu:{of}\" {rest}")
+    });
+    assert_eq!(gpus, expected);
+    let memory = get(&server, "/v1/memory");
+    let limits = memory["devices"].as_array().unwrap().iter().skip(1);
+    let limits: Vec<u64> = limits.map(|one| one["limit_bytes"].as_u64().unwrap() / MIB).collect();
+    assert_eq!(limits, [32, 8, 16, 24]);
+}
