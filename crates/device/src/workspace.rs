@@ -185,6 +185,19 @@ impl Memory<'_> {
     pub fn borrow(&mut self, reads: &[Span], writes: &[Span]) -> Borrowed<'_> {
         borrow(self.device, self.host, reads, writes)
     }
+
+    /// The same, behind what is in `borrowed` already: it may have room for many.
+    ///
+    /// # Panics
+    /// As `borrow`.
+    pub fn borrow_into<'a>(
+        &'a mut self,
+        reads: &[Span],
+        writes: &[Span],
+        borrowed: &mut Borrowed<'a>,
+    ) {
+        borrow_into(self.device, self.host, (reads, writes), borrowed);
+    }
 }
 
 fn borrow<'a>(
@@ -193,6 +206,17 @@ fn borrow<'a>(
     reads: &[Span],
     writes: &[Span],
 ) -> Borrowed<'a> {
+    let mut borrowed = Borrowed::default();
+    borrow_into(device, host, (reads, writes), &mut borrowed);
+    borrowed
+}
+
+fn borrow_into<'a>(
+    device: &'a mut [u8],
+    host: &'a mut [u8],
+    (reads, writes): (&[Span], &[Span]),
+    borrowed: &mut Borrowed<'a>,
+) {
     let device = (device.len(), device.as_mut_ptr());
     let host = (host.len(), host.as_mut_ptr());
     let part = |span: &Span| match span.home {
@@ -223,7 +247,8 @@ fn borrow<'a>(
         // lifetime is that of the exclusive borrow of the bytes.
         unsafe { std::slice::from_raw_parts_mut(start, span.len) }
     };
-    (reads.iter().map(read).collect(), writes.iter().map(write).collect())
+    borrowed.0.extend(reads.iter().map(read));
+    borrowed.1.extend(writes.iter().map(write));
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ mod source;
 mod specialise;
 mod trace;
 mod variables;
+mod wide;
 
 pub use adopt::Adoption;
 pub use digest::mark;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use device::{Home, Memory, Span, Workspace};
+use device::{Borrowed, Home, Memory, Span, Workspace};
 use ops::{Ctx, Env, Frame, Made, Output};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Tensor, View, ViewMut};
@@ -10,6 +10,7 @@ use tensor::{DType, Shape, Tensor, View, ViewMut};
 use crate::error::{Error, Result};
 use crate::merge::holds;
 use crate::plan::{Given, Place, Placed, Plan, Step};
+use crate::wide::Wide;
 
 /// The shape of what is dead, and of an input that is found in the output.
 static EMPTY: LazyLock<Shape> = LazyLock::new(|| Shape::of(&[0]));
@@ -128,15 +129,23 @@ impl State<'_> {
         let mut moved = step.moved().and_then(|number| self.open[number].take());
         // An input in the memory of the output is found there, and empty.
         let taken = |number: usize| step.in_place == Some(number);
+        let mut wide = Wide::of(operands.len(), step.outputs.len());
+        let [read_spans, write_spans] = wide.as_mut().map(Wide::spans).unwrap_or_default();
+        let mut read_spans: SmallVec<[Span; 8]> = SmallVec::from_vec(read_spans);
+        let mut write_spans: SmallVec<[Span; 8]> = SmallVec::from_vec(write_spans);
         let reads = operands.iter().enumerate().filter(|(number, _)| !taken(*number));
-        let reads: SmallVec<[Span; 8]> = reads.filter_map(|(_, place)| self.span(place)).collect();
-        let mut writes: SmallVec<[Span; 8]> =
-            step.outputs.iter().filter_map(|place| self.span(place)).collect();
-        writes.push(self.in_work(step.scratch));
-        let (reads, mut writes) = memory.borrow(&reads, &writes);
-        let scratch = writes.pop().expect("scratch was asked for last");
-        let mut reads = reads.into_iter();
-        let mut writes = writes.into_iter();
+        read_spans.extend(reads.filter_map(|(_, place)| self.span(place)));
+        write_spans.extend(step.outputs.iter().filter_map(|place| self.span(place)));
+        write_spans.push(self.in_work(step.scratch));
+        let mut slices = Borrowed::default();
+        if let Some(wide) = &mut wide {
+            let (reads, writes) = wide.slices();
+            slices = (SmallVec::from_vec(reads), SmallVec::from_vec(writes));
+        }
+        memory.borrow_into(&read_spans, &write_spans, &mut slices);
+        let scratch = slices.1.pop().expect("scratch was asked for last");
+        let mut reads = slices.0.drain(..);
+        let mut writes = slices.1.drain(..);
         let inputs = operands.iter().enumerate().map(|(number, place)| match place {
             Place::Work(placed) if taken(number) => View::plain(placed.dtype, &EMPTY, &[]),
             _ if taken(number) => View::plain(DType::U8, &EMPTY, &[]),
@@ -155,12 +164,22 @@ impl State<'_> {
                 Output::Open(moved.take())
             }
         });
-        let mut ctx = Ctx::new(inputs, outputs, env);
+        let mut ctx = Ctx::empty(env);
+        if let Some(wide) = &mut wide {
+            ctx.set_room(wide.room());
+        }
+        ctx.fill(inputs, outputs);
         ctx.set_packed(&step.packed);
         ctx.set_scratch(scratch);
         ctx.set_in_place(step.in_place.is_some());
         step.op.run(&mut ctx)?;
-        ctx.finish()
+        let made = ctx.finish();
+        if wide.is_some() {
+            let room = ctx.into_room();
+            drop((reads, writes));
+            Wide::keep([read_spans, write_spans], slices, room);
+        }
+        made
     }
 
     /// Whether conditions are as they must be. Those after one that is not may be dead.

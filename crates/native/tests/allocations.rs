@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 use std::alloc::System;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -118,11 +119,63 @@ fn a_run_allocates_for_its_results_and_not_for_its_steps() {
     assert!(most_steps >= 7, "the digits alone have seven steps");
 }
 
-/// The layers are LSTMs and GRUs, with and without masks, forwards and backwards.
+/// The calls of each step of a warm run that takes any, by op.
+fn by_op(loaded: &Loaded, run: &Run) -> BTreeMap<&'static str, (usize, usize)> {
+    let mut workspace = Workspace::allocate(0).unwrap();
+    let mut calls = Vec::with_capacity(10_000);
+    let mut plan = None;
+    for _ in 0..3 {
+        calls.clear();
+        let mut before = n_calls();
+        let mut observe = |_| {
+            calls.push(n_calls() - before);
+            before = n_calls();
+        };
+        plan = Some(loaded.engine.observe(run, &mut workspace, &mut observe).unwrap());
+    }
+    let mut by_op: BTreeMap<&'static str, (usize, usize)> = BTreeMap::new();
+    for (step, calls) in plan.unwrap().snapshot().iter().zip(&calls) {
+        if *calls > 0 {
+            let entry = by_op.entry(step.op).or_default();
+            *entry = (entry.0 + 1, entry.1 + calls);
+        }
+    }
+    by_op
+}
+
+/// Models whose runs take more, but not for each step or iteration: they have loops.
+const LOOPS: &[&str] = &["bidirectional", "control_flow", "gru", "lstm", "masked", "tf1_loops"];
+
+/// Every kind of model of the small zoo that is fed numbers.
+#[test]
+fn models_of_every_kind_allocate_for_their_results_alone() {
+    let _turn = turn();
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let zoo = std::fs::read_dir(home.join(".cache/tensord/zoo-small")).into_iter().flatten();
+    let names = zoo.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut failures = Vec::new();
+    for model in names.chain(["digits".to_owned()]) {
+        let Some(dir) = dir(&model) else { continue };
+        let loaded = load(&dir);
+        let signature = &loaded.servable.signatures["serving_default"];
+        if signature.inputs.values().any(|input| input.spec.dtype == DType::String) {
+            continue;
+        }
+        let run = run(&loaded, 16);
+        let (calls, most) = (measure(&loaded, &run), 4 + 3 * run.outputs.len());
+        if (calls > most) != LOOPS.contains(&&*model) {
+            failures.push(format!("{model}: {calls} of {most}: {:?}", by_op(&loaded, &run)));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The layers are LSTMs and GRUs, with and without masks, forwards and backwards; and there is a
+/// loop of TensorFlow 1 that reads one tensor array and writes another.
 #[test]
 fn a_loop_allocates_as_much_however_often_it_goes_around() {
     let _turn = turn();
-    for model in ["lstm", "masked"] {
+    for model in ["lstm", "masked", "tf1_loops"] {
         let Some(dir) = dir(model) else { continue };
         let loaded = load(&dir);
         let calls = [4, 16, 64].map(|length| measure(&loaded, &run(&loaded, length)));

@@ -6,6 +6,7 @@ use tensor::{DType, Shape, Tensor, View, ViewMut};
 use crate::env::Env;
 use crate::error::{Error, Result, invalid};
 use crate::op::Packed;
+use crate::scratch::Scratch;
 
 /// One call of a kernel.
 ///
@@ -22,6 +23,9 @@ pub struct Ctx<'a> {
 /// What a kernel made for open outputs, with their numbers.
 pub type Made = SmallVec<[(usize, Tensor); 1]>;
 
+/// Room for the inputs and outputs of a call.
+pub type Room<'a> = (Vec<View<'a>>, Vec<Output<'a>>);
+
 /// Where an output goes.
 pub enum Output<'a> {
     /// To memory that the plan gave it: dtype and shape were inferred.
@@ -37,18 +41,45 @@ impl<'a> Ctx<'a> {
         outputs: impl IntoIterator<Item = Output<'a>>,
         env: &'a Env<'a>,
     ) -> Self {
-        // It is large, so that it is filled where it stands, and never moved for one part.
-        let mut ctx = Self {
+        let mut ctx = Self::empty(env);
+        ctx.fill(inputs, outputs);
+        ctx
+    }
+
+    /// A call without inputs and outputs. It is large, so that it is filled where it stands, and
+    /// never moved for one part.
+    pub fn empty(env: &'a Env<'a>) -> Self {
+        Self {
             inputs: SmallVec::new(),
             outputs: SmallVec::new(),
             packed: &[],
             scratch: &mut [],
             in_place: false,
             env,
-        };
-        ctx.inputs.extend(inputs);
-        ctx.outputs.extend(outputs);
-        ctx
+        }
+    }
+
+    /// Gives it room for many inputs and outputs, before it is filled.
+    pub fn set_room(&mut self, (inputs, outputs): Room<'a>) {
+        self.inputs = SmallVec::from_vec(inputs);
+        self.outputs = SmallVec::from_vec(outputs);
+    }
+
+    /// Adds inputs and outputs.
+    pub fn fill(
+        &mut self,
+        inputs: impl IntoIterator<Item = View<'a>>,
+        outputs: impl IntoIterator<Item = Output<'a>>,
+    ) {
+        self.inputs.extend(inputs);
+        self.outputs.extend(outputs);
+    }
+
+    /// Gives the room back, when it is done.
+    pub fn into_room(mut self) -> Room<'a> {
+        self.inputs.clear();
+        self.outputs.clear();
+        (self.inputs.into_vec(), self.outputs.into_vec())
     }
 
     /// Gives it packed weights, by input; the shorter list is filled up with none.
@@ -127,10 +158,25 @@ impl<'a> Ctx<'a> {
         std::mem::take(&mut self.scratch)
     }
 
+    /// The same, to be given out part by part.
+    pub(crate) fn scratch(&mut self) -> Scratch<'a> {
+        Scratch::new(self.take_scratch())
+    }
+
     /// Output number `index`, to be written as `dtype` and `shape`. What it holds before is
     /// unspecified. Fails without memory.
     pub fn output(&mut self, index: usize, dtype: DType, shape: &Shape) -> Result<ViewMut<'_>> {
         self.outputs[index].view(dtype, shape)
+    }
+
+    /// All inputs, and output number `index` as in [`Ctx::output`].
+    pub(crate) fn inputs_and_output(
+        &mut self,
+        index: usize,
+        dtype: DType,
+        shape: &Shape,
+    ) -> Result<(&[View<'a>], ViewMut<'_>)> {
+        Ok((&self.inputs, self.outputs[index].view(dtype, shape)?))
     }
 
     /// Output 0 and output 1 at once.
@@ -170,7 +216,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Makes the elements of `view` output number `index`, in a shape of as many elements.
-    pub fn forward(&mut self, index: usize, view: View<'a>, shape: Shape) -> Result<()> {
+    pub fn forward(&mut self, index: usize, view: View<'_>, shape: Shape) -> Result<()> {
         if shape.n_elements() != view.n_elements() {
             return invalid!("{} elements do not fill shape {shape}", view.n_elements());
         }

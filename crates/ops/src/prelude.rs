@@ -12,8 +12,9 @@ pub(crate) use crate::infer::{
 pub(crate) use crate::moves::{Move, rearrange};
 pub(crate) use crate::op::{Kind, Op, OpDef};
 pub(crate) use crate::pieces::in_pieces;
+pub(crate) use crate::scratch::{Part, Scratch};
 pub(crate) use crate::sizes::{
-    Dims, Ints, dims_of_attr, int, ints, known_int, known_ints, merge_dim, merge_dims, size,
-    sizes_of, spec_of, spec_of_rank, with_sizes,
+    Dims, Ints, dims_of_attr, int, int_at, ints, known_int, known_ints, merge_dim, merge_dims,
+    size, sizes_of, spec_of, spec_of_rank, with_sizes,
 };
 pub(crate) use crate::walk::{Gather, Walk};

@@ -107,6 +107,17 @@ pub(crate) fn ints(view: &View<'_>) -> Result<Ints> {
     }
 }
 
+/// Element `at` of an integer input.
+pub(crate) fn int_at(view: &View<'_>, at: usize) -> Result<i64> {
+    match view.dtype() {
+        DType::I32 => Ok(i64::from(view.as_slice::<i32>()[at])),
+        DType::I64 => Ok(view.as_slice::<i64>()[at]),
+        DType::I16 => Ok(i64::from(view.as_slice::<i16>()[at])),
+        DType::I8 => Ok(i64::from(view.as_slice::<i8>()[at])),
+        other => invalid!("expected int32 or int64 but got {other}"),
+    }
+}
+
 /// The only element of an integer input.
 pub(crate) fn int(view: &View<'_>) -> Result<i64> {
     match ints(view)?[..] {

@@ -69,11 +69,10 @@ impl Op for Concat {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let inputs: smallvec::SmallVec<[View<'_>; 8]> = ctx.inputs().iter().copied().collect();
-        let (values, axis) = self.axis.split(&inputs)?;
+        let (values, axis) = self.axis.split(ctx.inputs())?;
         let axis = concat_axis(int(axis)?, values[0].shape().rank())?;
         let shape = concat_shape(values, axis)?;
-        rearrange(ctx, 0, values, &shape, &Joined::along(values, axis))
+        join(ctx, |inputs| Ok(self.axis.split(inputs)?.0), axis, &shape)
     }
 }
 
@@ -116,16 +115,40 @@ fn concat_shape(values: &[View<'_>], axis: usize) -> Result<Shape> {
     Ok(Shape::checked(dims)?)
 }
 
-/// Rows of several inputs in turn: `n_outer` times a run of each input.
-pub(super) struct Joined {
-    n_outer: usize,
+/// Makes output 0 of the values among the inputs, one behind another along `axis`.
+pub(super) fn join(
+    ctx: &mut Ctx<'_>,
+    values: impl for<'a, 'b> Fn(&'b [View<'a>]) -> Result<&'b [View<'a>]>,
+    axis: usize,
+    shape: &Shape,
+) -> Result<()> {
+    let all = values(ctx.inputs())?;
+    let (dtype, n_outer) = (all[0].dtype(), all[0].shape()[..axis].iter().product());
+    if !dtype.is_plain() {
+        let all: Vec<View<'_>> = all.to_vec();
+        return rearrange(ctx, 0, &all, shape, &Joined { n_outer });
+    }
+    if let Some(other) = all.iter().find(|view| view.dtype() != dtype) {
+        return invalid!("expected {dtype} for every input but got {}", other.dtype());
+    }
+    let (inputs, mut output) = ctx.inputs_and_output(0, dtype, shape)?;
+    let all = values(inputs)?;
+    let mut rest = output.bytes();
+    for outer in 0..n_outer {
+        for value in all {
+            let bytes = value.bytes();
+            let length = bytes.len() / n_outer;
+            let (run, after) = rest.split_at_mut(length);
+            run.copy_from_slice(&bytes[outer * length..][..length]);
+            rest = after;
+        }
+    }
+    Ok(())
 }
 
-impl Joined {
-    /// The move that joins along `axis`.
-    pub(super) fn along(values: &[View<'_>], axis: usize) -> Self {
-        Self { n_outer: values[0].shape()[..axis].iter().product() }
-    }
+/// Rows of several inputs in turn: `n_outer` times a run of each input.
+struct Joined {
+    n_outer: usize,
 }
 
 impl Move for Joined {
@@ -160,18 +183,17 @@ impl Op for ConcatOffset {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let shapes: Result<Vec<Ints>> = ctx.inputs()[1..].iter().map(ints).collect();
-        let shapes = shapes?;
-        let rank = shapes[0].len();
+        let first = ints(&ctx.input(1))?;
+        let rank = first.len();
         let axis = concat_axis(int(&ctx.input(0))?, rank)?;
         let mut offset = 0i64;
-        for (i, shape) in shapes.iter().enumerate() {
-            let others = |at: usize| at == axis || shape[at] == shapes[0][at];
+        for i in 0..ctx.n_inputs() - 1 {
+            let shape = ints(&ctx.input(i + 1))?;
+            let others = |at: usize| at == axis || shape[at] == first[at];
             if shape.len() != rank || !(0..rank).all(others) {
                 return invalid!(
                     "All dimensions except {axis} must match. Input {i} has shape {shape:?} and \
-                     doesn't match input 0 with shape {:?}",
-                    shapes[0]
+                     doesn't match input 0 with shape {first:?}"
                 );
             }
             let dtype = ctx.input(i + 1).dtype();

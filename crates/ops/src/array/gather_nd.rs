@@ -19,6 +19,10 @@ impl Op for GatherNd {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         gather_nd(ctx, ctx.input(0), ctx.input(1))
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Slices::bytes(&inputs[1])
+    }
 }
 
 /// The spec of what index vectors pick.
@@ -50,14 +54,14 @@ pub(crate) fn gather_nd(ctx: &mut Ctx<'_>, params: View<'_>, indices: View<'_>) 
             "Requested more than 0 entries, but params is empty. Params shape: {shape}"
         );
     }
-    let slices = Slices::of(&indices, params.shape(), "param ")?;
+    let slices = Slices::of(&indices, params.shape(), "param ", &mut ctx.scratch())?;
     let outer = indices.shape()[..indices.shape().rank() - 1].iter();
     let inner = params.shape()[slices.depth..].iter();
     let shape = Shape::checked(outer.chain(inner).map(|dim| *dim as i64))?;
     rearrange(ctx, 0, &[params], &shape, &slices)
 }
 
-impl Move for Slices {
+impl Move for Slices<'_> {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],

@@ -4,19 +4,31 @@ use super::gather::place_of;
 use crate::prelude::*;
 
 /// Slices of a tensor, one for each index vector.
-pub(crate) struct Slices {
+pub(crate) struct Slices<'a> {
     /// Where each slice begins.
-    pub(crate) starts: Vec<usize>,
+    pub(crate) starts: Part<'a, usize>,
     /// The elements of a slice.
     pub(crate) len: usize,
     /// The length of an index vector.
     pub(crate) depth: usize,
 }
 
-impl Slices {
+impl<'a> Slices<'a> {
+    /// The bytes of scratch memory that slices take which these indices name.
+    pub(crate) fn bytes(indices: &Spec) -> usize {
+        let shape = indices.shape().unwrap_or_default();
+        let outer = shape.split_last().map_or(&[][..], |(_, outer)| outer);
+        Scratch::bytes_of::<usize>(outer.iter().product())
+    }
+
     /// The slices of a tensor of shape `shape` that `indices` name. Fails if one is not there;
     /// `what` says what they index in the message.
-    pub(crate) fn of(indices: &View<'_>, shape: &Shape, what: &str) -> Result<Self> {
+    pub(crate) fn of(
+        indices: &View<'_>,
+        shape: &Shape,
+        what: &str,
+        scratch: &mut Scratch<'a>,
+    ) -> Result<Self> {
         let Some((depth, outer)) = indices.shape().split_last() else {
             return invalid!("indices must be at least a vector, got shape {}", indices.shape());
         };
@@ -30,22 +42,22 @@ impl Slices {
         let n_slices: usize = outer.iter().product();
         let len: usize = shape[depth..].iter().product();
         let strides = shape.strides();
-        let mut starts = Vec::with_capacity(n_slices);
-        let values = ints(indices)?;
-        for slice in 0..n_slices {
-            let index = &values[slice * depth..(slice + 1) * depth];
-            let mut start = 0;
-            for (i, (size, stride)) in index.iter().zip(shape.iter().zip(&strides)) {
-                let Some(at) = usize::try_from(*i).ok().filter(|at| at < size) else {
+        let mut starts = scratch.part(n_slices);
+        for (slice, start) in starts.iter_mut().enumerate() {
+            *start = 0;
+            for (i, (size, stride)) in shape.iter().zip(&strides).take(depth).enumerate() {
+                let index = int_at(indices, slice * depth + i)?;
+                let Some(at) = usize::try_from(index).ok().filter(|at| at < size) else {
                     // The text is TensorFlow's (`gather_nd_op.h`).
                     let place = place_of(slice, &Shape::of(outer));
+                    let index = (0..depth).map(|i| int_at(indices, slice * depth + i));
+                    let index = index.collect::<Result<Vec<i64>>>()?;
                     return invalid!(
                         "indices{place} = {index:?} does not index into {what}shape {shape}"
                     );
                 };
-                start += at * stride;
+                *start += at * stride;
             }
-            starts.push(start);
         }
         Ok(Self { starts, len, depth })
     }

@@ -1,6 +1,6 @@
 //! `Pack` and `Unpack`: tensors of one shape along a new axis, and back.
 
-use super::concat::Joined;
+use super::concat::join;
 use crate::prelude::*;
 
 pub(super) const PACK: OpDef =
@@ -29,7 +29,7 @@ impl Op for Pack {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let inputs: smallvec::SmallVec<[View<'_>; 8]> = ctx.inputs().iter().copied().collect();
+        let inputs = ctx.inputs();
         let first = inputs[0].shape();
         let axis = self.place(first.rank())?;
         if let Some(i) = inputs.iter().position(|input| input.shape() != first) {
@@ -43,7 +43,7 @@ impl Op for Pack {
         let mut dims = first.to_i64();
         dims.insert(axis, inputs.len() as i64);
         let shape = Shape::checked(dims)?;
-        rearrange(ctx, 0, &inputs, &shape, &Joined::along(&inputs, axis))
+        join(ctx, |inputs| Ok(inputs), axis, &shape)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::tables::Tables;
+use super::tables::{Nothing, Tables};
 use crate::prelude::*;
 
 pub(super) const PAD: OpDef = OpDef::pure("Pad", |_| Ok(Box::new(Pad { has_value: false })));
@@ -136,7 +136,6 @@ impl Op for MirrorPad {
         let from = input.shape();
         let pads = paddings(&ctx.input(1), from.rank())?;
         let shape = padded(from, &pads)?;
-        let mut tables = Vec::with_capacity(from.rank());
         for (dim, (before, behind)) in from.iter().zip(&pads) {
             let most = dim.saturating_sub(self.skip);
             if *before > most || *behind > most {
@@ -146,10 +145,22 @@ impl Op for MirrorPad {
                      greater than {most}"
                 );
             }
-            let front = (0..*before).rev().map(|i| i + self.skip);
-            let back = (0..*behind).map(|i| dim - 1 - self.skip - i);
-            tables.push(front.chain(0..*dim).chain(back).collect());
         }
-        rearrange(ctx, 0, &[input], &shape, &Tables::new(from, tables))
+        if shape.n_elements() == 0 {
+            return rearrange(ctx, 0, &[input], &shape, &Nothing);
+        }
+        let fill = |axis: usize, table: &mut [usize]| {
+            let (dim, (before, behind)) = (from[axis], pads[axis]);
+            let front = (0..before).rev().map(|i| i + self.skip);
+            let back = (0..behind).map(|i| dim - 1 - self.skip - i);
+            let indices = front.chain(0..dim).chain(back);
+            table.iter_mut().zip(indices).for_each(|(to, index)| *to = index);
+        };
+        let tables = Tables::new(from, &shape, &mut ctx.scratch(), fill);
+        rearrange(ctx, 0, &[input], &shape, &tables)
+    }
+
+    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
+        Tables::bytes(&outputs[0])
     }
 }

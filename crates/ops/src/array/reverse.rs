@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::tables::Tables;
+use super::tables::{Nothing, Tables};
 use crate::prelude::*;
 
 pub(super) const REVERSE_V2: OpDef =
@@ -129,24 +129,28 @@ impl Op for ReverseSequence {
         let input = ctx.input(0);
         let shape = input.shape();
         let (batch, seq) = self.axes(shape.rank())?;
-        let lengths = ints(&ctx.input(1))?;
-        if lengths.len() != shape[batch] {
+        let lengths = ctx.input(1);
+        let n_lengths = lengths.n_elements();
+        if n_lengths != shape[batch] {
             // The texts are TensorFlow's (`reverse_sequence_op.cc`).
             return invalid!(
-                "Length of seq_lengths != input.dims({batch}), ({} vs. {})",
-                lengths.len(),
+                "Length of seq_lengths != input.dims({batch}), ({n_lengths} vs. {})",
                 shape[batch]
             );
         }
-        if let Some(i) = lengths.iter().position(|length| *length < 0) {
-            return invalid!("seq_lengths({i}) < 0");
+        for i in 0..n_lengths {
+            if int_at(&lengths, i)? < 0 {
+                return invalid!("seq_lengths({i}) < 0");
+            }
         }
-        if let Some(i) = lengths.iter().position(|length| *length > shape[seq] as i64) {
-            return invalid!("seq_lengths({i}) > input.dims({seq})");
+        for i in 0..n_lengths {
+            if int_at(&lengths, i)? > shape[seq] as i64 {
+                return invalid!("seq_lengths({i}) > input.dims({seq})");
+            }
         }
         let strides = shape.strides();
         let sequences = Sequences {
-            lengths: lengths.iter().map(|length| *length as usize).collect(),
+            lengths,
             batch: (shape[batch], strides[batch]),
             seq: (shape[seq], strides[seq]),
             run: shape[batch.max(seq) + 1..].iter().product(),
@@ -155,8 +159,8 @@ impl Op for ReverseSequence {
     }
 }
 
-struct Sequences {
-    lengths: Vec<usize>,
+struct Sequences<'a> {
+    lengths: View<'a>,
     /// Size and stride.
     batch: (usize, usize),
     seq: (usize, usize),
@@ -164,7 +168,7 @@ struct Sequences {
     run: usize,
 }
 
-impl Move for Sequences {
+impl Move for Sequences<'_> {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],
@@ -177,7 +181,7 @@ impl Move for Sequences {
             let at = i * self.run;
             let row = at / self.batch.1 % self.batch.0;
             let step = at / self.seq.1 % self.seq.0;
-            let length = self.lengths[row];
+            let length = int_at(&self.lengths, row)? as usize;
             let source = if step < length {
                 at - step * self.seq.1 + (length - 1 - step) * self.seq.1
             } else {
@@ -212,18 +216,27 @@ impl Op for Roll {
         if shifts.len() != axes.len() {
             return invalid!("shift and axis must have the same size");
         }
-        let mut totals = vec![0i128; shape.rank()];
+        let mut totals: SmallVec<[i128; 6]> = SmallVec::from_elem(0, shape.rank());
         for (shift, axis) in shifts.iter().zip(&axes) {
             let Ok(at) = normalise_axis(*axis, shape.rank()) else {
                 return invalid!("axis {axis} is out of range");
             };
             totals[at] += i128::from(*shift);
         }
-        let table = |(size, total): (&usize, &i128)| {
-            let shift = total.rem_euclid((*size as i128).max(1)) as usize;
-            (0..*size).map(|i| (i + size - shift) % size).collect()
+        if shape.n_elements() == 0 {
+            return rearrange(ctx, 0, &[input], shape, &Nothing);
+        }
+        let fill = |axis: usize, table: &mut [usize]| {
+            let size = shape[axis];
+            let shift = totals[axis].rem_euclid((size as i128).max(1)) as usize;
+            let indices = (0..size).map(|i| (i + size - shift) % size);
+            table.iter_mut().zip(indices).for_each(|(to, index)| *to = index);
         };
-        let tables = shape.iter().zip(&totals).map(table).collect();
-        rearrange(ctx, 0, &[input], shape, &Tables::new(shape, tables))
+        let tables = Tables::new(shape, shape, &mut ctx.scratch(), fill);
+        rearrange(ctx, 0, &[input], shape, &tables)
+    }
+
+    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
+        Tables::bytes(&outputs[0])
     }
 }

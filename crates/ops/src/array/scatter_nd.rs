@@ -40,7 +40,7 @@ impl Op for ScatterNd {
         if shape.n_elements() == 0 && (indices.n_elements() > 0 || updates.n_elements() > 0) {
             return invalid!("Indices and updates specified for empty output tensor");
         }
-        let slices = Slices::of(&indices, &shape, "")?;
+        let slices = Slices::of(&indices, &shape, "", &mut ctx.scratch())?;
         check_updates(&indices, &updates, &shape, slices.depth)?;
         let dtype = updates.dtype();
         if dtype == DType::Bool {
@@ -53,14 +53,18 @@ impl Op for ScatterNd {
         });
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Slices::bytes(&inputs[0])
+    }
 }
 
 /// Sums of bools: whether any is true.
-struct Any {
-    slices: Slices,
+struct Any<'a> {
+    slices: Slices<'a>,
 }
 
-impl Move for Any {
+impl Move for Any<'_> {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],
@@ -105,7 +109,7 @@ pub(crate) fn check_updates(
 /// Combines each slice with its update, in order.
 pub(crate) fn combine_slices<T: Number>(
     how: Combine,
-    slices: &Slices,
+    slices: &Slices<'_>,
     output: &mut [T],
     updates: &[T],
 ) {
@@ -139,7 +143,7 @@ impl Op for Scatter {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (tensor, indices, updates) = (ctx.input(0), ctx.input(1), ctx.input(2));
-        let slices = Slices::of(&indices, tensor.shape(), "")?;
+        let slices = Slices::of(&indices, tensor.shape(), "", &mut ctx.scratch())?;
         check_updates(&indices, &updates, tensor.shape(), slices.depth)?;
         if self.how == Combine::Update {
             let replaced = Replaced { slices };
@@ -156,14 +160,18 @@ impl Op for Scatter {
         });
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Slices::bytes(&inputs[1])
+    }
 }
 
 /// The first input with slices from the second.
-struct Replaced {
-    slices: Slices,
+struct Replaced<'a> {
+    slices: Slices<'a>,
 }
 
-impl Move for Replaced {
+impl Move for Replaced<'_> {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],

@@ -28,7 +28,7 @@ enum Way {
 
 impl Blocks {
     /// The sizes of blocks, and what is padded or cropped, from the inputs behind the first.
-    fn sizes(&self, blocks: Option<&[i64]>, ends: &[i64], rank: usize) -> Result<Vec<Axis>> {
+    fn sizes(&self, blocks: Option<&[i64]>, ends: &[i64], rank: usize) -> Result<Axes> {
         let two;
         let blocks = match (self.block, blocks) {
             (Some(block), _) => {
@@ -153,6 +153,9 @@ impl Op for Blocks {
         rearrange(ctx, 0, &[input], &shape, &how)
     }
 }
+
+/// The dimensions that are cut into blocks.
+type Axes = smallvec::SmallVec<[Axis; 4]>;
 
 /// A dimension that is cut into blocks.
 struct Axis {

@@ -70,10 +70,7 @@ impl Op for Blocks {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let specs = self.infer(&[Spec::concrete(input.dtype(), input.shape())])?;
-        let Some(shape) = specs[0].shape() else {
-            return invalid!("the blocks of {} are too large", input.shape());
-        };
+        let shape = self.moved(input.shape())?;
         // The tensor with its blocks as dimensions of their own, and the order they have after.
         let [height, width, channels] = self.places();
         let (space, block) = match self.way {
@@ -92,10 +89,31 @@ impl Op for Blocks {
             (Way::ToDepth, false) => ([n, c, h, block, w, block], [0, 3, 5, 1, 2, 4]),
             (Way::ToSpace, false) => ([n, block, block, c, h, w], [0, 3, 4, 1, 5, 2]),
         };
-        let strides = Shape::of(&split).strides();
-        let axes = order.map(|from| (split[from], strides[from] as isize));
+        let stride = |from: usize| split[from + 1..].iter().product::<usize>() as isize;
+        let axes = order.map(|from| (split[from], stride(from)));
         let how = Gather { walk: Walk::new(0, axes), pool: ctx.env().pool };
         rearrange(ctx, 0, &[input], &shape, &how)
+    }
+}
+
+impl Blocks {
+    /// The shape after.
+    fn moved(&self, shape: &Shape) -> Result<Shape> {
+        let [height, width, channels] = self.places();
+        if shape.rank() != 4 {
+            return invalid!("expected rank 4 but got {shape}");
+        }
+        let mut dims = shape.to_i64();
+        let (block, area) =
+            (self.block as i64, (self.block as i64).saturating_mul(self.block as i64));
+        for (at, by) in [(height, block), (width, block), (channels, area)] {
+            let is_divided = (at == channels) == (self.way == Way::ToSpace);
+            if is_divided && dims[at] % by != 0 {
+                return not_divisible(dims[at], by);
+            }
+            dims[at] = if is_divided { dims[at] / by } else { dims[at].saturating_mul(by) };
+        }
+        Ok(Shape::checked(dims)?)
     }
 }
 

@@ -1,5 +1,7 @@
 //! `Squeeze` and `ExpandDims`: dimensions of size one, taken out and put in.
 
+use smallvec::SmallVec;
+
 use crate::prelude::*;
 
 pub(super) const SQUEEZE: OpDef = OpDef::pure("Squeeze", |attrs| {
@@ -14,8 +16,8 @@ struct Squeeze {
 
 impl Squeeze {
     /// Whether each of `rank` dimensions is asked to go.
-    fn asked(&self, rank: usize) -> Result<Vec<bool>> {
-        let mut asked = vec![false; rank];
+    fn asked(&self, rank: usize) -> Result<SmallVec<[bool; 8]>> {
+        let mut asked = SmallVec::from_elem(false, rank);
         for axis in &self.axes {
             let Ok(at) = normalise_axis(*axis, rank) else {
                 return invalid!(

@@ -94,11 +94,12 @@ impl CropAndResize {
         T: Copy + AsPrimitive<f32>,
     {
         let (in_height, in_width, channels) = crop.size;
-        let rows = places((area[0], area[2]), in_height, size.0);
-        let columns = places((area[1], area[3]), in_width, size.1);
-        for (y, out) in rows.iter().zip(out.chunks_exact_mut(size.1 * channels)) {
-            for (x, out) in columns.iter().zip(out.chunks_exact_mut(channels)) {
-                let (Some(y), Some(x)) = (y, x) else {
+        let rows = Places::new((area[0], area[2]), in_height, size.0);
+        let columns = Places::new((area[1], area[3]), in_width, size.1);
+        for (y, out) in out.chunks_exact_mut(size.1 * channels).enumerate() {
+            let y = rows.at(y);
+            for (x, out) in out.chunks_exact_mut(channels).enumerate() {
+                let (Some(y), Some(x)) = (y, columns.at(x)) else {
                     out.fill(self.outside);
                     continue;
                 };
@@ -121,11 +122,24 @@ impl CropAndResize {
     }
 }
 
-/// Where the pixels of a crop lie along one axis of the image; `None` outside.
-fn places((start, end): (f32, f32), from: usize, to: usize) -> Vec<Option<f32>> {
-    let last = (from - 1) as f32;
-    let step = if to > 1 { (end - start) * last / (to - 1) as f32 } else { 0. };
-    let first = if to > 1 { start * last } else { 0.5 * (start + end) * last };
-    let place = |i: usize| Some(first + i as f32 * step).filter(|x| *x >= 0. && *x <= last);
-    (0..to).map(place).collect()
+/// Where the pixels of a crop lie along one axis of the image.
+struct Places {
+    first: f32,
+    step: f32,
+    last: f32,
+}
+
+impl Places {
+    fn new((start, end): (f32, f32), from: usize, to: usize) -> Self {
+        let last = (from - 1) as f32;
+        let step = if to > 1 { (end - start) * last / (to - 1) as f32 } else { 0. };
+        let first = if to > 1 { start * last } else { 0.5 * (start + end) * last };
+        Self { first, step, last }
+    }
+
+    /// Where pixel `i` lies; `None` outside.
+    fn at(&self, i: usize) -> Option<f32> {
+        let place = self.first + i as f32 * self.step;
+        Some(place).filter(|x| *x >= 0. && *x <= self.last)
+    }
 }

@@ -53,8 +53,8 @@ pub(crate) const OPS: &[OpDef] = &[
 
 /// The height and width that an input asks for.
 fn size_of(size: View<'_>) -> Result<(usize, usize)> {
-    let Some([height, width]) = size.to_i64().and_then(|sizes| <[i64; 2]>::try_from(sizes).ok())
-    else {
+    let sizes = ints(&size).unwrap_or_default();
+    let [height, width] = sizes[..] else {
         return invalid!("a size must be two integers: {}", size.shape());
     };
     match (usize::try_from(height), usize::try_from(width)) {

@@ -6,7 +6,7 @@
 
 use num_traits::AsPrimitive;
 
-use super::sampling::{self, Sampling};
+use super::sampling::{self, Sampling, Taps};
 use crate::prelude::*;
 
 pub(super) const BILINEAR: OpDef =
@@ -34,6 +34,18 @@ enum Method {
     Nearest,
     Bicubic,
     Area,
+}
+
+impl Method {
+    /// The taps of a column that are kept for all lines.
+    fn n_taps(self) -> usize {
+        match self {
+            Self::Bilinear => 2,
+            Self::Nearest => 1,
+            Self::Bicubic => 4,
+            Self::Area => 0,
+        }
+    }
 }
 
 struct Resize {
@@ -77,17 +89,44 @@ impl Op for Resize {
         if (call.in_height == 0 || call.in_width == 0) && call.batch * call.channels > 0 {
             return invalid!("input image must be of non-zero size");
         }
+        let mut scratch = ctx.scratch();
+        if shape.n_elements() == 0 {
+            ctx.output(0, self.dtype(images.dtype()), &shape)?;
+            return Ok(());
+        }
+        let mut columns = scratch.part(call.width * self.method.n_taps());
+        let mut weights = scratch.part(columns.len());
         let mut out = ctx.output(0, self.dtype(images.dtype()), &shape)?;
         if self.method == Method::Nearest {
             for_width!(images.dtype(), T => {
-                call.nearest::<T>(pool, images.as_wide(), out.as_wide_mut());
+                call.nearest::<T>(pool, images.as_wide(), &mut columns, out.as_wide_mut());
             });
             return Ok(());
         }
         for_number!(images.dtype(), T => {
-            call.interpolate::<T>(pool, self.method, images.as_slice(), out.as_mut_slice());
+            let (images, out) = (images.as_slice::<T>(), out.as_mut_slice());
+            let (width, height) = ((call.in_width, call.width), (call.in_height, call.height));
+            match self.method {
+                Method::Bicubic => {
+                    let taps = |(from, to)| self.sampling.bicubic(from, to);
+                    let columns = Columns::new(taps(width), &mut columns, &mut weights);
+                    call.interpolate(pool, images, (taps(height), &columns), out);
+                }
+                Method::Bilinear | Method::Nearest => {
+                    let taps = |(from, to)| self.sampling.bilinear(from, to);
+                    let columns = Columns::new(taps(width), &mut columns, &mut weights);
+                    call.interpolate(pool, images, (taps(height), &columns), out);
+                }
+                Method::Area => call.area(pool, images, out),
+            }
         });
         Ok(())
+    }
+
+    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
+        let shape = outputs[0].shape().filter(|shape| shape.n_elements() > 0);
+        let n = shape.map_or(0, |shape| shape[2] * self.method.n_taps());
+        Scratch::bytes_of::<u32>(n) + Scratch::bytes_of::<f32>(n)
     }
 }
 
@@ -139,47 +178,91 @@ impl Call {
         });
     }
 
-    fn nearest<T: Copy + Send + Sync>(&self, pool: &pool::Pool, images: &[T], out: &mut [T]) {
-        let rows = self.sampling.nearest(self.in_height, self.height);
-        let columns = self.sampling.nearest(self.in_width, self.width);
+    fn nearest<T: Copy + Send + Sync>(
+        &self,
+        pool: &pool::Pool,
+        images: &[T],
+        columns: &mut [u32],
+        out: &mut [T],
+    ) {
+        let row_of = self.sampling.nearest(self.in_height, self.height);
+        let column_of = self.sampling.nearest(self.in_width, self.width);
+        columns.iter_mut().enumerate().for_each(|(x, column)| *column = column_of(x) as u32);
         let c = self.channels;
         self.lines(pool, images, out, |image, y, out| {
-            let row = &image[rows[y] * self.in_width * c..][..self.in_width * c];
-            for (out, x) in out.chunks_exact_mut(c).zip(&columns) {
-                out.copy_from_slice(&row[x * c..][..c]);
+            let row = &image[row_of(y) * self.in_width * c..][..self.in_width * c];
+            for (out, x) in out.chunks_exact_mut(c).zip(&*columns) {
+                out.copy_from_slice(&row[*x as usize * c..][..c]);
             }
         });
     }
 
     /// Each pixel as a weighted sum of a few rows and a few columns.
-    fn interpolate<T>(&self, pool: &pool::Pool, method: Method, images: &[T], out: &mut [f32])
-    where
+    fn interpolate<T, const N: usize>(
+        &self,
+        pool: &pool::Pool,
+        images: &[T],
+        (rows, columns): (impl Fn(usize) -> Taps<N> + Sync, &Columns<'_, N>),
+        out: &mut [f32],
+    ) where
         T: Copy + Sync + AsPrimitive<f32>,
     {
-        let weigh = |from: usize, to: usize| match method {
-            Method::Bicubic => self.sampling.bicubic(from, to),
-            Method::Area => self.sampling.area(from, to),
-            Method::Bilinear | Method::Nearest => self.sampling.bilinear(from, to),
-        };
-        let rows = weigh(self.in_height, self.height);
-        let columns = weigh(self.in_width, self.width);
-        let area = match method {
-            Method::Area => {
-                let scale = |from, to| self.sampling.extent(from, to);
-                let pixels = scale(self.in_height, self.height) * scale(self.in_width, self.width);
-                1. / pixels
-            }
-            _ => 1.,
-        };
-        let c = self.channels;
+        let (c, step) = (self.channels, self.in_width * self.channels);
         self.lines(pool, images, out, |image, y, out| {
-            let step = self.in_width * c;
-            for (out, column) in out.chunks_exact_mut(c).zip(&columns) {
+            let rows = rows(y).map(|(y, weight)| (&image[y * step..][..step], weight));
+            for (x, out) in out.chunks_exact_mut(c).enumerate() {
+                let columns = columns.at(x);
+                let pixels = rows.map(|(row, weight)| {
+                    (columns.map(|(x, weight)| (&row[x * c..][..c], weight)), weight)
+                });
                 for (channel, out) in out.iter_mut().enumerate() {
-                    let at = |y: usize, x: usize| image[y * step + x * c + channel].as_();
-                    *out = sampling::weighted(&rows[y], column, at) * area;
+                    let row = |row: &[(&[T], f32); N]| {
+                        row.iter().map(|(pixel, weight)| pixel[channel].as_() * weight).sum::<f32>()
+                    };
+                    *out = pixels.iter().map(|(pixels, weight)| row(pixels) * weight).sum();
                 }
             }
         });
+    }
+
+    /// Each pixel as the mean of all that it covers.
+    fn area<T>(&self, pool: &pool::Pool, images: &[T], out: &mut [f32])
+    where
+        T: Copy + Sync + AsPrimitive<f32>,
+    {
+        let (sampling, c, step) = (self.sampling, self.channels, self.in_width * self.channels);
+        let (height, width) = ((self.in_height, self.height), (self.in_width, self.width));
+        let pixels = sampling.extent(height.0, height.1) * sampling.extent(width.0, width.1);
+        self.lines(pool, images, out, |image, y, out| {
+            let rows = sampling.area(height, y);
+            for (x, out) in out.chunks_exact_mut(c).enumerate() {
+                let columns = sampling.area(width, x);
+                for (channel, out) in out.iter_mut().enumerate() {
+                    let at = |y: usize, x: usize| image[y * step + x * c + channel].as_();
+                    *out = sampling::weighted(rows.clone(), &columns, at) * (1. / pixels);
+                }
+            }
+        });
+    }
+}
+
+/// The places and weights that each pixel of a line is made of.
+struct Columns<'a, const N: usize> {
+    places: &'a [[u32; N]],
+    weights: &'a [[f32; N]],
+}
+
+impl<'a, const N: usize> Columns<'a, N> {
+    fn new(taps: impl Fn(usize) -> Taps<N>, places: &'a mut [u32], weights: &'a mut [f32]) -> Self {
+        let (places, weights) = (places.as_chunks_mut().0, weights.as_chunks_mut().0);
+        for (x, (places, weights)) in places.iter_mut().zip(weights.iter_mut()).enumerate() {
+            let taps = taps(x);
+            (*places, *weights) = (taps.map(|tap| tap.0 as u32), taps.map(|tap| tap.1));
+        }
+        Self { places, weights }
+    }
+
+    fn at(&self, x: usize) -> Taps<N> {
+        std::array::from_fn(|i| (self.places[x][i] as usize, self.weights[x][i]))
     }
 }

@@ -1,7 +1,5 @@
 //! Which pixels of an image a pixel of another size is made of, and with which weights.
 
-use smallvec::{SmallVec, smallvec};
-
 /// Where the pixels of the output lie in the input.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sampling {
@@ -12,7 +10,7 @@ pub(super) struct Sampling {
 }
 
 /// The places along one axis that a pixel is made of, with their weights.
-pub(super) type Taps = SmallVec<[(usize, f32); 4]>;
+pub(super) type Taps<const N: usize> = [(usize, f32); N];
 
 /// Entries of the table of cubic weights, for a distance of 1.
 const TABLE: usize = 1 << 10;
@@ -32,64 +30,58 @@ impl Sampling {
     }
 
     /// The nearest place of each output pixel.
-    pub(super) fn nearest(self, from: usize, to: usize) -> Vec<usize> {
+    pub(super) fn nearest(self, from: usize, to: usize) -> impl Fn(usize) -> usize {
         let scale = self.scale(from, to);
-        let place = |x: usize| {
+        move |x| {
             let x = if self.half_pixel_centers { x as f32 + 0.5 } else { x as f32 } * scale;
             let x = if self.align_corners { x.round() } else { x.floor() };
             (x.max(0.) as usize).min(from.saturating_sub(1))
-        };
-        (0..to).map(place).collect()
+        }
     }
 
     /// Two places of each output pixel.
-    pub(super) fn bilinear(self, from: usize, to: usize) -> Vec<Taps> {
+    pub(super) fn bilinear(self, from: usize, to: usize) -> impl Fn(usize) -> Taps<2> {
         let scale = self.scale(from, to);
         let last = from.saturating_sub(1);
-        let taps = |x: usize| {
+        move |x| {
             let x = self.place(x, scale);
             let lower = x.floor();
             let upper = (x.ceil().max(0.) as usize).min(last);
             let part = x - lower;
-            smallvec![((lower.max(0.) as usize).min(last), 1. - part), (upper, part)]
-        };
-        (0..to).map(taps).collect()
+            [((lower.max(0.) as usize).min(last), 1. - part), (upper, part)]
+        }
     }
 
     /// Four places of each output pixel, weighted by a cubic.
-    pub(super) fn bicubic(self, from: usize, to: usize) -> Vec<Taps> {
+    pub(super) fn bicubic(self, from: usize, to: usize) -> impl Fn(usize) -> Taps<4> {
         // Keys' cubic with half pixels, a sharper one without.
         let a = if self.half_pixel_centers { -0.5f64 } else { -0.75 };
-        let near = |i: usize| {
+        let near = move |i: usize| {
             let x = i as f64 / TABLE as f64;
             (((a + 2.) * x - (a + 3.)) * x * x + 1.) as f32
         };
-        let far = |i: usize| {
+        let far = move |i: usize| {
             let x = i as f64 / TABLE as f64 + 1.;
             (((a * x - 5. * a) * x + 8. * a) * x - 4. * a) as f32
         };
         let scale = self.scale(from, to);
         let last = from.saturating_sub(1) as i64;
-        let taps = |x: usize| {
+        move |x| {
             let x = self.place(x, scale);
-            let first = x.floor() as i64;
+            let first = x.floor() as i64 - 1;
             let part = ((x - x.floor()) * TABLE as f32).round_ties_even() as usize;
             let weights = [far(part), near(part), near(TABLE - part), far(TABLE - part)];
-            let mut taps: Taps = (-1..3)
-                .zip(weights)
-                .map(|(i, weight)| {
-                    let at = (first + i).clamp(0, last);
-                    // With half pixels, what lies outside of the image does not count.
-                    let counts = !self.half_pixel_centers || at == first + i;
-                    (at as usize, if counts { weight } else { 0. })
-                })
-                .collect();
+            let mut taps = std::array::from_fn(|i| {
+                let at = (first + i as i64).clamp(0, last);
+                // With half pixels, what lies outside of the image does not count.
+                let counts = !self.half_pixel_centers || at == first + i as i64;
+                (at as usize, if counts { weights[i] } else { 0. })
+            });
             if self.half_pixel_centers {
                 normalise(&mut taps);
             }
             taps
-        };
-        (0..to).map(taps).collect()
+        }
     }
 
     /// How many input lines an output line covers. A single line with aligned corners would have no
@@ -98,32 +90,31 @@ impl Sampling {
         if from == 1 { 1. / to as f32 } else { self.scale(from, to) }
     }
 
-    /// All places that each output pixel covers, weighted by how much of them it does.
-    pub(super) fn area(self, from: usize, to: usize) -> Vec<Taps> {
+    /// All places that output pixel `x` covers, weighted by how much of them it does.
+    pub(super) fn area(
+        self,
+        (from, to): (usize, usize),
+        x: usize,
+    ) -> impl Iterator<Item = (usize, f32)> + Clone {
         let scale = self.extent(from, to);
         let last = from.saturating_sub(1);
-        let taps = |x: usize| {
-            let (start, end) = (x as f32 * scale, (x + 1) as f32 * scale);
-            let places = start.floor() as usize..end.ceil() as usize;
-            places
-                .map(|i| {
-                    let (before, after) = ((i as f32) < start, i as f32 + 1. > end);
-                    let weight = match (before, after) {
-                        (true, true) => scale,
-                        (true, false) => i as f32 + 1. - start,
-                        (false, true) => end - i as f32,
-                        (false, false) => 1.,
-                    };
-                    (i.min(last), weight)
-                })
-                .collect()
-        };
-        (0..to).map(taps).collect()
+        let (start, end) = (x as f32 * scale, (x + 1) as f32 * scale);
+        let places = start.floor() as usize..end.ceil() as usize;
+        places.map(move |i| {
+            let (before, after) = ((i as f32) < start, i as f32 + 1. > end);
+            let weight = match (before, after) {
+                (true, true) => scale,
+                (true, false) => i as f32 + 1. - start,
+                (false, true) => end - i as f32,
+                (false, false) => 1.,
+            };
+            (i.min(last), weight)
+        })
     }
 }
 
 /// Makes the weights sum to one, unless they cancel.
-pub(super) fn normalise(taps: &mut Taps) {
+pub(super) fn normalise(taps: &mut [(usize, f32)]) {
     let sum: f32 = taps.iter().map(|tap| tap.1).sum();
     if sum.abs() >= 1000. * f32::MIN_POSITIVE {
         taps.iter_mut().for_each(|tap| tap.1 /= sum);
@@ -132,7 +123,11 @@ pub(super) fn normalise(taps: &mut Taps) {
 
 /// The sum of the places of rows and columns, weighted by both.
 #[inline]
-pub(super) fn weighted(rows: &Taps, columns: &Taps, at: impl Fn(usize, usize) -> f32) -> f32 {
-    let row = |y: usize| columns.iter().map(|(x, weight)| at(y, *x) * weight).sum::<f32>();
-    rows.iter().map(|(y, weight)| row(*y) * weight).sum()
+pub(super) fn weighted(
+    rows: impl Iterator<Item = (usize, f32)>,
+    columns: &(impl Iterator<Item = (usize, f32)> + Clone),
+    at: impl Fn(usize, usize) -> f32,
+) -> f32 {
+    let row = |y: usize| columns.clone().map(|(x, weight)| at(y, x) * weight).sum::<f32>();
+    rows.map(|(y, weight)| row(y) * weight).sum()
 }

@@ -6,7 +6,9 @@ use std::f32::consts::PI;
 
 use num_traits::AsPrimitive;
 
-use super::sampling::{Taps, normalise, weighted};
+use smallvec::SmallVec;
+
+use super::sampling::{normalise, weighted};
 use crate::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::pure("ScaleAndTranslate", |attrs| {
@@ -87,7 +89,8 @@ impl Op for ScaleAndTranslate {
                         let at = |y: usize, x: usize| -> f32 {
                             image[(y * in_width + x) * channels + c].as_()
                         };
-                        *out = weighted(&rows[number % height], column, at);
+                        let rows = rows[number % height].iter().copied();
+                        *out = weighted(rows, &column.iter().copied(), at);
                     }
                 }
             });
@@ -95,6 +98,9 @@ impl Op for ScaleAndTranslate {
         Ok(())
     }
 }
+
+/// The places along one axis that a pixel is made of, with their weights.
+type Taps = SmallVec<[(usize, f32); 4]>;
 
 impl ScaleAndTranslate {
     /// The places along one axis that each output pixel is made of; none outside of the image.

@@ -20,6 +20,8 @@ pub(super) struct Items(Form);
 
 #[derive(Debug, Clone)]
 enum Form {
+    /// So many, of which none is set.
+    Unset(usize),
     Loose(Loose),
     Stacked(Stacked),
 }
@@ -49,6 +51,7 @@ impl Items {
     /// The number of items.
     pub(super) fn len(&self) -> usize {
         match &self.0 {
+            Form::Unset(len) => *len,
             Form::Loose(loose) => loose.len(),
             Form::Stacked(stacked) => stacked.len(),
         }
@@ -57,6 +60,7 @@ impl Items {
     /// The shape of all items, if all are set and it is known that they have one.
     pub(super) fn shape(&self) -> Option<&Shape> {
         match &self.0 {
+            Form::Unset(_) => None,
             Form::Loose(loose) => loose.shape(),
             Form::Stacked(stacked) => (stacked.n_unset == 0).then_some(&stacked.shape),
         }
@@ -68,6 +72,10 @@ impl Items {
     /// If there is none.
     pub(super) fn get(&self, index: usize) -> Option<View<'_>> {
         match &self.0 {
+            Form::Unset(len) => {
+                assert!(index < *len);
+                None
+            }
             Form::Loose(loose) => loose.get(index).map(Tensor::view),
             Form::Stacked(stacked) => stacked.get(index),
         }
@@ -81,6 +89,7 @@ impl Items {
     /// Whether none is set.
     pub(super) fn is_unset(&self) -> bool {
         match &self.0 {
+            Form::Unset(_) => true,
             Form::Loose(loose) => loose.is_unset(),
             Form::Stacked(stacked) => stacked.n_unset == stacked.len(),
         }
@@ -90,7 +99,7 @@ impl Items {
     pub(super) fn stacked(&self) -> Option<&Tensor> {
         match &self.0 {
             Form::Stacked(stacked) if stacked.n_unset == 0 => Some(&stacked.rows),
-            Form::Stacked(_) | Form::Loose(_) => None,
+            Form::Stacked(_) | Form::Loose(_) | Form::Unset(_) => None,
         }
     }
 
@@ -109,9 +118,9 @@ impl Items {
     /// # Panics
     /// If there is none.
     pub(super) fn set_in_place(&mut self, index: usize, item: &View<'_>) -> Result<()> {
-        if let Form::Loose(loose) = &self.0
-            && loose.is_unset()
-            && let Some(stacked) = Stacked::unset(loose.len(), item.dtype(), item.shape())?
+        if !matches!(self.0, Form::Stacked(_))
+            && self.is_unset()
+            && let Some(stacked) = Stacked::unset(self.len(), item.dtype(), item.shape())?
         {
             self.0 = Form::Stacked(stacked);
         }
@@ -121,6 +130,16 @@ impl Items {
             return Ok(());
         }
         self.set(index, item.to_tensor()?)
+    }
+
+    /// Gives up the memory of the item at `index` if it has some of its own: it is not set then.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(super) fn forget(&mut self, index: usize) {
+        if let Form::Loose(loose) = &mut self.0 {
+            loose.set(index, None);
+        }
     }
 
     /// Adds an item at the end. Fails without memory.
@@ -138,7 +157,9 @@ impl Items {
     /// Makes it `len` long: drops items at the end, or adds such that are not set. Fails without
     /// memory.
     pub(super) fn resize(&mut self, len: usize) -> Result<()> {
-        if self.len() != len {
+        if let Form::Unset(now) = &mut self.0 {
+            *now = len;
+        } else if self.len() != len {
             self.loose()?.resize(len);
         }
         Ok(())
@@ -146,19 +167,21 @@ impl Items {
 
     /// The items as tensors of their own.
     fn loose(&mut self) -> Result<&mut Loose> {
-        if let Form::Stacked(stacked) = &self.0 {
-            self.0 = Form::Loose(stacked.loose()?);
+        match &self.0 {
+            Form::Unset(len) => self.0 = Form::Loose(Loose::unset(*len)),
+            Form::Stacked(stacked) => self.0 = Form::Loose(stacked.loose()?),
+            Form::Loose(_) => {}
         }
         match &mut self.0 {
             Form::Loose(loose) => Ok(loose),
-            Form::Stacked(_) => Err(Error::Internal("items are still stacked".to_owned())),
+            _ => Err(Error::Internal("items are still stacked".to_owned())),
         }
     }
 }
 
 impl Default for Items {
     fn default() -> Self {
-        Self(Form::Loose(Loose::default()))
+        Self(Form::Unset(0))
     }
 }
 

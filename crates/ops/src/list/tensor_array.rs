@@ -6,6 +6,7 @@ mod ops;
 
 use parking_lot::Mutex;
 
+use super::items::Items;
 use super::shapes::{self, ElementShape};
 use super::tensor_list::{is_known, show};
 use crate::prelude::*;
@@ -30,22 +31,22 @@ struct TensorArray {
 #[derive(Debug)]
 struct State {
     shape: ElementShape,
-    slots: Vec<Slot>,
+    items: Items,
+    /// Which elements were read, and cleared by that; there may be more.
+    cleared: Vec<bool>,
     is_closed: bool,
 }
 
-#[derive(Debug, Clone)]
-enum Slot {
-    Empty,
-    Full(Tensor),
-    /// Read, and cleared by that.
-    Cleared,
+impl State {
+    fn is_cleared(&self, at: usize) -> bool {
+        self.cleared.get(at).copied().unwrap_or(false)
+    }
 }
 
 impl TensorArray {
     fn write(&self, index: i64, value: &View<'_>) -> Result<()> {
         let state = &mut *self.open()?;
-        self.put(state, index, value.to_tensor()?)
+        self.put(state, index, value)
     }
 
     /// The state of an array that was not closed.
@@ -57,8 +58,8 @@ impl TensorArray {
         Ok(state)
     }
 
-    fn put(&self, state: &mut State, index: i64, value: Tensor) -> Result<()> {
-        let length = state.slots.len();
+    fn put(&self, state: &mut State, index: i64, value: &View<'_>) -> Result<()> {
+        let length = state.items.len();
         let limit = if self.grows { LENGTH_MAX } else { length };
         let Some(at) = usize::try_from(index).ok().filter(|at| *at < limit) else {
             if !self.grows {
@@ -69,73 +70,121 @@ impl TensorArray {
             }
             return invalid!("Tried to write to index {index} of a TensorArray");
         };
-        if value.dtype() != self.dtype {
-            let (dtype, got) = (self.dtype, value.dtype());
-            return invalid!(
-                "Could not write to TensorArray index {index} because the value dtype is {got} but \
-                 TensorArray dtype is {dtype}."
-            );
-        }
-        if !shapes::takes(&state.shape, value.shape()) {
-            let (shape, got) = (show(&state.shape), value.shape());
-            return invalid!(
-                "Could not write to TensorArray index {index} because the value shape is {got} \
-                 which is incompatible with the TensorArray's inferred element shape: {shape} \
-                 (consider setting infer_shape=False)."
-            );
-        }
+        self.check(state, index, value.dtype(), value.shape())?;
         if at >= length {
-            state.slots.resize(at + 1, Slot::Empty);
+            state.items.resize(at + 1)?;
         }
-        if !matches!(state.slots[at], Slot::Empty) {
+        if state.items.get(at).is_some() || state.is_cleared(at) {
             return invalid!(
                 "Could not write to TensorArray index {index} because it has already been written \
                  to."
             );
         }
-        if self.identical {
-            state.shape = Some(value.shape().to_i64().into_iter().map(Some).collect());
+        self.note_shape(state, value.shape());
+        // One that grows would have to be stacked anew each time.
+        if self.grows {
+            return state.items.set(at, value.to_tensor()?);
         }
-        state.slots[at] = Slot::Full(value);
+        state.items.set_in_place(at, value)
+    }
+
+    /// Makes the rows of a plain tensor all elements, if they are to be just that and none is
+    /// written yet; says whether it did.
+    fn put_rows(&self, state: &mut State, value: &View<'_>, row: &Shape) -> Result<bool> {
+        let n_rows = value.shape()[0];
+        let fits = n_rows > 0
+            && !self.grows
+            && value.dtype().is_plain()
+            && state.items.len() == n_rows
+            && state.items.is_unset()
+            && !state.cleared.contains(&true);
+        if fits {
+            self.check(state, 0, value.dtype(), row)?;
+            self.note_shape(state, row);
+            state.items = Items::rows(value.to_tensor()?);
+        }
+        Ok(fits)
+    }
+
+    /// Fails if elements cannot be such.
+    fn check(&self, state: &State, index: i64, dtype: DType, shape: &Shape) -> Result<()> {
+        if dtype != self.dtype {
+            let own = self.dtype;
+            return invalid!(
+                "Could not write to TensorArray index {index} because the value dtype is {dtype} \
+                 but TensorArray dtype is {own}."
+            );
+        }
+        if !shapes::takes(&state.shape, shape) {
+            let own = show(&state.shape);
+            return invalid!(
+                "Could not write to TensorArray index {index} because the value shape is {shape} \
+                 which is incompatible with the TensorArray's inferred element shape: {own} \
+                 (consider setting infer_shape=False)."
+            );
+        }
         Ok(())
     }
 
-    fn read(&self, index: i64, dtype: DType) -> Result<Tensor> {
-        let state = &mut *self.open()?;
-        self.take(state, index, dtype)
+    fn note_shape(&self, state: &mut State, shape: &Shape) {
+        if self.identical {
+            state.shape = Some(shape.iter().map(|size| Some(*size as i64)).collect());
+        }
     }
 
-    fn take(&self, state: &mut State, index: i64, dtype: DType) -> Result<Tensor> {
+    /// The place of an element that is about to be read, which is cleared if reads clear. What was
+    /// written there stays until `release`. Fails if it cannot be read.
+    fn take(&self, state: &mut State, index: i64, dtype: DType) -> Result<usize> {
         if dtype != self.dtype {
             let own = self.dtype;
             return invalid!("TensorArray dtype is {own} but Op requested dtype {dtype}.");
         }
-        let length = state.slots.len();
+        let length = state.items.len();
         let Some(at) = usize::try_from(index).ok().filter(|at| *at < length) else {
             return invalid!("Tried to read from index {index} but array size is: {length}");
         };
-        match &state.slots[at] {
-            Slot::Cleared => invalid!(
+        if state.is_cleared(at) {
+            return invalid!(
                 "Could not read index {index} twice because it was cleared after a previous read \
                  (perhaps try setting clear_after_read = false?)."
-            ),
-            Slot::Full(value) => {
-                let value = value.clone();
-                if self.clears_after_read {
-                    state.slots[at] = Slot::Cleared;
+            );
+        }
+        match state.items.get(at) {
+            Some(_) if self.clears_after_read => {
+                if state.cleared.len() <= at {
+                    state.cleared.resize(length, false);
                 }
-                Ok(value)
+                state.cleared[at] = true;
             }
-            Slot::Empty => match is_known(&state.shape) {
-                Some(shape) => Ok(Tensor::zeros(dtype, shape)?),
-                None => invalid!(
+            None if is_known(&state.shape).is_none() => {
+                return invalid!(
                     "Could not read from TensorArray index {index}.  Furthermore, the element \
                      shape is not fully defined: {}.  It is possible you are working with a \
                      resizeable TensorArray and stop_gradients is not allowing the gradients to be \
                      written.",
                     show(&state.shape)
-                ),
-            },
+                );
+            }
+            Some(_) | None => {}
+        }
+        Ok(at)
+    }
+
+    /// The element at `at`.
+    fn read(&self, state: &mut State, at: usize, dtype: DType) -> Result<Tensor> {
+        let at = self.take(state, at as i64, dtype)?;
+        let item = match state.items.get(at) {
+            Some(item) => item.to_tensor()?,
+            None => Tensor::zeros(dtype, is_known(&state.shape).unwrap_or_default())?,
+        };
+        self.release(state, at);
+        Ok(item)
+    }
+
+    /// Gives up what was read.
+    fn release(&self, state: &mut State, at: usize) {
+        if state.is_cleared(at) {
+            state.items.forget(at);
         }
     }
 }

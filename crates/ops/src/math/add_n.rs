@@ -38,22 +38,21 @@ impl Op for AddN {
 fn add<T: Element>(ctx: &mut Ctx<'_>, kernel: impl Fn(&[T], &[T], &mut [T]) + Sync) -> Result<()> {
     let pool = ctx.env().pool;
     let first = ctx.input(0);
-    let rest: Vec<&[T]> = ctx.inputs()[1..].iter().map(View::as_slice).collect();
     if let Some(other) = ctx.inputs().iter().find(|other| other.shape() != first.shape()) {
         return invalid!("inputs {} and {} differ in shape", first.shape(), other.shape());
     }
-    let mut out = ctx.output(0, first.dtype(), first.shape())?;
-    let first: &[T] = first.as_slice();
+    let (inputs, mut out) = ctx.inputs_and_output(0, first.dtype(), first.shape())?;
+    let (first, rest): (&[T], _) = (first.as_slice(), &inputs[1..]);
     in_pieces(pool, out.as_mut_slice::<T>(), CHEAP, |at, out| {
         let mut copy = [T::zeroed(); BLOCK];
         for (i, out) in out.chunks_mut(BLOCK).enumerate() {
             let from = at + i * BLOCK;
             let range = from..from + out.len();
             out.copy_from_slice(&first[range.clone()]);
-            for other in &rest {
+            for other in rest {
                 let copy = &mut copy[..out.len()];
                 copy.copy_from_slice(out);
-                kernel(copy, &other[range.clone()], out);
+                kernel(copy, &other.as_slice()[range.clone()], out);
             }
         }
     });

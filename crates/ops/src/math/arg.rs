@@ -54,41 +54,64 @@ impl Op for Arg {
         let dims = x.shape().iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, n)| *n);
         let shape: Shape = dims.collect();
         let inner: usize = x.shape()[axis + 1..].iter().product();
-        let mut places = vec![0usize; shape.n_elements()];
+        let mut scratch = ctx.scratch();
+        let mut places = scratch.part(shape.n_elements());
+        let rows = Rows { n, inner, places: &mut places };
         match x.dtype() {
-            DType::F16 => self.seek(&wide::<f16>(x), n, inner, &mut places),
-            DType::BF16 => self.seek(&wide::<bf16>(x), n, inner, &mut places),
-            DType::Bool => self.seek::<u8>(x.as_slice(), n, inner, &mut places),
-            dtype => for_number!(dtype, T => self.seek::<T>(x.as_slice(), n, inner, &mut places)),
+            DType::F16 => self.seek(&wide::<f16>(x, &mut scratch), rows, scratch),
+            DType::BF16 => self.seek(&wide::<bf16>(x, &mut scratch), rows, scratch),
+            DType::Bool => self.seek::<u8>(x.as_slice(), rows, scratch),
+            dtype => for_number!(dtype, T => self.seek::<T>(x.as_slice(), rows, scratch)),
         }
         let mut out = ctx.output(0, self.dtype, &shape)?;
         for_integer!(self.dtype, T => {
             let out = out.as_mut_slice::<T>().iter_mut();
-            out.zip(places).for_each(|(out, place)| *out = place as T);
+            out.zip(places.iter()).for_each(|(out, place)| *out = *place as T);
         });
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let (Some(x), Some(out)) = (inputs[0].shape(), outputs[0].shape()) else { return 0 };
+        let is_half = matches!(inputs[0].dtype, DType::F16 | DType::BF16);
+        let wide = if is_half { Scratch::bytes_of::<f32>(x.n_elements()) } else { 0 };
+        let Some(&[axis]) = inputs[1].ints().as_deref() else { return 0 };
+        let Ok(axis) = checked_axis(axis, x.rank()) else { return 0 };
+        let inner: usize = x[axis + 1..].iter().product();
+        let best = inner * inputs[0].dtype.size().max(4);
+        let best = if inner == 1 { 0 } else { Scratch::bytes_of::<u8>(best) };
+        Scratch::bytes_of::<usize>(out.n_elements()) + wide + best
+    }
+}
+
+/// The rows around an axis.
+struct Rows<'a> {
+    /// The elements along the axis, and those inside of it.
+    n: usize,
+    inner: usize,
+    /// Where the best element of each stands.
+    places: &'a mut [usize],
 }
 
 impl Arg {
-    fn seek<T: Copy + PartialOrd>(&self, x: &[T], n: usize, inner: usize, places: &mut [usize]) {
-        if places.is_empty() {
+    fn seek<T: Element + PartialOrd>(&self, x: &[T], rows: Rows<'_>, mut scratch: Scratch<'_>) {
+        if rows.places.is_empty() {
             return;
         }
+        let mut best = scratch.part(if rows.inner == 1 { 0 } else { rows.inner });
         match self.seeks {
-            Seeks::Largest => seek(x, n, inner, places, |a, b| a > b),
-            Seeks::Smallest => seek(x, n, inner, places, |a, b| a < b),
+            Seeks::Largest => seek(x, rows, &mut best, |a, b| a > b),
+            Seeks::Smallest => seek(x, rows, &mut best, |a, b| a < b),
         }
     }
 }
 
 /// For each of the rows around the axis, writes the first place of the best element to `places`.
-/// NaN is never better, and anything is better than it.
+/// NaN is never better, and anything is better than it. `best` has room for `inner` elements.
 fn seek<T: Copy + PartialOrd>(
     x: &[T],
-    n: usize,
-    inner: usize,
-    places: &mut [usize],
+    Rows { n, inner, places }: Rows<'_>,
+    best: &mut [T],
     better: impl Fn(T, T) -> bool,
 ) {
     let improves = |new: T, old: T| better(new, old) || (is_nan(old) && !is_nan(new));
@@ -104,13 +127,11 @@ fn seek<T: Copy + PartialOrd>(
         }
         return;
     }
-    let mut best: Vec<T> = Vec::with_capacity(inner);
     for (x, places) in x.chunks_exact(n * inner).zip(places.chunks_exact_mut(inner)) {
         places.fill(0);
-        best.clear();
-        best.extend_from_slice(&x[..inner]);
+        best.copy_from_slice(&x[..inner]);
         for (i, row) in x.chunks_exact(inner).enumerate().skip(1) {
-            for ((x, best), place) in row.iter().zip(&mut best).zip(&mut *places) {
+            for ((x, best), place) in row.iter().zip(&mut *best).zip(&mut *places) {
                 if improves(*x, *best) {
                     (*best, *place) = (*x, i);
                 }
@@ -124,8 +145,8 @@ fn is_nan<T: Copy + PartialOrd>(x: T) -> bool {
     x != x
 }
 
-fn wide<T: Narrow>(x: View<'_>) -> Vec<f32> {
-    let mut wide = vec![0f32; x.n_elements()];
+fn wide<'a, T: Narrow>(x: View<'_>, scratch: &mut Scratch<'a>) -> Part<'a, f32> {
+    let mut wide = scratch.part(x.n_elements());
     T::widen(x.as_slice(), &mut wide);
     wide
 }

@@ -46,51 +46,80 @@ impl Op for Scan {
         let axis = checked_axis(axis_value(ctx.input(1))?, x.shape().rank())?;
         let n = x.shape()[axis];
         let inner: usize = x.shape()[axis + 1..].iter().product();
+        let scratch = ctx.scratch();
         let mut out = ctx.output(0, x.dtype(), x.shape())?;
         if let Way::LogSumExp = self.way {
             for_float!(x.dtype(), T => {
-                self.scan::<T, LogSumExp>(x.as_slice(), out.as_mut_slice(), n, inner);
+                self.scan::<T, LogSumExp>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch);
             });
             return Ok(());
         }
         match (x.dtype(), self.way) {
-            (DType::Complex64, Way::Sum) => {
-                self.scan::<Complex<f32>, Add>(x.as_slice(), out.as_mut_slice(), n, inner)
-            }
-            (DType::Complex64, _) => {
-                self.scan::<Complex<f32>, Multiply>(x.as_slice(), out.as_mut_slice(), n, inner)
-            }
-            (DType::Complex128, Way::Sum) => {
-                self.scan::<Complex<f64>, Add>(x.as_slice(), out.as_mut_slice(), n, inner)
-            }
-            (DType::Complex128, _) => {
-                self.scan::<Complex<f64>, Multiply>(x.as_slice(), out.as_mut_slice(), n, inner)
-            }
+            (DType::Complex64, Way::Sum) => self.scan::<Complex<f32>, Add>(
+                x.as_slice(),
+                out.as_mut_slice(),
+                (n, inner),
+                scratch,
+            ),
+            (DType::Complex64, _) => self.scan::<Complex<f32>, Multiply>(
+                x.as_slice(),
+                out.as_mut_slice(),
+                (n, inner),
+                scratch,
+            ),
+            (DType::Complex128, Way::Sum) => self.scan::<Complex<f64>, Add>(
+                x.as_slice(),
+                out.as_mut_slice(),
+                (n, inner),
+                scratch,
+            ),
+            (DType::Complex128, _) => self.scan::<Complex<f64>, Multiply>(
+                x.as_slice(),
+                out.as_mut_slice(),
+                (n, inner),
+                scratch,
+            ),
             (dtype, Way::Sum) => for_number!(dtype, T => {
-                self.scan::<T, Add>(x.as_slice(), out.as_mut_slice(), n, inner);
+                self.scan::<T, Add>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch);
             }),
             (dtype, _) => for_number!(dtype, T => {
-                self.scan::<T, Multiply>(x.as_slice(), out.as_mut_slice(), n, inner);
+                self.scan::<T, Multiply>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch);
             }),
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let (Some(shape), Some(&[axis])) = (outputs[0].shape(), inputs[1].ints().as_deref()) else {
+            return 0;
+        };
+        let Ok(axis) = checked_axis(axis, shape.rank()) else { return 0 };
+        let inner: usize = shape[axis + 1..].iter().product();
+        // Sums of 16-bit floats are 32 bits wide.
+        Scratch::bytes_of::<u8>(inner * inputs[0].dtype.size().max(4))
     }
 }
 
 impl Scan {
     /// Scans `n` rows of `inner` elements in each part.
-    fn scan<T: Term, J: Join<T::Sum>>(&self, x: &[T], out: &mut [T], n: usize, inner: usize) {
+    fn scan<T: Term, J: Join<T::Sum>>(
+        &self,
+        x: &[T],
+        out: &mut [T],
+        (n, inner): (usize, usize),
+        mut scratch: Scratch<'_>,
+    ) {
         if x.is_empty() {
             return;
         }
-        let mut sums = vec![J::NEUTRAL; inner];
+        let mut sums = scratch.part::<T::Sum>(inner);
         let parts = x.chunks_exact(n * inner).zip(out.chunks_exact_mut(n * inner));
         for (x, out) in parts {
             sums.fill(J::NEUTRAL);
             for i in 0..n {
                 let at = if self.reverse { n - 1 - i } else { i } * inner;
                 let rows = x[at..at + inner].iter().zip(&mut out[at..at + inner]);
-                for ((x, out), sum) in rows.zip(&mut sums) {
+                for ((x, out), sum) in rows.zip(sums.iter_mut()) {
                     let next = J::join(*sum, x.widen());
                     *out = T::round(if self.exclusive { *sum } else { next });
                     *sum = next;

@@ -57,17 +57,24 @@ impl Op for TopK {
         check(k, Some(*width as i64))?;
         let k = usize::try_from(k).unwrap_or(0);
         let shape: Shape = rest.iter().copied().chain([k]).collect();
+        let mut scratch = ctx.scratch();
+        let (mut order, mut places) = (scratch.part(*width), scratch.part(shape.n_elements()));
         let (mut values, mut indices) =
             ctx.two_outputs((x.dtype(), &shape), (self.index, &shape))?;
-        let mut places = vec![0usize; shape.n_elements()];
         for_number!(x.dtype(), T => {
-            top::<T>(x.as_slice(), values.as_mut_slice(), &mut places, *width);
+            top::<T>(x.as_slice(), values.as_mut_slice(), &mut places, &mut order);
         });
         for_integer!(self.index, T => {
             let indices = indices.as_mut_slice::<T>().iter_mut();
-            indices.zip(places).for_each(|(index, place)| *index = place as T);
+            indices.zip(places.iter()).for_each(|(index, place)| *index = *place as T);
         });
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let (Some(x), Some(out)) = (inputs[0].shape(), outputs[0].shape()) else { return 0 };
+        let bytes = Scratch::bytes_of::<usize>;
+        bytes(x.last_dim()) + bytes(out.n_elements())
     }
 }
 
@@ -106,22 +113,21 @@ ordered! { f32 f64 f16 bf16; i8 i16 i32 i64 u8 u16 u32 u64 }
 
 /// Writes the largest elements of each row of `x`, large to small and left to right among equals,
 /// and where they stand.
-fn top<T: Ordered>(x: &[T], values: &mut [T], places: &mut [usize], width: usize) {
+fn top<T: Ordered>(x: &[T], values: &mut [T], places: &mut [usize], order: &mut [usize]) {
     if values.is_empty() {
         return;
     }
+    let width = order.len();
     let k = values.len() / (x.len() / width);
-    let mut order: Vec<usize> = Vec::with_capacity(width);
     let rows = x.chunks_exact(width);
     for (row, (values, places)) in rows.zip(values.chunks_mut(k).zip(places.chunks_mut(k))) {
-        order.clear();
-        order.extend(0..width);
+        order.iter_mut().enumerate().for_each(|(i, place)| *place = i);
         let compare = |a: &usize, b: &usize| row[*a].falling(row[*b]).then(a.cmp(b));
         if k < width {
             order.select_nth_unstable_by(k - 1, compare);
         }
         order[..k].sort_unstable_by(compare);
-        for ((value, place), at) in values.iter_mut().zip(places).zip(&order) {
+        for ((value, place), at) in values.iter_mut().zip(places).zip(&*order) {
             (*value, *place) = (row[*at], *at);
         }
     }

@@ -6,13 +6,13 @@ use ::pool::Pool;
 
 use super::conv_f32::PackedFilter;
 use super::conv_kernel::Conv;
-use super::dtypes::through_f32;
-use super::transpose::swap_last;
+use super::dtypes::{through_f32, wide_bytes};
+use super::transpose::{Turn, swap_last, turned_bytes};
 use super::window::{Layout, Slide, Window, slides};
 use crate::linalg::Scalar;
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::{self, Epilogue, PanelsView};
+use crate::simd::{Epilogue, PanelsView};
 
 pub(super) const CONV_2D: OpDef = OpDef::pure("Conv2D", |attrs| build(attrs, 2));
 pub(super) const CONV_3D: OpDef = OpDef::pure("Conv3D", |attrs| build(attrs, 3));
@@ -45,16 +45,20 @@ impl Op for ConvOp {
         PackedFilter::pack(weight).map(Some)
     }
 
-    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
-        let [image, filter, ..] = inputs else { return 0 };
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let ([image, filter, ..], [out]) = (inputs, outputs) else { return 0 };
         let (Some(image_shape), Some(filter_shape)) = (image.shape(), filter.shape()) else {
             return 0;
         };
+        let turned = turned_bytes(self.layout, image, out);
         match self.checked(&image_shape, &filter_shape) {
             Ok(conv) if image.dtype == DType::F32 => {
-                self.scratch_len(&conv, filter.as_constant().is_some()) * size_of::<f32>()
+                let panels = if filter.as_constant().is_some() { 0 } else { conv.scratch_len() };
+                let bytes = Scratch::bytes_of::<f32>;
+                bytes(panels) + bytes(conv.group_len()) + turned
             }
-            _ => 0,
+            Ok(_) => wide_bytes(&inputs[..2], outputs) + turned,
+            Err(_) => 0,
         }
     }
 }
@@ -115,84 +119,66 @@ impl ConvOp {
         let filter_shape = packed.map_or(filter.shape(), |packed| &packed.shape);
         let conv = self.checked(image.shape(), filter_shape)?;
         let shape = self.output_shape(&conv)?;
-        let scratch = ctx.take_scratch();
+        let mut scratch = ctx.scratch();
         let mut out = ctx.output(0, image.dtype(), &shape)?;
         match image.dtype() {
             DType::F32 => {
-                let mut own = Vec::new();
-                let n = self.scratch_len(&conv, packed.is_some());
-                let (panels, rest) = simd::floats(scratch, n, &mut own)
-                    .split_at_mut(if packed.is_some() { 0 } else { conv.scratch_len() });
+                let mut panels =
+                    scratch.part(if packed.is_some() { 0 } else { conv.scratch_len() });
                 let filter = match packed {
                     Some(packed) => packed.view(),
-                    None => conv.pack(filter.as_slice(), panels),
+                    None => conv.pack(filter.as_slice(), &mut panels),
                 };
                 let call = F32 { conv: &conv, pool, filter, epilogue };
-                self.run_f32(&call, image.as_slice(), rest, out.as_mut_slice());
+                self.run_f32(&call, image.as_slice(), scratch, out.as_mut_slice());
                 Ok(())
             }
             DType::F64 => {
-                self.arranged::<f64>(
-                    &conv,
-                    image.as_slice(),
-                    filter.as_slice(),
-                    out.as_mut_slice(),
-                );
+                self.run_plain::<f64>(&conv, (&image, &filter), &mut out, scratch);
                 Ok(())
             }
             DType::I32 => {
-                self.arranged::<i32>(
-                    &conv,
-                    image.as_slice(),
-                    filter.as_slice(),
-                    out.as_mut_slice(),
-                );
+                self.run_plain::<i32>(&conv, (&image, &filter), &mut out, scratch);
                 Ok(())
             }
-            _ => through_f32(&[image, filter], &mut out, |inputs, out| {
-                self.arranged(&conv, &inputs[0], &inputs[1], out);
+            _ => through_f32(scratch, &[image, filter], &mut out, |scratch, inputs, out| {
+                let kernel = |image: &[f32], out: &mut [f32]| conv.run(image, &inputs[1], out);
+                self.turn(&conv).run((&inputs[0], out), scratch, kernel);
             }),
         }
     }
 
-    /// The floats of scratch memory that `run` wants for `f32`.
-    fn scratch_len(&self, conv: &Conv, packed: bool) -> usize {
-        let filter = if packed { 0 } else { conv.scratch_len() } + conv.group_len();
-        let window = &conv.window;
-        let turned = window.n_inputs() * conv.in_channels + window.n_outputs() * conv.out_channels;
-        filter + if self.layout.channels_first { turned * conv.batch } else { 0 }
-    }
-
     /// Runs `f32` with channels last, whatever the layout.
-    fn run_f32(&self, call: &F32<'_>, image: &[f32], scratch: &mut [f32], out: &mut [f32]) {
+    fn run_f32(&self, call: &F32<'_>, image: &[f32], mut scratch: Scratch<'_>, out: &mut [f32]) {
         let F32 { conv, pool, filter, epilogue } = *call;
-        let (group, scratch) = scratch.split_at_mut(conv.group_len());
-        if !self.layout.channels_first {
-            return conv.run_f32(pool, image, (filter, epilogue), (group, out));
-        }
-        let (last, out_last) = scratch.split_at_mut(image.len());
-        let out_last = &mut out_last[..out.len()];
-        swap_last(image, last, conv.in_channels, conv.window.n_inputs());
-        let residual = epilogue.residual.map(|residual| {
-            let mut last = vec![0.; residual.len()];
+        let mut group = scratch.part(conv.group_len());
+        let turned = epilogue.residual.filter(|_| self.layout.channels_first).map(|residual| {
+            let mut last = scratch.part(residual.len());
             swap_last(residual, &mut last, conv.out_channels, conv.window.n_outputs());
             last
         });
-        let epilogue = Epilogue { residual: residual.as_deref(), ..epilogue };
-        conv.run_f32(pool, last, (filter, epilogue), (group, out_last));
-        swap_last(out_last, out, conv.window.n_outputs(), conv.out_channels);
+        let residual = turned.as_deref().or(epilogue.residual);
+        let epilogue = Epilogue { residual, ..epilogue };
+        self.turn(conv).run((image, out), scratch, |image, out| {
+            conv.run_f32(pool, image, (filter, epilogue), (&mut group, out));
+        });
     }
 
-    /// Runs the kernel of any element with channels last, whatever the layout.
-    fn arranged<T: Scalar>(&self, conv: &Conv, image: &[T], filter: &[T], out: &mut [T]) {
-        if !self.layout.channels_first {
-            return conv.run(image, filter, out);
-        }
-        let mut last = vec![T::ZERO; image.len()];
-        swap_last(image, &mut last, conv.in_channels, conv.window.n_inputs());
-        let mut out_last = vec![T::ZERO; out.len()];
-        conv.run(&last, filter, &mut out_last);
-        swap_last(&out_last, out, conv.window.n_outputs(), conv.out_channels);
+    /// Runs the kernel of any element.
+    fn run_plain<T: Scalar>(
+        &self,
+        conv: &Conv,
+        (image, filter): (&View<'_>, &View<'_>),
+        out: &mut ViewMut<'_>,
+        scratch: Scratch<'_>,
+    ) {
+        let kernel = |image: &[T], out: &mut [T]| conv.run(image, filter.as_slice(), out);
+        self.turn(conv).run((image.as_slice(), out.as_mut_slice()), scratch, kernel);
+    }
+
+    fn turn(&self, conv: &Conv) -> Turn {
+        let image = (conv.in_channels, conv.window.n_inputs());
+        Turn { layout: self.layout, image, out: (conv.out_channels, conv.window.n_outputs()) }
     }
 }
 

@@ -4,8 +4,8 @@
 //! Follows `conv_grad_input_ops.cc` and `conv_grad_ops_3d.cc`.
 
 use super::conv_transpose_kernel::{PackedTurned, Turned};
-use super::dtypes::through_f32;
-use super::transpose::swap_last;
+use super::dtypes::{through_f32, wide_bytes};
+use super::transpose::{Turn, turned_bytes};
 use super::window::{Layout, Slide, Window, slides};
 use crate::linalg::Scalar;
 use crate::op::Packed;
@@ -55,10 +55,11 @@ impl Op for ConvTranspose {
         let (sizes, filter, small) = (ctx.input(0), ctx.input(1), ctx.input(2));
         let (packed, pool) = (ctx.packed::<PackedTurned>(1), ctx.env().pool);
         let filter_shape = packed.map_or(filter.shape(), |packed| &packed.shape);
-        let Some(sizes) = sizes.to_i64() else {
+        let Ok(sizes) = ints(&sizes) else {
             return invalid!("input_sizes must be integers");
         };
         let (shape, conv) = self.checked(&sizes, filter_shape, small.shape())?;
+        let mut scratch = ctx.scratch();
         let mut out = ctx.output(0, small.dtype(), &shape)?;
         if small.n_elements() == 0 || filter_shape.n_elements() == 0 {
             out.bytes().fill(0);
@@ -66,33 +67,51 @@ impl Op for ConvTranspose {
         }
         match small.dtype() {
             DType::F32 => {
-                let mut own = Vec::new();
+                let mut windows = scratch.part(conv.strip_len(shape[0]));
+                let mut panels = scratch.part(if packed.is_some() { 0 } else { conv.panels_len() });
                 let panels = match packed {
                     Some(packed) => packed.view(),
-                    None => conv.pack(filter.as_slice(), &mut own),
+                    None => conv.pack(filter.as_slice(), &mut panels),
                 };
-                let kernel =
-                    |small: &[f32], out: &mut [f32]| conv.run_f32(pool, small, panels, out);
-                self.arranged(&conv, small.as_slice(), out.as_mut_slice(), kernel);
-            }
-            DType::F64 => {
-                let kernel = |small: &[f64], out: &mut [f64]| {
-                    conv.run(small, filter.as_slice(), out);
+                let kernel = |small: &[f32], out: &mut [f32]| {
+                    conv.run_f32(pool, small, panels, (&mut windows, out));
                 };
-                self.arranged(&conv, small.as_slice(), out.as_mut_slice(), kernel);
+                self.turn(&conv).run((small.as_slice(), out.as_mut_slice()), scratch, kernel);
             }
-            DType::I32 => {
-                let kernel = |small: &[i32], out: &mut [i32]| {
-                    conv.run(small, filter.as_slice(), out);
+            DType::F64 => self.run_plain::<f64>(&conv, (&small, &filter), &mut out, scratch),
+            DType::I32 => self.run_plain::<i32>(&conv, (&small, &filter), &mut out, scratch),
+            _ => through_f32(scratch, &[small, filter], &mut out, |mut scratch, inputs, out| {
+                let mut window = scratch.part(conv.columns());
+                let kernel = |small: &[f32], out: &mut [f32]| {
+                    conv.run(small, &inputs[1], (&mut window, out));
                 };
-                self.arranged(&conv, small.as_slice(), out.as_mut_slice(), kernel);
-            }
-            _ => through_f32(&[small, filter], &mut out, |inputs, out| {
-                let kernel = |small: &[f32], out: &mut [f32]| conv.run(small, &inputs[1], out);
-                self.arranged(&conv, &inputs[0], out, kernel);
+                self.turn(&conv).run((&inputs[0], out), scratch, kernel);
             })?,
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let ([_, filter, small], [out]) = (inputs, outputs) else { return 0 };
+        let shapes = (out.shape(), filter.shape(), small.shape());
+        let (Some(out_shape), Some(filter_shape), Some(small_shape)) = shapes else { return 0 };
+        let Ok((_, conv)) = self.checked(&out_shape.to_i64(), &filter_shape, &small_shape) else {
+            return 0;
+        };
+        let turned = turned_bytes(self.layout, small, out);
+        match small.dtype {
+            DType::F32 => {
+                let is_packed = filter.as_constant().is_some();
+                let panels = if is_packed { 0 } else { conv.panels_len() };
+                let windows = conv.strip_len(out_shape[0]);
+                Scratch::bytes_of::<f32>(windows) + Scratch::bytes_of::<f32>(panels) + turned
+            }
+            DType::F64 => Scratch::bytes_of::<f64>(conv.columns()) + turned,
+            _ => {
+                let window = Scratch::bytes_of::<f32>(conv.columns());
+                wide_bytes(&inputs[1..], outputs) + window + turned
+            }
+        }
     }
 
     fn pack(&self, input: usize, weight: &Tensor) -> Result<Option<Packed>> {
@@ -134,21 +153,23 @@ impl ConvTranspose {
         Ok((shape, Turned { window, large_channels, small_channels }))
     }
 
-    /// Runs a kernel with channels last, whatever the layout.
-    fn arranged<T: Scalar>(
+    /// Runs the kernel of any element.
+    fn run_plain<T: Scalar>(
         &self,
         conv: &Turned,
-        small: &[T],
-        out: &mut [T],
-        kernel: impl Fn(&[T], &mut [T]),
+        (small, filter): (&View<'_>, &View<'_>),
+        out: &mut ViewMut<'_>,
+        mut scratch: Scratch<'_>,
     ) {
-        if !self.layout.channels_first {
-            return kernel(small, out);
-        }
-        let mut last = vec![T::ZERO; small.len()];
-        swap_last(small, &mut last, conv.small_channels, conv.window.n_outputs());
-        let mut out_last = vec![T::ZERO; out.len()];
-        kernel(&last, &mut out_last);
-        swap_last(&out_last, out, conv.window.n_inputs(), conv.large_channels);
+        let mut window = scratch.part(conv.columns());
+        let kernel = |small: &[T], out: &mut [T]| {
+            conv.run(small, filter.as_slice(), (&mut window, out));
+        };
+        self.turn(conv).run((small.as_slice(), out.as_mut_slice()), scratch, kernel);
+    }
+
+    fn turn(&self, conv: &Turned) -> Turn {
+        let image = (conv.small_channels, conv.window.n_outputs());
+        Turn { layout: self.layout, image, out: (conv.large_channels, conv.window.n_inputs()) }
     }
 }

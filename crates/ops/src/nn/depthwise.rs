@@ -3,10 +3,9 @@
 //! Follows `depthwise_conv_op.cc`.
 
 use super::depthwise_kernel::DepthwiseConv;
-use super::dtypes::through_f32;
-use super::transpose::swap_last;
+use super::dtypes::{through_f32, wide_bytes};
+use super::transpose::{Turn, turned_bytes};
 use super::window::{Layout, Slide, Window, per_axis, slides};
-use crate::linalg::Scalar;
 use crate::prelude::*;
 use crate::simd::{Activation, Epilogue};
 
@@ -26,6 +25,11 @@ impl Op for Depthwise {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         self.run_with(ctx, Epilogue::default())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let ([image, _, ..], [out]) = (inputs, outputs) else { return 0 };
+        wide_bytes(&inputs[..2], outputs) + turned_bytes(self.layout, image, out)
     }
 }
 
@@ -77,16 +81,16 @@ impl Depthwise {
         let (image, filter, pool) = (ctx.input(0), ctx.input(1), ctx.env().pool);
         let conv = self.checked(image.shape(), filter.shape())?;
         let shape = self.output_shape(&conv)?;
+        let (scratch, turn) = (ctx.scratch(), self.turn(&conv));
         let mut out = ctx.output(0, image.dtype(), &shape)?;
         match image.dtype() {
             DType::F32 => {
                 let Epilogue { bias, residual, activation } = epilogue;
                 let first = if residual.is_some() { Activation::None } else { activation };
-                let kernel = |image: &[f32], filter: &[f32], out: &mut [f32]| {
-                    conv.run_f32(pool, (image, filter), (bias, first), out);
+                let kernel = |image: &[f32], out: &mut [f32]| {
+                    conv.run_f32(pool, (image, filter.as_slice()), (bias, first), out);
                 };
-                let (image, filter) = (image.as_slice(), filter.as_slice());
-                self.arranged(&conv, (image, filter), out.as_mut_slice(), kernel);
+                turn.run((image.as_slice(), out.as_mut_slice()), scratch, kernel);
                 if let Some(residual) = residual {
                     let out = out.as_mut_slice::<f32>();
                     out.iter_mut().zip(residual).for_each(|(out, x)| *out += x);
@@ -94,17 +98,16 @@ impl Depthwise {
                 }
             }
             DType::F64 => {
-                let (image, filter) = (image.as_slice(), filter.as_slice());
-                let kernel = |image: &[f64], filter: &[f64], out: &mut [f64]| {
-                    conv.run(image, filter, out);
+                let kernel = |image: &[f64], out: &mut [f64]| {
+                    conv.run(image, filter.as_slice(), out);
                 };
-                self.arranged(&conv, (image, filter), out.as_mut_slice(), kernel);
+                turn.run((image.as_slice(), out.as_mut_slice()), scratch, kernel);
             }
-            _ => through_f32(&[image, filter], &mut out, |inputs, out| {
-                let kernel = |image: &[f32], filter: &[f32], out: &mut [f32]| {
-                    conv.run_f32(pool, (image, filter), (None, Activation::None), out);
+            _ => through_f32(scratch, &[image, filter], &mut out, |scratch, inputs, out| {
+                let kernel = |image: &[f32], out: &mut [f32]| {
+                    conv.run_f32(pool, (image, &inputs[1]), (None, Activation::None), out);
                 };
-                self.arranged(&conv, (&inputs[0], &inputs[1]), out, kernel);
+                turn.run((&inputs[0], out), scratch, kernel);
             })?,
         }
         Ok(())
@@ -123,21 +126,8 @@ impl Depthwise {
         Ok(DepthwiseConv { batch: image[0], window, channels, multiplier: filter[3] })
     }
 
-    /// Runs a kernel with channels last, whatever the layout.
-    fn arranged<T: Scalar>(
-        &self,
-        conv: &DepthwiseConv,
-        (image, filter): (&[T], &[T]),
-        out: &mut [T],
-        kernel: impl Fn(&[T], &[T], &mut [T]),
-    ) {
-        if !self.layout.channels_first {
-            return kernel(image, filter, out);
-        }
-        let mut last = vec![T::ZERO; image.len()];
-        swap_last(image, &mut last, conv.channels, conv.window.n_inputs());
-        let mut out_last = vec![T::ZERO; out.len()];
-        kernel(&last, filter, &mut out_last);
-        swap_last(&out_last, out, conv.window.n_outputs(), conv.channels * conv.multiplier);
+    fn turn(&self, conv: &DepthwiseConv) -> Turn {
+        let (image, n_outputs) = ((conv.channels, conv.window.n_inputs()), conv.window.n_outputs());
+        Turn { layout: self.layout, image, out: (conv.channels * conv.multiplier, n_outputs) }
     }
 }

@@ -4,7 +4,7 @@
 
 use num_traits::Bounded;
 
-use super::dtypes::through_f32;
+use super::dtypes::{through_f32, wide_bytes};
 use super::window::{Layout, Slide, Window, paddings, per_axis};
 use crate::prelude::*;
 
@@ -54,6 +54,7 @@ impl Op for Dilation {
         let window = Window::new(self.layout, &self.slides, |i| shape[i + 1], |i| filter_shape[i])?;
         let dims = [shape[0], window.output[1], window.output[2], shape[3]];
         let out_shape = Shape::checked(dims.map(|dim| dim as i64))?;
+        let scratch = ctx.scratch();
         let mut out = ctx.output(0, image.dtype(), &out_shape)?;
         match image.dtype() {
             DType::F32 => {
@@ -64,15 +65,21 @@ impl Op for Dilation {
                 let sum = |x: f64, f: f64| x + f;
                 dilate(&window, image.as_slice(), filter.as_slice(), out.as_mut_slice(), sum);
             }
-            DType::F16 | DType::BF16 => through_f32(&[image, filter], &mut out, |inputs, out| {
-                dilate(&window, &inputs[0], &inputs[1], out, |x, f| x + f);
-            })?,
+            DType::F16 | DType::BF16 => {
+                through_f32(scratch, &[image, filter], &mut out, |_, inputs, out| {
+                    dilate(&window, &inputs[0], &inputs[1], out, |x, f| x + f);
+                })?;
+            }
             dtype => for_integer!(dtype, T => {
                 let (image, filter) = (image.as_slice::<T>(), filter.as_slice::<T>());
                 dilate(&window, image, filter, out.as_mut_slice(), T::wrapping_add);
             }),
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        wide_bytes(inputs, outputs)
     }
 }
 

@@ -1,23 +1,41 @@
 //! Half precision through `f32`.
 
 use half::{bf16, f16};
+use smallvec::SmallVec;
 
 use crate::error::unimplemented;
 use crate::prelude::*;
 
-/// Calls `kernel` on the inputs as `f32` and rounds what it writes, for `half` and `bfloat16`.
-pub(crate) fn through_f32(
+/// Calls `kernel` on the inputs as `f32` and rounds what it writes, for `half` and `bfloat16`. It
+/// gets what is left of the scratch memory.
+pub(crate) fn through_f32<'a>(
+    mut scratch: Scratch<'a>,
     inputs: &[View<'_>],
     out: &mut ViewMut<'_>,
-    kernel: impl FnOnce(&[Vec<f32>], &mut [f32]),
+    kernel: impl FnOnce(Scratch<'a>, &[Part<'a, f32>], &mut [f32]),
 ) -> Result<()> {
-    let wide: Option<Vec<Vec<f32>>> = inputs.iter().map(widen).collect();
-    let Some(wide) = wide else {
-        return unimplemented!("dtype {} is not supported here", out.dtype());
-    };
-    let mut result = vec![0.; out.shape().n_elements()];
-    kernel(&wide, &mut result);
+    let mut wide: SmallVec<[Part<'a, f32>; 2]> = SmallVec::new();
+    for input in inputs {
+        let mut part = scratch.part(input.n_elements());
+        if !widen_to(input, &mut part) {
+            return unimplemented!("dtype {} is not supported here", out.dtype());
+        }
+        wide.push(part);
+    }
+    let mut result = scratch.part(out.shape().n_elements());
+    kernel(scratch, &wide, &mut result);
     narrow(&result, out)
+}
+
+/// The bytes of scratch memory that `through_f32` takes for inputs and an output of these specs.
+pub(crate) fn wide_bytes(inputs: &[Spec], outputs: &[Spec]) -> usize {
+    let is_half = |spec: &Spec| matches!(spec.dtype, DType::F16 | DType::BF16);
+    if !outputs.first().is_some_and(is_half) {
+        return 0;
+    }
+    let elements = |spec: &Spec| spec.shape().map_or(0, |shape| shape.n_elements());
+    let all = inputs.iter().chain(&outputs[..1]);
+    all.map(|spec| Scratch::bytes_of::<f32>(elements(spec))).sum()
 }
 
 /// Writes floats to `out`, rounded if it holds narrower ones.
@@ -33,14 +51,21 @@ pub(crate) fn narrow(wide: &[f32], out: &mut ViewMut<'_>) -> Result<()> {
 
 /// The elements as `f32`, if they are floats of at most that width.
 pub(crate) fn widen(view: &View<'_>) -> Option<Vec<f32>> {
-    match view.dtype() {
-        DType::F16 => Some(view.as_slice::<f16>().iter().map(|x| x.to_f32()).collect()),
-        DType::BF16 => Some(view.as_slice::<bf16>().iter().map(|x| x.to_f32()).collect()),
-        DType::F32 => Some(view.as_slice().to_vec()),
-        _ => None,
-    }
+    let mut wide = vec![0.; view.n_elements()];
+    widen_to(view, &mut wide).then_some(wide)
 }
 
-fn round<T>(wide: &[f32], out: &mut [T], narrow: impl Fn(f32) -> T) {
-    out.iter_mut().zip(wide).for_each(|(out, x)| *out = narrow(*x));
+/// Writes the elements as `f32`; says whether they are floats of at most that width.
+fn widen_to(view: &View<'_>, wide: &mut [f32]) -> bool {
+    match view.dtype() {
+        DType::F16 => round(view.as_slice(), wide, f16::to_f32),
+        DType::BF16 => round(view.as_slice(), wide, bf16::to_f32),
+        DType::F32 => wide.copy_from_slice(view.as_slice()),
+        _ => return false,
+    }
+    true
+}
+
+fn round<T: Copy, U>(from: &[T], to: &mut [U], round: impl Fn(T) -> U) {
+    to.iter_mut().zip(from).for_each(|(to, x)| *to = round(*x));
 }

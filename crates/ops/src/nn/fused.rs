@@ -11,7 +11,7 @@ use crate::simd::{Activation, Epilogue};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps {
     bias: bool,
-    residual: bool,
+    pub(super) residual: bool,
     activation: Activation,
 }
 

@@ -44,7 +44,10 @@ impl Op for FusedConv {
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
-        self.conv.scratch_bytes(inputs, outputs)
+        let out = outputs[0].shape().map_or(0, |shape| shape.n_elements());
+        let is_turned = self.conv.layout.channels_first && self.steps.residual;
+        let residual = if is_turned { Scratch::bytes_of::<f32>(out) } else { 0 };
+        self.conv.scratch_bytes(inputs, outputs) + residual
     }
 }
 
@@ -65,5 +68,9 @@ impl Op for FusedDepthwise {
         let shape = self.conv.shape_of(ctx)?;
         let epilogue = self.steps.epilogue(ctx, &shape, self.conv.layout.channel())?;
         self.conv.run_with(ctx, epilogue)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        self.conv.scratch_bytes(inputs, outputs)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Follows `lrn_op.cc`.
 
-use super::dtypes::through_f32;
+use super::dtypes::{through_f32, wide_bytes};
 use crate::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::pure("LRN", |attrs| {
@@ -29,6 +29,7 @@ impl Op for Lrn {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let scratch = ctx.scratch();
         let (x, mut out) = ctx.unary()?;
         if x.shape().rank() != 4 {
             return invalid!("expected rank 4 but got {}", x.shape());
@@ -36,9 +37,15 @@ impl Op for Lrn {
         let depth = x.shape().last_dim();
         match x.dtype() {
             DType::F32 => self.normalise(x.as_slice(), out.as_mut_slice(), depth),
-            _ => through_f32(&[x], &mut out, |inputs, out| self.normalise(&inputs[0], out, depth))?,
+            _ => through_f32(scratch, &[x], &mut out, |_, inputs, out| {
+                self.normalise(&inputs[0], out, depth);
+            })?,
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        wide_bytes(inputs, outputs)
     }
 }
 

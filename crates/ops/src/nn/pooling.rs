@@ -2,9 +2,9 @@
 //!
 //! Follows `maxpooling_op.cc`, `avgpooling_op.cc` and `pooling_ops_3d.cc`.
 
-use super::dtypes::through_f32;
+use super::dtypes::{through_f32, wide_bytes};
 use super::pooling_kernel::{Pooling, average, maximum};
-use super::transpose::swap_last;
+use super::transpose::{Turn, turned_bytes};
 use super::window::{Layout, Slide, Window, paddings, per_axis};
 use crate::prelude::*;
 
@@ -50,27 +50,35 @@ impl Op for Pool {
         let image = ctx.input(0);
         let pooling = self.checked(image.shape())?;
         let shape = self.output_shape(&pooling)?;
-        let pool = ctx.env().pool;
+        let (pool, scratch, turn) = (ctx.env().pool, ctx.scratch(), self.turn(&pooling));
         let mut out = ctx.output(0, image.dtype(), &shape)?;
         match (self.kind, image.dtype()) {
             (Kind::Max, dtype) => for_number!(dtype, T => {
                 let run = |image: &[T], out: &mut [T]| maximum(&pooling, pool, image, out);
-                self.arranged::<T>(&pooling, image.as_slice(), out.as_mut_slice(), run);
+                turn.run::<T>((image.as_slice(), out.as_mut_slice()), scratch, run);
             }),
             (Kind::Average, DType::F32) => {
                 let run = |image: &[f32], out: &mut [f32]| average(&pooling, pool, image, out);
-                self.arranged(&pooling, image.as_slice(), out.as_mut_slice(), run);
+                turn.run((image.as_slice(), out.as_mut_slice()), scratch, run);
             }
             (Kind::Average, DType::F64) => {
                 let run = |image: &[f64], out: &mut [f64]| average(&pooling, pool, image, out);
-                self.arranged(&pooling, image.as_slice(), out.as_mut_slice(), run);
+                turn.run((image.as_slice(), out.as_mut_slice()), scratch, run);
             }
-            (Kind::Average, _) => through_f32(&[image], &mut out, |inputs, out| {
-                let run = |image: &[f32], out: &mut [f32]| average(&pooling, pool, image, out);
-                self.arranged(&pooling, &inputs[0], out, run);
-            })?,
+            (Kind::Average, _) => {
+                through_f32(scratch, &[image], &mut out, |scratch, inputs, out| {
+                    let run = |image: &[f32], out: &mut [f32]| average(&pooling, pool, image, out);
+                    turn.run((&inputs[0], out), scratch, run);
+                })?
+            }
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let ([image, ..], [out]) = (inputs, outputs) else { return 0 };
+        let wide = if self.kind == Kind::Average { wide_bytes(&inputs[..1], outputs) } else { 0 };
+        wide + turned_bytes(self.layout, image, out)
     }
 }
 
@@ -128,22 +136,10 @@ impl Pool {
         Ok(Shape::checked(dims.into_iter().map(|dim| dim as i64))?)
     }
 
-    /// Runs a kernel with channels last, whatever the layout.
-    fn arranged<T: Element>(
-        &self,
-        pooling: &Pooling,
-        image: &[T],
-        out: &mut [T],
-        kernel: impl Fn(&[T], &mut [T]),
-    ) {
-        if !self.layout.channels_first {
-            return kernel(image, out);
-        }
-        let mut last = vec![T::zeroed(); image.len()];
-        swap_last(image, &mut last, pooling.channels, pooling.window.n_inputs());
-        let mut out_last = vec![T::zeroed(); out.len()];
-        kernel(&last, &mut out_last);
-        swap_last(&out_last, out, pooling.window.n_outputs(), pooling.channels);
+    fn turn(&self, pooling: &Pooling) -> Turn {
+        let Pooling { window, channels, .. } = pooling;
+        let (image, out) = ((*channels, window.n_inputs()), (*channels, window.n_outputs()));
+        Turn { layout: self.layout, image, out }
     }
 }
 

@@ -256,6 +256,20 @@ impl Window {
         padded.checked_sub(self.before[axis]).filter(|at| *at < self.input[axis])
     }
 
+    /// The outputs whose windows have place `at` of the input under them along `axis`, in order,
+    /// with the tap that lies on it.
+    pub(crate) fn reaching(&self, axis: usize, at: usize) -> impl Iterator<Item = (usize, usize)> {
+        let (stride, dilation, size) = (self.stride[axis], self.dilation[axis], self.size[axis]);
+        let padded = at + self.before[axis];
+        let first = padded.saturating_sub(size.saturating_sub(1) * dilation).div_ceil(stride);
+        let end = (padded / stride + 1).min(self.output[axis]);
+        (first..end).filter_map(move |out| {
+            let reach = padded - out * stride;
+            let tap = reach / dilation;
+            (reach.is_multiple_of(dilation) && tap < size).then_some((out, tap))
+        })
+    }
+
     /// The taps of output `out` along `axis` that lie in the image, for windows without dilation.
     pub(crate) fn inside(&self, axis: usize, out: usize) -> std::ops::Range<usize> {
         let start = out * self.stride[axis];
@@ -287,6 +301,23 @@ mod tests {
         check(Padding::Explicit(2, 1), 5, 3, (3, 2));
         let slide = Slide { stride: 1, dilation: 1, padding: Padding::Valid };
         assert!(slide.place(1, 3).is_err());
+    }
+
+    #[test]
+    fn a_place_is_reached_by_the_windows_that_lie_on_it() {
+        let layout = Layout { n_axes: 2, channels_first: false };
+        for (stride, dilation, padding) in
+            [(1, 1, Padding::Same), (2, 1, Padding::Valid), (2, 3, Padding::Explicit(2, 1))]
+        {
+            let slide = Slide { stride, dilation, padding };
+            let window = Window::new(layout, &[slide; 2], |_| 9, |_| 3).unwrap();
+            for at in 0..9 {
+                let outs = 0..window.output[2];
+                let pairs = outs.flat_map(|out| (0..3).map(move |tap| (out, tap)));
+                let on = pairs.filter(|(out, tap)| window.at(2, *out, *tap) == Some(at));
+                assert!(window.reaching(2, at).eq(on), "{slide:?} {at}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::variable::writable;
 use crate::array::gather_nd::{gather_nd, infer_gather_nd};
 use crate::array::nd::Slices;
 use crate::array::scatter_nd::{check_updates, combine_slices};
-use crate::combine::{Combine, check_divisors, for_combined};
+use crate::combine::{Combine, Number as _, check_divisors, for_combined};
 use crate::prelude::*;
 
 pub(super) const GATHER_ND: OpDef = OpDef::of_kind("ResourceGatherNd", Kind::Reads, |attrs| {
@@ -91,14 +91,15 @@ impl Op for Scatter {
         let how = self.how;
         let by = self.by;
         check_divisors(how, &updates)?;
+        let mut scratch = ctx.scratch();
         variable.change(|value| {
             if value.dtype() != updates.dtype() || !value.dtype().is_plain() {
                 let (want, got) = (value.dtype(), updates.dtype());
                 return invalid!("cannot scatter {got} into a variable of {want}");
             }
             let slices = match by {
-                By::Rows => row_slices(&indices, value.shape())?,
-                By::Vectors => Slices::of(&indices, value.shape(), "")?,
+                By::Rows => row_slices(&indices, value.shape(), &mut scratch)?,
+                By::Vectors => Slices::of(&indices, value.shape(), "", &mut scratch)?,
             };
             match by {
                 By::Rows => check_rows(&indices, &updates, value.shape())?,
@@ -112,8 +113,12 @@ impl Op for Scatter {
                 let new = updates.as_slice::<T>();
                 match new {
                     [one] if slices.len > 0 && updates.shape().rank() == 0 => {
-                        let new = vec![*one; slices.len * slices.starts.len()];
-                        combine_slices::<T>(how, &slices, view.as_mut_slice(), &new);
+                        let out = view.as_mut_slice::<T>();
+                        for start in slices.starts.iter() {
+                            for x in &mut out[*start..start + slices.len] {
+                                T::combine(how, std::slice::from_mut(x), &[*one]);
+                            }
+                        }
                     }
                     new => combine_slices::<T>(how, &slices, view.as_mut_slice(), new),
                 }
@@ -122,22 +127,35 @@ impl Op for Scatter {
         })?;
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let indices = inputs[1].shape().unwrap_or_default();
+        match self.by {
+            By::Rows => Scratch::bytes_of::<usize>(indices.n_elements()),
+            By::Vectors => Slices::bytes(&inputs[1]),
+        }
+    }
 }
 
 /// The rows that numbers name.
-fn row_slices(indices: &View<'_>, shape: &Shape) -> Result<Slices> {
+fn row_slices<'a>(
+    indices: &View<'_>,
+    shape: &Shape,
+    scratch: &mut Scratch<'a>,
+) -> Result<Slices<'a>> {
     let Some((n_rows, inner)) = shape.split_first() else {
         return invalid!("a scalar variable has no rows");
     };
     let len: usize = inner.iter().product();
-    let mut starts = Vec::with_capacity(indices.n_elements());
-    for (i, row) in ints(indices)?.iter().enumerate() {
-        let Some(row) = usize::try_from(*row).ok().filter(|row| row < n_rows) else {
+    let mut starts = scratch.part(indices.n_elements());
+    for (i, start) in starts.iter_mut().enumerate() {
+        let row = int_at(indices, i)?;
+        let Some(row) = usize::try_from(row).ok().filter(|row| row < n_rows) else {
             // The text is TensorFlow's (`resource_variable_ops.cc`).
             let place = crate::array::gather::place_of(i, indices.shape());
             return invalid!("indices{place} = {row} is not in [0, {n_rows})");
         };
-        starts.push(row * len);
+        *start = row * len;
     }
     Ok(Slices { starts, len, depth: 1 })
 }
@@ -156,7 +174,7 @@ fn check_rows(indices: &View<'_>, updates: &View<'_>, shape: &Shape) -> Result<(
 }
 
 /// Copies updates, or one update again and again, to slices.
-fn replace(view: &mut ViewMut<'_>, slices: &Slices, updates: &View<'_>) -> Result<()> {
+fn replace(view: &mut ViewMut<'_>, slices: &Slices<'_>, updates: &View<'_>) -> Result<()> {
     let is_scalar = updates.shape().rank() == 0;
     for_width!(view.dtype(), T => {
         let (out, new) = (view.as_wide_mut::<T>(), updates.as_wide::<T>());

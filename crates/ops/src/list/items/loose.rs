@@ -19,6 +19,13 @@ pub(super) struct Loose {
 }
 
 impl Loose {
+    /// So many, of which none is set.
+    pub(super) fn unset(len: usize) -> Self {
+        let mut loose = Self::default();
+        loose.resize(len);
+        loose
+    }
+
     /// The number of items.
     pub(super) fn len(&self) -> usize {
         self.len

@@ -1,11 +1,11 @@
 //! The ops of tensor arrays. The flow that they hand on orders them and has no meaning of its own.
 
-use tensor::Handle;
+use tensor::{Handle, Items, ListSpec};
 
 use super::super::join::cut;
 use super::super::shapes;
 use super::super::stack::{Behind, part, write_stacked};
-use super::{LENGTH_MAX, Slot, State, TensorArray};
+use super::{LENGTH_MAX, State, TensorArray};
 use crate::prelude::*;
 
 pub(crate) const ARRAY: OpDef = OpDef::of_kind("TensorArrayV3", Kind::Reads, |attrs| {
@@ -17,12 +17,15 @@ pub(crate) const ARRAY: OpDef = OpDef::of_kind("TensorArrayV3", Kind::Reads, |at
         identical: attrs.bool_or("identical_element_shapes", false)?,
     }))
 });
-pub(crate) const WRITE: OpDef =
-    OpDef::of_kind("TensorArrayWriteV3", Kind::Writes, |_| Ok(Box::new(Write { how: write })));
-pub(crate) const SCATTER: OpDef =
-    OpDef::of_kind("TensorArrayScatterV3", Kind::Writes, |_| Ok(Box::new(Write { how: scatter })));
-pub(crate) const SPLIT: OpDef =
-    OpDef::of_kind("TensorArraySplitV3", Kind::Writes, |_| Ok(Box::new(Write { how: split })));
+pub(crate) const WRITE: OpDef = OpDef::of_kind("TensorArrayWriteV3", Kind::Writes, |_| {
+    Ok(Box::new(Write { value: 2, outer: Some(0), how: write }))
+});
+pub(crate) const SCATTER: OpDef = OpDef::of_kind("TensorArrayScatterV3", Kind::Writes, |_| {
+    Ok(Box::new(Write { value: 2, outer: Some(1), how: scatter }))
+});
+pub(crate) const SPLIT: OpDef = OpDef::of_kind("TensorArraySplitV3", Kind::Writes, |_| {
+    Ok(Box::new(Write { value: 1, outer: None, how: split }))
+});
 pub(crate) const READ: OpDef = OpDef::of_kind("TensorArrayReadV3", Kind::Reads, |attrs| {
     Ok(Box::new(Read { dtype: attrs.dtype("dtype")? }))
 });
@@ -67,7 +70,20 @@ impl Op for Make {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [size] = arity(inputs)?;
         size.require_rank(0)?;
-        Ok(vec![Spec::scalar(DType::Resource), Spec::scalar(DType::F32)])
+        let specs = [Spec::scalar(DType::Resource), Spec::scalar(DType::F32)];
+        let dims = dims_of_attr(self.shape.as_deref());
+        let dims = dims.filter(|dims| dims.iter().all(|dim| dim.known().is_some()));
+        // If elements may differ in shape, one tells nothing of the others.
+        if dims.is_none() && !self.identical {
+            return Ok(specs.into());
+        }
+        let len = match sizes_of(size).as_deref() {
+            Some([len]) if !self.grows => len.clone(),
+            _ => Dim::Unknown,
+        };
+        let items = dims.map_or(Items::Unset, |dims| Items::Like(dims.into_iter().collect()));
+        let list = ListSpec { dtype: self.dtype, len, items };
+        Ok(specs.map(|spec| spec.with_list(list.clone())).into())
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
@@ -75,7 +91,8 @@ impl Op for Make {
         if length > LENGTH_MAX {
             return invalid!("a TensorArray of {length} elements is too long");
         }
-        let slots = vec![Slot::Empty; length];
+        let mut items = super::Items::default();
+        items.resize(length)?;
         let array = TensorArray {
             dtype: self.dtype,
             grows: self.grows,
@@ -83,7 +100,8 @@ impl Op for Make {
             identical: self.identical,
             state: parking_lot::Mutex::new(State {
                 shape: self.shape.clone(),
-                slots,
+                items,
+                cleared: Vec::new(),
                 is_closed: false,
             }),
         };
@@ -92,15 +110,38 @@ impl Op for Make {
     }
 }
 
+/// What is known of the array behind a handle and its flow, if all its elements have one shape.
+/// What is known of them goes with the flow, which orders reads behind writes.
+fn array_spec(handle: &Spec, flow: &Spec, dtype: DType) -> Option<ListSpec> {
+    let list = flow.list().or_else(|| handle.list());
+    list.filter(|list| list.dtype == dtype).cloned()
+}
+
+/// The flow behind a write of elements of these dimensions. A write of another shape than those
+/// before fails, so what is known of this one holds for all.
+fn flow_behind(handle: &Spec, flow: &Spec, dtype: DType, dims: Option<&[Dim]>) -> Spec {
+    let flow_spec = Spec::scalar(DType::F32);
+    let Some(mut list) = array_spec(handle, flow, dtype) else { return flow_spec };
+    list.items = dims.map_or(Items::Unknown, |dims| Items::Like(dims.iter().cloned().collect()));
+    flow_spec.with_list(list)
+}
+
 /// An op that fills an array and hands the flow on.
 struct Write {
+    /// Which input has the values.
+    value: usize,
+    /// How many dimensions of them elements do not have; `None` if elements are parts of them that
+    /// may differ in length.
+    outer: Option<usize>,
     how: fn(&TensorArray, &Ctx<'_>) -> Result<()>,
 }
 
 impl Op for Write {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, _, _, _] = arity(inputs)?;
-        Ok(vec![Spec::scalar(DType::F32)])
+        let [handle, _, _, flow] = arity(inputs)?;
+        let value = &inputs[self.value];
+        let dims = value.dims().zip(self.outer).and_then(|(dims, outer)| dims.get(outer..));
+        Ok(vec![flow_behind(handle, flow, value.dtype, dims)])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
@@ -116,17 +157,40 @@ fn write(array: &TensorArray, ctx: &Ctx<'_>) -> Result<()> {
 
 /// `(handle, indices, value, flow)`
 fn scatter(array: &TensorArray, ctx: &Ctx<'_>) -> Result<()> {
-    let (indices, value) = (ints(&ctx.input(1))?, ctx.input(2));
+    let (indices, value) = (ctx.input(1), ctx.input(2));
+    let n_indices = indices.n_elements();
     let n_rows = value.shape().first().copied();
-    if n_rows != Some(indices.len()) {
-        let (expected, got) = (indices.len(), value.shape());
-        return invalid!("Expected {expected} elements in the first dimension but value is {got}");
+    if n_rows != Some(n_indices) {
+        let got = value.shape();
+        return invalid!("Expected {n_indices} elements in the first dimension but value is {got}");
     }
     let row = Shape::of(&value.shape()[1..]);
-    for (i, index) in indices.iter().enumerate() {
-        array.write(*index, &part(&value, i * row.n_elements(), &row)?.view())?;
+    let in_order = is_in_order(&indices)?;
+    if in_order && array.put_rows(&mut *array.open()?, &value, &row)? {
+        return Ok(());
+    }
+    for i in 0..n_indices {
+        let index = int_at(&indices, i)?;
+        match value.dtype().is_plain() {
+            true => {
+                let len = row.n_elements() * value.dtype().size();
+                let bytes = &value.bytes()[i * len..][..len];
+                array.write(index, &View::plain(value.dtype(), &row, bytes))?;
+            }
+            false => array.write(index, &part(&value, i * row.n_elements(), &row)?.view())?,
+        }
     }
     Ok(())
+}
+
+/// Whether indices are 0, 1, 2 and so on.
+fn is_in_order(indices: &View<'_>) -> Result<bool> {
+    for i in 0..indices.n_elements() {
+        if int_at(indices, i)? != i as i64 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// `(handle, value, lengths, flow)`
@@ -135,11 +199,11 @@ fn split(array: &TensorArray, ctx: &Ctx<'_>) -> Result<()> {
     if value.shape().rank() == 0 {
         return invalid!("Expected value to be at least a vector, but received shape: []");
     }
-    let n_slots = array.open()?.slots.len();
-    if !array.grows && lengths.len() != n_slots {
+    let n_items = array.open()?.items.len();
+    if !array.grows && lengths.len() != n_items {
         let n_lengths = lengths.len();
         return invalid!(
-            "TensorArray's size is not equal to the size of lengths ({n_slots} vs. {n_lengths}), \
+            "TensorArray's size is not equal to the size of lengths ({n_items} vs. {n_lengths}), \
              and the TensorArray is not marked as dynamically resizeable"
         );
     }
@@ -155,14 +219,28 @@ struct Read {
 
 impl Op for Read {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, index, _] = arity(inputs)?;
+        let [handle, index, flow] = arity(inputs)?;
         index.require_rank(0)?;
-        Ok(vec![Spec::unknown(self.dtype)])
+        let dims = match array_spec(handle, flow, self.dtype) {
+            Some(ListSpec { items: Items::Like(dims), .. }) => Some(dims.iter().cloned().collect()),
+            _ => None,
+        };
+        Ok(vec![spec_of(self.dtype, dims)])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let value = array(ctx)?.read(int(&ctx.input(1))?, self.dtype)?;
-        ctx.set_output(0, value)
+        let (array, index) = (array(ctx)?, int(&ctx.input(1))?);
+        let state = &mut *array.open()?;
+        let at = array.take(state, index, self.dtype)?;
+        match state.items.get(at) {
+            Some(item) => ctx.forward(0, item, item.shape().clone())?,
+            None => {
+                let shape = super::is_known(&state.shape).unwrap_or_default();
+                ctx.set_output(0, Tensor::zeros(self.dtype, shape)?)?;
+            }
+        }
+        array.release(state, at);
+        Ok(())
     }
 }
 
@@ -173,9 +251,15 @@ struct GatherAt {
 
 impl Op for GatherAt {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, indices, _] = arity(inputs)?;
+        let [handle, indices, flow] = arity(inputs)?;
         indices.require_rank(1)?;
         let mut dims = dims_of_attr(self.shape.as_deref());
+        if let Some(ListSpec { items: Items::Like(items), .. }) =
+            array_spec(handle, flow, self.dtype)
+        {
+            // Such as do not agree are refused when they are there.
+            dims = merge_dims(Some(&items), dims.as_deref()).ok().flatten();
+        }
         if let Some(dims) = &mut dims {
             dims.insert(0, indices.dims().map_or(Dim::Unknown, |dims| dims[0].clone()));
         }
@@ -183,17 +267,31 @@ impl Op for GatherAt {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let array = array(ctx)?;
-        let indices = ints(&ctx.input(1))?;
-        let (shape, items) = {
-            let state = &mut *array.open()?;
-            let Some(shape) = shapes::merged(&state.shape, &self.shape) else {
-                return invalid!("TensorArray was passed an element_shape that does not fit");
-            };
-            let take = |index: &i64| array.take(state, *index, self.dtype);
-            (shape, indices.iter().map(take).collect::<Result<Vec<Tensor>>>()?)
+        let (array, indices) = (array(ctx)?, ctx.input(1));
+        let state = &mut *array.open()?;
+        let Some(shape) = shapes::merged(&state.shape, &self.shape) else {
+            return invalid!("TensorArray was passed an element_shape that does not fit");
         };
-        write_stacked(ctx, self.dtype, items.iter().map(|item| Some(item.view())), &shape)
+        for i in 0..indices.n_elements() {
+            array.take(state, int_at(&indices, i)?, self.dtype)?;
+        }
+        let rows = state.items.stacked().filter(|rows| rows.shape()[0] == indices.n_elements());
+        let rows = rows.filter(|rows| shapes::takes(&shape, &Shape::of(&rows.shape()[1..])));
+        match rows {
+            Some(rows) if rows.shape()[0] > 0 && is_in_order(&indices)? => {
+                ctx.forward(0, rows.view(), rows.shape().clone())?;
+            }
+            _ => {
+                let places = (0..indices.n_elements()).map(|i| int_at(&indices, i));
+                let places = places.collect::<Result<Vec<i64>>>()?;
+                let items = places.iter().map(|at| state.items.get(*at as usize));
+                write_stacked(ctx, self.dtype, items, &shape)?;
+            }
+        }
+        for i in 0..indices.n_elements() {
+            array.release(state, int_at(&indices, i)? as usize);
+        }
+        Ok(())
     }
 }
 
@@ -216,8 +314,8 @@ impl Op for Concat {
         let array = array(ctx)?;
         let items = {
             let state = &mut *array.open()?;
-            let all = 0..state.slots.len() as i64;
-            all.map(|i| array.take(state, i, self.dtype)).collect::<Result<Vec<Tensor>>>()?
+            let all = 0..state.items.len();
+            all.map(|i| array.read(state, i, self.dtype)).collect::<Result<Vec<Tensor>>>()?
         };
         let rest = match (items.first(), super::is_known(&self.shape)) {
             (Some(first), _) if first.shape().rank() > 0 => Shape::of(&first.shape()[1..]),
@@ -252,13 +350,14 @@ struct Size;
 
 impl Op for Size {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, _] = arity(inputs)?;
-        Ok(vec![Spec::scalar(DType::I32)])
+        let [handle, _] = arity(inputs)?;
+        let len = handle.list().map(|list| vec![list.len.clone()]);
+        Ok(vec![with_sizes(Spec::scalar(DType::I32), len)])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let n_slots = array(ctx)?.open()?.slots.len();
-        ctx.output(0, DType::I32, &Shape::scalar())?.as_mut_slice::<i32>()[0] = n_slots as i32;
+        let n_items = array(ctx)?.open()?.items.len();
+        ctx.output(0, DType::I32, &Shape::scalar())?.as_mut_slice::<i32>()[0] = n_items as i32;
         Ok(())
     }
 }
@@ -273,7 +372,7 @@ impl Op for Close {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let state = &mut *array(ctx)?.state.lock();
-        state.slots.clear();
+        state.items = super::Items::default();
         state.is_closed = true;
         Ok(())
     }

@@ -9,10 +9,10 @@ use crate::prelude::*;
 
 /// Reduces rows by segment. Fails for what needs an order.
 pub(super) fn reduce<F: Float>(
-    plan: &Plan,
+    plan: &Plan<'_>,
     way: Way,
     x: &[Complex<F>],
-    out: &mut [Complex<F>],
+    (counts, out): (&mut [usize], &mut [Complex<F>]),
 ) -> Result<()> {
     let (zero, one) = (Complex::new(F::zero(), F::zero()), Complex::new(F::one(), F::zero()));
     let (start, join): (_, fn(Complex<F>, Complex<F>) -> Complex<F>) = match way {
@@ -22,17 +22,16 @@ pub(super) fn reduce<F: Float>(
             return unimplemented!("complex numbers have no largest one");
         }
     };
-    let mut counts = vec![F::zero(); plan.n_segments];
     out.fill(start);
-    for (row, segment) in &plan.rows {
-        counts[*segment] = counts[*segment] + F::one();
+    for [row, segment] in plan.rows {
+        counts[*segment] += 1;
         let out = &mut out[segment * plan.width..][..plan.width];
         let row = &x[row * plan.width..][..plan.width];
         out.iter_mut().zip(row).for_each(|(out, x)| *out = join(*out, *x));
     }
     if way == Way::Mean && plan.width > 0 {
         for (out, count) in out.chunks_exact_mut(plan.width).zip(counts) {
-            let divisor = count.max(F::one());
+            let divisor = F::from((*count).max(1)).unwrap_or_else(F::one);
             out.iter_mut().for_each(|out| *out = *out / divisor);
         }
     }

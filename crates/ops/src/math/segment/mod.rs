@@ -53,37 +53,60 @@ enum Empty {
 }
 
 /// Which row of the input goes to which segment, in the order they are joined.
-struct Plan {
+struct Plan<'a> {
     /// Pairs of row and segment.
-    rows: Vec<(usize, usize)>,
+    rows: &'a [[usize; 2]],
     n_segments: usize,
     /// The elements of a row.
     width: usize,
     empty: Empty,
 }
 
-impl Plan {
+impl Plan<'_> {
     /// Reduces the first input to the output of `shape`.
-    fn run(&self, ctx: &mut Ctx<'_>, way: Way, shape: &Shape) -> Result<()> {
+    fn run(
+        &self,
+        ctx: &mut Ctx<'_>,
+        way: Way,
+        shape: &Shape,
+        mut scratch: Scratch<'_>,
+    ) -> Result<()> {
         let x = ctx.input(0);
+        let mut counts = scratch.part(self.n_segments);
+        counts.fill(0);
         let mut out = ctx.output(0, x.dtype(), shape)?;
         match x.dtype() {
             DType::Complex64 => {
-                return complex::reduce::<f32>(self, way, x.as_slice(), out.as_mut_slice());
+                return complex::reduce::<f32>(
+                    self,
+                    way,
+                    x.as_slice(),
+                    (&mut counts, out.as_mut_slice()),
+                );
             }
             DType::Complex128 => {
-                return complex::reduce::<f64>(self, way, x.as_slice(), out.as_mut_slice());
+                return complex::reduce::<f64>(
+                    self,
+                    way,
+                    x.as_slice(),
+                    (&mut counts, out.as_mut_slice()),
+                );
             }
             _ => {}
         }
         for_number!(x.dtype(), T => {
-            self.reduce::<T>(way, x.as_slice(), out.as_mut_slice());
+            self.reduce::<T>(way, x.as_slice(), (&mut counts, scratch), out.as_mut_slice());
         });
         Ok(())
     }
 
-    fn reduce<T: Segmented>(&self, way: Way, x: &[T], out: &mut [T])
-    where
+    fn reduce<T: Segmented>(
+        &self,
+        way: Way,
+        x: &[T],
+        room: (&mut [usize], Scratch<'_>),
+        out: &mut [T],
+    ) where
         Add: Join<T::Sum>,
         Multiply: Join<T::Sum>,
         Larger: Join<T::Sum>,
@@ -91,21 +114,22 @@ impl Plan {
     {
         let (empty, neutral) = (T::empty(way), T::neutral(way));
         let empty = if self.empty == Empty::Zero { empty } else { neutral };
+        let of = (x, empty);
         match way {
-            Way::Sum => self.join::<T, Add>(x, out, empty, |sum, _| sum),
-            Way::Mean => self.join::<T, Add>(x, out, empty, T::divide),
-            Way::SqrtN => self.join::<T, Add>(x, out, empty, T::divide_by_root),
-            Way::Product => self.join::<T, Multiply>(x, out, empty, |product, _| product),
-            Way::Largest => self.join::<T, Larger>(x, out, empty, |max, _| max),
-            Way::Smallest => self.join::<T, Smaller>(x, out, empty, |min, _| min),
+            Way::Sum => self.join::<T, Add>(of, room, out, |sum, _| sum),
+            Way::Mean => self.join::<T, Add>(of, room, out, T::divide),
+            Way::SqrtN => self.join::<T, Add>(of, room, out, T::divide_by_root),
+            Way::Product => self.join::<T, Multiply>(of, room, out, |product, _| product),
+            Way::Largest => self.join::<T, Larger>(of, room, out, |max, _| max),
+            Way::Smallest => self.join::<T, Smaller>(of, room, out, |min, _| min),
         }
     }
 
     fn join<T: Segmented, J: Join<T::Sum>>(
         &self,
-        x: &[T],
+        (x, empty): (&[T], T),
+        (counts, mut scratch): (&mut [usize], Scratch<'_>),
         out: &mut [T],
-        empty: T,
         finish: fn(T::Sum, usize) -> T::Sum,
     ) {
         let width = self.width;
@@ -114,20 +138,20 @@ impl Plan {
         }
         // TensorFlow starts with the value of an empty segment, which is finite.
         let start = if self.empty == Empty::Zero { J::NEUTRAL } else { empty.widen() };
-        let mut sums = vec![start; self.n_segments * width];
-        let mut counts = vec![0usize; self.n_segments];
-        for (row, segment) in &self.rows {
+        let mut sums = scratch.part::<T::Sum>(self.n_segments * width);
+        sums.fill(start);
+        for [row, segment] in self.rows {
             let sums = &mut sums[segment * width..(segment + 1) * width];
             join_rows::<T, J>(&x[row * width..(row + 1) * width], sums);
             counts[*segment] += 1;
         }
         let segments = out.chunks_exact_mut(width).zip(sums.chunks_exact(width));
         for ((out, sums), count) in segments.zip(counts) {
-            if count == 0 {
+            if *count == 0 {
                 out.fill(empty);
                 continue;
             }
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::round(finish(*sum, count)));
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::round(finish(*sum, *count)));
         }
     }
 }
@@ -177,16 +201,45 @@ segmented! {
 
 /// The segments of rows that come in order: their ids never fall. Fails if they do, or start below
 /// zero. The texts are those of `segment_reduction_ops_impl.h`.
-fn sorted_ids(ids: View<'_>) -> Result<Vec<usize>> {
-    let Some(ids) = ids.to_i64() else {
+fn sorted_ids<'a>(ids: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Part<'a, usize>> {
+    if !matches!(ids.dtype(), DType::I32 | DType::I64) {
         return invalid!("segment ids are of dtype {}, not int32 or int64", ids.dtype());
-    };
-    if ids.windows(2).any(|pair| pair[0] > pair[1]) {
-        return invalid!("segment ids are not increasing");
     }
-    let ids = ids.iter().map(|id| usize::try_from(*id));
-    ids.collect::<std::result::Result<_, _>>()
-        .map_err(|_| Error::InvalidArgument("segment ids must be >= 0".to_owned()))
+    let n = ids.n_elements();
+    for i in 1..n {
+        if int_at(ids, i - 1)? > int_at(ids, i)? {
+            return invalid!("segment ids are not increasing");
+        }
+    }
+    let mut sorted = scratch.part(n);
+    for (i, segment) in sorted.iter_mut().enumerate() {
+        let Ok(id) = usize::try_from(int_at(ids, i)?) else {
+            return invalid!("segment ids must be >= 0");
+        };
+        *segment = id;
+    }
+    Ok(sorted)
+}
+
+/// The number of segments that sorted ids name.
+fn n_sorted(ids: &[usize]) -> usize {
+    ids.last().map_or(0, |last| last.saturating_add(1))
+}
+
+/// The same of ids that are known beforehand.
+fn n_known(ids: &Spec) -> Result<Option<Dim>> {
+    let Some(ids) = ids.as_constant() else { return Ok(None) };
+    let ids = sorted_ids(&ids.view(), &mut Scratch::default())?;
+    Ok(Some(Dim::of(n_sorted(&ids))))
+}
+
+/// The bytes of scratch memory for a reduction by these ids.
+fn scratch_bytes(ids: &Spec, out: &Spec) -> usize {
+    let (Some(ids), Some(shape)) = (ids.shape(), out.shape()) else { return 0 };
+    let n = ids.n_elements();
+    let counts = Scratch::bytes_of::<usize>(shape.first().copied().unwrap_or(0));
+    let rows = Scratch::bytes_of::<usize>(n) + Scratch::bytes_of::<[usize; 2]>(n);
+    rows + counts + Scratch::bytes_of::<u8>(shape.n_elements() * out.dtype.size().max(4))
 }
 
 /// The shape of `n` segments of rows of this shape. Fails if that is more than memory holds.
@@ -204,7 +257,8 @@ fn segments_spec(data: &Spec, skip: usize, n: Option<Dim>) -> Spec {
 
 /// The value of a scalar that numbers segments.
 fn n_segments(n: View<'_>) -> Result<usize> {
-    let value = n.to_i64().filter(|values| values.len() == 1).map(|values| values[0]);
+    let is_integer = matches!(n.dtype(), DType::I32 | DType::I64) && n.n_elements() == 1;
+    let value = if is_integer { Some(int_at(&n, 0)?) } else { None };
     match value.map(usize::try_from) {
         Some(Ok(n)) => Ok(n),
         Some(Err(_)) => invalid!("num_segments must be >= 0"),

@@ -1,7 +1,8 @@
 //! `SparseSegmentSum` and its kin: rows are picked by index first, as in an embedding of a bag.
 
 use super::{
-    Empty, Plan, Way, n_segments, n_segments_dim, segments_shape, segments_spec, sorted_ids,
+    Empty, Plan, Way, n_known, n_segments, n_segments_dim, n_sorted, scratch_bytes, segments_shape,
+    segments_spec, sorted_ids,
 };
 use crate::prelude::*;
 
@@ -22,15 +23,17 @@ impl Op for Sparse {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [data, indices, ids] = arity(inputs)?;
         check(data, indices, ids)?;
-        let n = ids.as_constant().map(|ids| sorted_ids(ids.view())).transpose()?;
-        let n = n.map(|ids| Dim::of(ids.last().map_or(0, |last| last.saturating_add(1))));
-        Ok(vec![segments_spec(data, 1, n)])
+        Ok(vec![segments_spec(data, 1, n_known(ids)?)])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let ids = sorted_ids(ctx.input(2))?;
-        let n = ids.last().map_or(0, |last| last.saturating_add(1));
-        run(ctx, self.0, &ids, n)
+        let mut scratch = ctx.scratch();
+        let ids = sorted_ids(&ctx.input(2), &mut scratch)?;
+        run(ctx, self.0, (&ids, n_sorted(&ids)), scratch)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        scratch_bytes(&inputs[2], &outputs[0])
     }
 }
 
@@ -42,12 +45,17 @@ impl Op for SparseWithN {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let ids = sorted_ids(ctx.input(2))?;
+        let mut scratch = ctx.scratch();
+        let ids = sorted_ids(&ctx.input(2), &mut scratch)?;
         let n = n_segments(ctx.input(3))?;
         if let Some(last) = ids.last().filter(|last| **last >= n) {
             return invalid!("segment id {last} is out of range [0, {n})");
         }
-        run(ctx, self.0, &ids, n)
+        run(ctx, self.0, (&ids, n), scratch)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        scratch_bytes(&inputs[2], &outputs[0])
     }
 }
 
@@ -57,22 +65,30 @@ fn check(data: &Spec, indices: &Spec, ids: &Spec) -> Result<()> {
     ids.require_rank(1)
 }
 
-fn run(ctx: &mut Ctx<'_>, way: Way, ids: &[usize], n: usize) -> Result<()> {
+fn run(
+    ctx: &mut Ctx<'_>,
+    way: Way,
+    (ids, n): (&[usize], usize),
+    mut scratch: Scratch<'_>,
+) -> Result<()> {
     let (data, indices) = (ctx.input(0), ctx.input(1));
     let Some((n_rows, row)) = data.shape().split_first() else {
         return invalid!("input must be at least rank 1");
     };
-    let Some(list) = indices.to_i64().filter(|list| list.len() == ids.len()) else {
+    let is_integer = matches!(indices.dtype(), DType::I32 | DType::I64);
+    if !is_integer || indices.n_elements() != ids.len() {
         return invalid!("segment_ids and indices should have same size");
-    };
-    let mut rows = Vec::with_capacity(ids.len());
-    for (at, (index, segment)) in list.into_iter().zip(ids).enumerate() {
+    }
+    let mut rows = scratch.part(ids.len());
+    for (at, (row, segment)) in rows.iter_mut().zip(ids).enumerate() {
+        let index = int_at(&indices, at)?;
         match usize::try_from(index) {
-            Ok(index) if index < *n_rows => rows.push((index, *segment)),
+            Ok(index) if index < *n_rows => *row = [index, *segment],
             _ => return invalid!("Bad: indices[{at}] == {index} out of range [0, {n_rows})"),
         }
     }
     let shape = segments_shape(n, row)?;
-    let plan = Plan { rows, n_segments: n, width: row.iter().product(), empty: Empty::Zero };
-    plan.run(ctx, way, &shape)
+    let width = row.iter().product();
+    let plan = Plan { rows: &rows, n_segments: n, width, empty: Empty::Zero };
+    plan.run(ctx, way, &shape, scratch)
 }

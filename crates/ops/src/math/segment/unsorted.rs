@@ -1,6 +1,8 @@
 //! `UnsortedSegmentSum` and its kin: ids in any order, with as many dimensions as they like.
 
-use super::{Empty, Plan, Way, n_segments, n_segments_dim, segments_shape, segments_spec};
+use super::{
+    Empty, Plan, Way, n_segments, n_segments_dim, scratch_bytes, segments_shape, segments_spec,
+};
 use crate::prelude::*;
 
 struct Unsorted(Way);
@@ -30,17 +32,18 @@ impl Op for Unsorted {
         if !own.starts_with(dims) {
             return invalid!("data.shape = {own} does not start with segment_ids.shape = {dims}");
         }
-        let list = match ids.dtype() {
-            DType::I16 => ids.as_slice::<i16>().iter().map(|id| i64::from(*id)).collect(),
-            _ => ints(&ids)?,
-        };
         let row = &own[dims.rank()..];
-        let mut rows = Vec::with_capacity(list.len());
-        for (at, id) in list.into_iter().enumerate() {
-            match usize::try_from(id) {
+        let mut scratch = ctx.scratch();
+        let mut rows = scratch.part(ids.n_elements());
+        let mut n_rows = 0;
+        for at in 0..ids.n_elements() {
+            match usize::try_from(int_at(&ids, at)?) {
                 // Rows of negative ids are dropped.
                 Err(_) => {}
-                Ok(id) if id < n => rows.push((at, id)),
+                Ok(id) if id < n => {
+                    rows[n_rows] = [at, id];
+                    n_rows += 1;
+                }
                 Ok(id) => {
                     return invalid!("segment_ids[{at}] = {id} is out of range [0, {n})");
                 }
@@ -48,7 +51,11 @@ impl Op for Unsorted {
         }
         let shape = segments_shape(n, row)?;
         let width = row.iter().product();
-        let plan = Plan { rows, n_segments: n, width, empty: Empty::Neutral };
-        plan.run(ctx, self.0, &shape)
+        let plan = Plan { rows: &rows[..n_rows], n_segments: n, width, empty: Empty::Neutral };
+        plan.run(ctx, self.0, &shape, scratch)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        scratch_bytes(&inputs[1], &outputs[0])
     }
 }

@@ -1,0 +1,171 @@
+//! A step whose outputs are in planned memory takes nothing from the heap, but for the ops in
+//! `testdata/ops_that_allocate.txt`. The cases are those of `testdata/ops`.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::alloc::System;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ops::{Attrs, Cancel, Ctx, Env, NoFiles, NoFunctions, Op, Output, Packed, Resources};
+use pool::Pool;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use tensor::{DType, Shape, Spec, Tensor, ViewMut};
+use testkit::opcases::{self, Case, Node};
+
+/// Counts every call of every thread.
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+fn n_calls() -> usize {
+    let stats = HEAP.stats();
+    stats.allocations + stats.reallocations
+}
+
+fn testdata() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata")
+}
+
+/// The ops that may allocate.
+fn listed() -> Vec<String> {
+    let text = std::fs::read_to_string(testdata().join("ops_that_allocate.txt")).unwrap();
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+#[test]
+fn steps_in_planned_memory_take_nothing_from_the_heap_but_for_the_ops_listed() {
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    for case in opcases::read_all(&testdata().join("ops")) {
+        survey(&case, &mut found);
+    }
+    let n_planned = found.len();
+    found.retain(|_, found| found.n_calls > 0);
+    let listed = listed();
+    let show = |(op, found): &(&String, &Found)| format!("{op}: {found:?}");
+    let more: Vec<String> =
+        found.iter().filter(|(op, _)| !listed.contains(op)).map(|all| show(&all)).collect();
+    assert!(more.is_empty(), "{} more ops allocate:\n{}", more.len(), more.join("\n"));
+    let fewer: Vec<&String> = listed.iter().filter(|op| !found.contains_key(*op)).collect();
+    assert!(fewer.is_empty(), "these are listed but do not allocate: {fewer:?}");
+    assert!(n_planned > 400, "only {n_planned} ops ran in planned memory");
+}
+
+/// What was seen of an op.
+#[derive(Debug, Default)]
+struct Found {
+    /// The most calls of one run, and the case of it.
+    n_calls: usize,
+    case: String,
+}
+
+/// Runs the nodes of a case as far as they run.
+fn survey(case: &Case, found: &mut BTreeMap<String, Found>) {
+    let (pool, resources) = (Pool::new(1), Resources::default());
+    let env = Env {
+        pool: &pool,
+        functions: &NoFunctions,
+        files: &NoFiles,
+        resources: &resources,
+        cancel: &Cancel::default(),
+    };
+    let mut values: HashMap<String, Tensor> = HashMap::new();
+    for (i, input) in case.inputs.iter().enumerate() {
+        values.insert(format!("in{i}:0"), input.clone());
+    }
+    for node in &case.nodes {
+        let Some((op, inputs)) = build(node, &values) else { return };
+        let Some(outputs) = run(&*op, &inputs, &env) else { return };
+        if let Some(n_calls) = planned_calls(op, &inputs, &env) {
+            let found = found.entry(node.op.clone()).or_default();
+            if n_calls > found.n_calls || found.case.is_empty() {
+                *found = Found { n_calls, case: case.name.clone() };
+            }
+        }
+        for (i, output) in outputs.into_iter().enumerate() {
+            values.insert(format!("{}:{i}", node.name), output);
+        }
+    }
+}
+
+fn build(node: &Node, values: &HashMap<String, Tensor>) -> Option<(Arc<dyn Op>, Vec<Tensor>)> {
+    let op = (ops::find(&node.op)?.build)(&Attrs::new(&node.attrs)).ok()?;
+    let inputs = node.inputs.iter().map(|input| {
+        let name = if input.contains(':') { input.clone() } else { format!("{input}:0") };
+        values.get(&name).cloned()
+    });
+    Some((op.into(), inputs.collect::<Option<_>>()?))
+}
+
+fn run(op: &dyn Op, inputs: &[Tensor], env: &Env<'_>) -> Option<Vec<Tensor>> {
+    let specs: Vec<Spec> = inputs.iter().cloned().map(Spec::constant).collect();
+    let n_outputs = op.infer_with(&specs, env.functions).ok()?.len();
+    let outputs = (0..n_outputs).map(|_| Output::Open(None));
+    let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), outputs, env);
+    op.run(&mut ctx).ok()?;
+    Some(ctx.finish().ok()?.into_iter().map(|(_, tensor)| tensor).collect())
+}
+
+/// The calls of a run in planned memory; `None` if not all outputs would be there.
+fn planned_calls(op: Arc<dyn Op>, inputs: &[Tensor], env: &Env<'_>) -> Option<usize> {
+    let specs: Vec<Spec> = inputs.iter().map(known).collect();
+    let outputs = op.infer_with(&specs, env.functions).ok()?;
+    let shapes: Vec<(DType, Shape)> = outputs
+        .iter()
+        .map(|spec| Some((spec.dtype, spec.shape().filter(|_| spec.dtype.is_plain())?)))
+        .collect::<Option<_>>()?;
+    let packed: Vec<Option<Packed>> =
+        inputs.iter().enumerate().map(|(i, input)| op.pack(i, input).ok().flatten()).collect();
+    let op = op.ready(&specs, &outputs, env).map_or(op, |ready| ready.op);
+    let mut scratch = Memory::new(op.scratch_bytes(&specs, &outputs));
+    let mut memory: Vec<Memory> = shapes
+        .iter()
+        .map(|(dtype, shape)| Memory::new(shape.n_elements() * dtype.size()))
+        .collect();
+    let mut calls = [0; 4];
+    // What is made once, tables say, is there in the second run. Weights that are no constants are
+    // not packed.
+    for (packed, calls) in [&packed[..], &packed, &[], &[]].into_iter().zip(&mut calls) {
+        // As the run of a plan has it for steps of many operands.
+        let room = (Vec::with_capacity(inputs.len()), Vec::with_capacity(shapes.len()));
+        let before = n_calls();
+        let outputs = shapes.iter().zip(&mut memory).map(|((dtype, shape), memory)| {
+            Output::Planned(ViewMut::plain(*dtype, shape, memory.bytes()))
+        });
+        let mut ctx = Ctx::empty(env);
+        ctx.set_room(room);
+        ctx.fill(inputs.iter().map(Tensor::view), outputs);
+        ctx.set_packed(packed);
+        ctx.set_scratch(scratch.bytes());
+        op.run(&mut ctx).ok()?;
+        assert!(ctx.finish().unwrap().is_empty());
+        drop(ctx);
+        *calls = n_calls() - before;
+    }
+    Some(calls[1].max(calls[3]))
+}
+
+/// What a plan knows of an input: its shape, and the values of what says sizes, axes and the like.
+fn known(input: &Tensor) -> Spec {
+    let says_sizes = matches!(input.dtype(), DType::I32 | DType::I64) && input.n_elements() <= 16;
+    match says_sizes {
+        true => Spec::constant(input.clone()),
+        false => Spec::concrete(input.dtype(), input.shape()),
+    }
+}
+
+/// Memory as planned memory is: aligned.
+struct Memory {
+    lines: Vec<u128>,
+    n_bytes: usize,
+}
+
+impl Memory {
+    fn new(n_bytes: usize) -> Self {
+        Self { lines: vec![0; n_bytes.div_ceil(16)], n_bytes }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.n_bytes]
+    }
+}
