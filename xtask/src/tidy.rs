@@ -30,6 +30,7 @@ const RULES: &[Rule] = &[
     names::paths,
     rooms::graph,
     rooms::unsafety,
+    rooms::lookups,
     ops::cases,
     docs::flags,
     docs::faults,

@@ -1,4 +1,4 @@
-//! Rules on crates: who may know whom, and where `unsafe` may stand.
+//! Rules on crates: who may know whom, where `unsafe` may stand, and where nothing is looked up.
 
 use std::collections::BTreeSet;
 
@@ -34,6 +34,20 @@ const UNSAFE_ROOMS: &[(&str, &str)] =
 
 /// Crates that only those who talk to a person may use.
 const AT_THE_EDGE: &[(&str, &[&str])] = &[("anyhow", &["server", "testkit"])];
+
+/// What runs between the steps of a plan: all that they need was found when it was made.
+const STEPS: &[&str] = &[
+    "crates/graph/src/plan.rs",
+    "crates/graph/src/run.rs",
+    "crates/graph/src/wide.rs",
+    "crates/ops/src/control/",
+    "crates/ops/src/ctx.rs",
+    "crates/ops/src/scratch.rs",
+    "crates/device/src/workspace.rs",
+];
+
+/// What looks something up by a name or a number.
+const MAPS: &[&str] = &["HashMap", "FxHashMap", "HashSet", "FxHashSet", "BTreeMap", "BTreeSet"];
 
 /// Every crate is in the table, and knows only those below it.
 pub(super) fn graph(tree: &Tree) -> Vec<Finding> {
@@ -86,6 +100,24 @@ pub(super) fn unsafety(tree: &Tree) -> Vec<Finding> {
                 }
             }
             None | Some(_) => {}
+        }
+    }
+    findings
+}
+
+/// Nothing is hashed or looked up between steps.
+pub(super) fn lookups(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, source) in tree.sources() {
+        let is_steps = STEPS.iter().any(|steps| path.starts_with(steps));
+        if !is_steps || path.ends_with("tests.rs") {
+            continue;
+        }
+        for (number, line) in source.lines() {
+            if let Some(map) = MAPS.iter().find(|map| has_word(&line.code, map)) {
+                let message = format!("`{map}`: steps look nothing up, a plan knows it beforehand");
+                findings.push(Finding::new(path, number, message));
+            }
         }
     }
     findings
@@ -190,5 +222,18 @@ mod tests {
         check("crates/device/src/lib.rs", "unsafe {}", 0);
         check("crates/ops/src/math.rs", "unsafe {}", 1);
         check("crates/ops/src/simd/dot.rs", "unsafe {}", 0);
+    }
+
+    #[test]
+    fn nothing_is_looked_up_between_steps() {
+        let check = |path: &str, n_findings: usize| {
+            let text = "fn f(map: &FxHashMap<u32, u32>) {}".to_owned();
+            let tree = Tree::of(vec![(path.to_owned(), text)]);
+            assert_eq!(lookups(&tree).len(), n_findings, "{path}");
+        };
+        check("crates/graph/src/run.rs", 1);
+        check("crates/ops/src/control/repeat.rs", 1);
+        check("crates/ops/src/control/tests.rs", 0);
+        check("crates/graph/src/trace.rs", 0);
     }
 }
