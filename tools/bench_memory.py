@@ -312,6 +312,14 @@ def idle(args):
         server.stop()
 
 
+def drive(args, server, seconds):
+    """What `tensord bench` says of a server under load."""
+    command = [args.binary, "bench", "--target", f"127.0.0.1:{server.grpc}", "--model", "m",
+               "--batch", args.rows, "--concurrency", 4, "--duration", seconds, "--json"]
+    run = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
 def growth(args):
     """The same load on a device that grows and on one that is held whole."""
     servers = {}
@@ -324,10 +332,9 @@ def growth(args):
         for number in range(args.rounds + 1):
             # In turn, so that neither is always the second.
             for name, server in list(servers.items())[::(-1) ** number]:
-                command = [args.binary, "bench", "--target", f"127.0.0.1:{server.grpc}", "--model", "m",
-                           "--batch", str(args.rows), "--concurrency", "4", "--duration", "3", "--json"]
-                run = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
-                report = json.loads(run.stdout)
+                # What grows gave its memory back while the other had its turn: `idle` measures that.
+                drive(args, server, 1)
+                report = drive(args, server, 3)
                 if number:
                     totals[name]["throughput"].append(report["answers_per_second"])
                     totals[name]["p99"].append(report["latency"]["p99_us"])
