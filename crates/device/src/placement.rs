@@ -2,15 +2,17 @@
 //!
 //! A pure function from needs, limits, pins and replicas to devices. It packs as many bytes as it
 //! can onto devices of unequal size, leaves what is placed where it is if everything fits that way,
-//! and spreads models so that no device idles while another has several. It is run again when
-//! devices or models change.
+//! and spreads models so that no device idles while another has several. [`adapt`] is run again
+//! when devices or models change: it goes out from what is there, and says in which steps.
 
+mod adapt;
 mod assign;
 mod exact;
 mod subset;
 
 use std::collections::BTreeSet;
 
+pub use adapt::{Seat, Step, adapt};
 use assign::{Item, assign};
 pub use exact::most_bytes;
 
