@@ -36,6 +36,8 @@ pub(crate) enum Event {
     LoadFailed(Id, LoadError),
     /// An unloaded version's last handle is gone and its memory is free.
     Freed(Id),
+    /// A version is to go though it is wanted, for want of memory.
+    GiveWay(Id, LoadError),
     /// There may be room now for what was refused for want of it.
     Room,
     /// Time has passed.
@@ -130,6 +132,11 @@ impl Machine {
             Event::Freed(id) => {
                 self.update(&id.model, &mut orders, |model, _| model.freed(id.version));
                 self.try_again(&mut orders);
+            }
+            Event::GiveWay(id, why) => {
+                self.update(&id.model, &mut orders, |model, orders| {
+                    model.give_way(id.version, why, orders);
+                });
             }
             Event::Room => self.try_again(&mut orders),
             Event::Tick => self.retry(now, &mut orders),

@@ -151,6 +151,12 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
         drop(self.commands.send(Command::TryAgain).await);
     }
 
+    /// Unloads a version though it is wanted, so that others have room. It counts as refused for
+    /// want of memory from then on. One that is not available stays as it is.
+    pub async fn give_way(&self, id: Id, why: LoadError) {
+        drop(self.commands.send(Command::GiveWay(id, why)).await);
+    }
+
     /// Says that the server is not ready, and never will be again; its models serve on.
     pub fn drain(&self) {
         self.drain.cancel();
@@ -167,6 +173,8 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
 enum Command {
     /// Another configuration.
     Configure { models: Vec<ModelOptions>, reply: oneshot::Sender<Result<Applied, Error>> },
+    /// A version less, though it is wanted.
+    GiveWay(Id, LoadError),
     /// Another try with what was refused for want of memory.
     TryAgain,
 }
@@ -227,6 +235,7 @@ impl<L: Loader> Shell<L> {
                 Some((id, servable)) = inbox.home.recv() => self.start_free(id, servable),
                 Some(command) = inbox.commands.recv() => match command {
                     Command::Configure { models, reply } => self.configure(models, reply),
+                    Command::GiveWay(id, why) => self.apply(Event::GiveWay(id, why)),
                     Command::TryAgain => self.apply(Event::Room),
                 },
                 () = sleep_until(wake) => self.tick(),

@@ -51,7 +51,9 @@ impl Version {
         let error = match &self.phase {
             Phase::Waiting { error, .. } => Some(error),
             Phase::End { failure, .. } => failure.as_ref().map(|(error, _)| error),
-            Phase::Start | Phase::Loading { .. } | Phase::Available | Phase::Unloading => None,
+            Phase::Start | Phase::Loading { .. } | Phase::Available | Phase::Unloading { .. } => {
+                None
+            }
         };
         let is_memory = error.is_some_and(|error| error.code == Code::ResourceExhausted);
         is_memory && self.aspired.is_some()
@@ -75,7 +77,10 @@ enum Phase {
         error: LoadError,
     },
     Available,
-    Unloading,
+    Unloading {
+        /// Why it gave way though it is wanted, and the fingerprint of its files.
+        failure: Option<(LoadError, u64)>,
+    },
     End {
         /// The failure to load, and the fingerprint of the files that failed.
         failure: Option<(LoadError, u64)>,
@@ -185,7 +190,10 @@ impl Model {
                     let tried = version.aspired.as_ref().map(|tried| tried.fingerprint);
                     tried != Some(aspired.fingerprint)
                 }
-                Phase::Start | Phase::Loading { .. } | Phase::Available | Phase::Unloading => false,
+                Phase::Start
+                | Phase::Loading { .. }
+                | Phase::Available
+                | Phase::Unloading { .. } => false,
             };
             if starts_anew {
                 version.phase = Phase::Start;
@@ -212,7 +220,7 @@ impl Model {
                     orders.push(Order::Cancel(self.id(number)));
                 }
             }
-            Phase::Available | Phase::Unloading | Phase::End { .. } => {}
+            Phase::Available | Phase::Unloading { .. } | Phase::End { .. } => {}
         }
     }
 
@@ -245,12 +253,28 @@ impl Model {
         }
     }
 
+    /// Unloads a version though it is wanted, so that others have room. It has failed then for want
+    /// of memory, and is tried again like all that have.
+    pub(super) fn give_way(&mut self, number: i64, why: LoadError, orders: &mut Vec<Order>) {
+        // It may have gone by itself meanwhile.
+        let Some(version) = self.versions.get_mut(&number) else { return };
+        let Some(aspired) = &version.aspired else { return };
+        if !matches!(version.phase, Phase::Available) {
+            return;
+        }
+        version.phase = Phase::Unloading { failure: Some((why, aspired.fingerprint)) };
+        orders.push(Order::Unload(self.id(number)));
+    }
+
     pub(super) fn freed(&mut self, number: i64) {
         let version = self.versions.get_mut(&number).expect("what is freed is known");
-        assert!(matches!(version.phase, Phase::Unloading), "only what was unloaded is freed");
-        match version.aspired {
-            Some(_) => version.phase = Phase::Start,
-            None => self.end(number, None),
+        let Phase::Unloading { failure } = &version.phase else {
+            panic!("only what was unloaded is freed");
+        };
+        match (&version.aspired, failure.clone()) {
+            (Some(_), None) => version.phase = Phase::Start,
+            (Some(_), Some(failure)) => self.end(number, Some(failure)),
+            (None, _) => self.end(number, None),
         }
     }
 
@@ -293,7 +317,7 @@ impl Model {
             Phase::Start
             | Phase::Loading { .. }
             | Phase::Available
-            | Phase::Unloading
+            | Phase::Unloading { .. }
             | Phase::End { .. } => None,
         });
         waits.min()
@@ -313,7 +337,7 @@ impl Model {
                 Action::Unload(number) => {
                     orders.push(Order::Unload(self.id(number)));
                     let version = self.versions.get_mut(&number).expect("policies choose");
-                    version.phase = Phase::Unloading;
+                    version.phase = Phase::Unloading { failure: None };
                 }
             }
         }
@@ -331,7 +355,7 @@ impl Model {
                 | Phase::Loading { .. }
                 | Phase::Waiting { .. }
                 | Phase::Available
-                | Phase::Unloading => None,
+                | Phase::Unloading { .. } => None,
             })
             .collect();
         ended.sort_unstable();
@@ -372,7 +396,7 @@ impl Model {
     pub(super) fn taken(&self) -> Vec<i64> {
         let is_taken = |version: &Version| match version.phase {
             Phase::Start | Phase::Loading { .. } | Phase::Available => version.aspired.is_some(),
-            Phase::Waiting { .. } | Phase::Unloading | Phase::End { .. } => false,
+            Phase::Waiting { .. } | Phase::Unloading { .. } | Phase::End { .. } => false,
         };
         self.versions.iter().filter(|(_, v)| is_taken(v)).map(|(number, _)| *number).collect()
     }
@@ -389,7 +413,7 @@ impl Model {
                 Phase::Start
                 | Phase::Loading { .. }
                 | Phase::Waiting { .. }
-                | Phase::Unloading
+                | Phase::Unloading { .. }
                 | Phase::End { .. } => {}
             }
         }
@@ -437,7 +461,7 @@ impl Model {
                     assert!(is_aspired || is_cancelled, "{number}: was not told");
                 }
                 Phase::End { .. } => n_ended += usize::from(!is_aspired),
-                Phase::Available | Phase::Unloading => {}
+                Phase::Available | Phase::Unloading { .. } => {}
             }
         }
         assert!(n_ended <= ENDED_MAX);
@@ -455,7 +479,7 @@ impl Phase {
             Phase::Start => State::Start,
             Phase::Loading { .. } | Phase::Waiting { .. } => State::Loading,
             Phase::Available => State::Available,
-            Phase::Unloading => State::Unloading,
+            Phase::Unloading { .. } => State::Unloading,
             Phase::End { .. } => State::End,
         }
     }
@@ -467,7 +491,7 @@ impl Phase {
             | Phase::Loading { .. }
             | Phase::Waiting { .. }
             | Phase::Available
-            | Phase::Unloading => None,
+            | Phase::Unloading { .. } => None,
         }
     }
 
@@ -475,7 +499,7 @@ impl Phase {
         match self {
             Phase::Loading { error, .. } => error.as_ref(),
             Phase::Waiting { error, .. } => Some(error),
-            Phase::Start | Phase::Available | Phase::Unloading | Phase::End { .. } => None,
+            Phase::Start | Phase::Available | Phase::Unloading { .. } | Phase::End { .. } => None,
         }
     }
 }

@@ -51,6 +51,7 @@ impl Bench {
             "loaded" => Event::Loaded(id()),
             "failed" => Event::LoadFailed(id(), error),
             "refused" => Event::LoadFailed(id(), LoadError::new(Code::ResourceExhausted, "full")),
+            "giveway" => Event::GiveWay(id(), LoadError::new(Code::ResourceExhausted, "gave way")),
             "room" => Event::Room,
             "freed" => Event::Freed(id()),
             "at" => {
@@ -206,6 +207,26 @@ fn what_was_refused_for_want_of_memory_is_tried_again_when_there_may_be_some() {
          refused 2  |
          leave      | unload 1
          room       |        | 1:unloading 2:end!",
+    );
+}
+
+#[test]
+fn what_gives_way_is_tried_again_as_what_was_refused() {
+    check(
+        "aspire 1  | load 1
+         giveway 1 |          | 1:loading
+         loaded 1  |
+         giveway 2 |
+         giveway 1 | unload 1 | 1:unloading
+         giveway 1 |
+         room      |          | 1:unloading
+         freed 1   | load 1   | 1:loading
+         refused 1 |
+         room      | load 1
+         loaded 1  |          | 1:available
+         giveway 1 | unload 1
+         leave     |
+         freed 1   |          | 1:end",
     );
 }
 

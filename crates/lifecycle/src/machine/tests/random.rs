@@ -21,6 +21,8 @@ enum Op {
     EndLoad(usize, bool),
     /// Refuses one of them for want of memory.
     Refuse(usize),
+    /// One of a model's versions gives way.
+    GiveWay(usize, i64),
     /// There may be room.
     Room,
     /// Ends one of the unloads in progress.
@@ -40,6 +42,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..2_usize).prop_map(Op::LookFailed),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(i, ok)| Op::EndLoad(i, ok)),
         2 => any::<usize>().prop_map(Op::Refuse),
+        1 => (0..2_usize, 0..5_i64).prop_map(|(model, version)| Op::GiveWay(model, version)),
         1 => Just(Op::Room),
         4 => any::<usize>().prop_map(Op::EndUnload),
         2 => (0..20_u64).prop_map(Op::Pass),
@@ -83,6 +86,10 @@ impl World {
                 None => return,
                 Some(id) => Event::LoadFailed(id, LoadError::new(Code::ResourceExhausted, "full")),
             },
+            Op::GiveWay(model, version) => {
+                let why = LoadError::new(Code::ResourceExhausted, "gave way");
+                Event::GiveWay(Id { model: MODELS[model].into(), version }, why)
+            }
             Op::Room => Event::Room,
             Op::EndUnload(index) => match pick(&mut self.unloading, index) {
                 None => return,
@@ -97,7 +104,9 @@ impl World {
     }
 
     fn apply(&mut self, event: Event) {
-        let before: Vec<bool> = MODELS.iter().map(|model| self.is_served(model)).collect();
+        let gives_way = matches!(event, Event::GiveWay(..));
+        let is_kept = |model: &&str| self.is_served(model) && !gives_way;
+        let before: Vec<bool> = MODELS.iter().map(is_kept).collect();
         for order in self.machine.apply(event, self.now) {
             match order {
                 Order::Publish(_) => {}
