@@ -4,6 +4,7 @@ mod changes;
 mod found;
 mod leases;
 mod options;
+mod residents;
 mod rules;
 mod simulated;
 mod undo;
@@ -20,8 +21,9 @@ use parking_lot::Mutex;
 use pool::Pool;
 use schedule::Lanes;
 
-pub(crate) use leases::{Lease, Needed, Want};
+pub(crate) use leases::{Lease, Needed, Way};
 pub(crate) use options::DeviceOptions;
+pub(crate) use residents::{Change, ChangeKind, Left, Newcomer, Resident};
 pub(crate) use rules::ModelRule;
 pub(crate) use undo::Undo;
 
@@ -43,6 +45,12 @@ pub(crate) struct Devices {
     owners: Mutex<Vec<Weak<Owner>>>,
     /// What their weights are known by.
     keys: Mutex<Vec<(Weak<Owner>, Vec<WeightKey>)>>,
+    /// The versions that are on devices, or look for a place.
+    residents: Mutex<Vec<Weak<Resident>>>,
+    /// Held while a place is looked for.
+    leasing: Mutex<()>,
+    /// Who waits for versions to go.
+    pub(crate) left: Arc<Left>,
 }
 
 /// A device that was found.
@@ -108,6 +116,9 @@ impl Devices {
             accounts: Mutex::default(),
             owners: Mutex::default(),
             keys: Mutex::default(),
+            residents: Mutex::default(),
+            leasing: Mutex::default(),
+            left: Arc::default(),
         };
         devices.check_simulations(&options.simulations)?;
         devices.simulate(&options.simulations());
@@ -116,6 +127,7 @@ impl Devices {
         devices.active.tell_of_changes(move || {
             if let Some(devices) = told.upgrade() {
                 devices.relimit();
+                devices.left.changed.notify_one();
             }
         });
         Ok(devices)

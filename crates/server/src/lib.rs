@@ -16,6 +16,7 @@ macro_rules! say {
 
 mod active;
 mod arguments;
+mod arrange;
 mod banner;
 mod batching;
 mod channel_arguments;

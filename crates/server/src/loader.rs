@@ -11,12 +11,13 @@ use tensorflow::{HOW_TO_INSTALL, Request, Workers};
 use tokio_util::sync::CancellationToken;
 
 use crate::active::Active;
+use crate::arrange::GivingWay;
 use crate::batching::Versions;
 use crate::config::{Session, Warmup};
-use crate::devices::{Devices, Lease, Needed, Want};
+use crate::devices::{Devices, Lease, Needed, Newcomer};
 use crate::engines::{Choices, Engine};
 use crate::external::{External, ExternalDevice, Placed, Wish};
-use crate::replicas::Replicas;
+use crate::replicas::{Member, Replicas};
 use crate::warmups::Warmups;
 use crate::{source, warmup};
 
@@ -27,6 +28,9 @@ pub(crate) struct Engines {
     pub(crate) choices: Choices,
     pub(crate) external: Arc<External>,
     pub(crate) settings: Settings,
+    /// Held while versions are moved.
+    pub(crate) arranging: Mutex<()>,
+    pub(crate) giving_way: GivingWay,
 }
 
 /// How versions are loaded, whatever their engine.
@@ -47,6 +51,7 @@ struct Wanted<'a> {
     model: &'a str,
     version: i64,
     dir: Storage,
+    path: &'a str,
     cancel: &'a CancellationToken,
 }
 
@@ -63,7 +68,7 @@ impl Loader for Engines {
         self.settings.tell(model, version);
         let dir = storage::open(&source::folder(path))
             .map_err(|error| LoadError::new(Code::NotFound, error.to_string()))?;
-        let wanted = Wanted { model, version, dir, cancel };
+        let wanted = Wanted { model, version, dir, path, cancel };
         let servable = match self.choices.of(model) {
             Engine::Auto => self.either(&wanted),
             Engine::Native => self.native(&wanted),
@@ -103,32 +108,33 @@ impl Settings {
 impl Engines {
     /// Loads a version on our own engine, on as many devices as it is to be on.
     fn native(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
-        let Wanted { model, version, dir, .. } = wanted;
+        let Wanted { model, version, ref dir, path, cancel } = *wanted;
         self.devices.check_rule(model).map_err(|e| Error::InvalidArgument(format!("{e:#}")))?;
         let opened = Opened::open(dir, &self.options)?;
         let needed = self.needed(model, &opened)?;
         let keys = opened.weight_keys().to_vec();
         let keeps_state = opened.keeps_state();
-        let want = Want { model, version: *version, needed, keys: &keys, keeps_state };
-        let leases = self.devices.lease(&want).map_err(|refusal| {
-            Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
-        })?;
+        let newcomer = Newcomer { model, version, dir, path, needed, keys, keeps_state };
+        let resident = self.devices.admit(newcomer);
+        let leases = self.find_place(&resident, cancel)?;
         let mut opened = Some(opened);
-        let (mut servable, mut engines) = (None, Vec::new());
+        let (mut servable, mut members) = (None, Vec::new());
         for lease in leases {
             // A replica is a load of its own; only the first was read already.
             let opened = match opened.take() {
                 Some(opened) => opened,
                 None => Opened::open(dir, &self.options)?,
             };
+            let device = lease.owner.space().root().name().to_owned();
             let loaded = self.load_on(opened, lease, (model, needed))?;
-            engines.push(Arc::clone(&loaded.engine));
+            members.push(Member::new(device, Arc::clone(&loaded.engine)));
             servable.get_or_insert(loaded);
         }
         let mut servable: Servable = servable.expect("there is at least one lease");
-        if let Some(engine) = Replicas::of(engines) {
-            servable.engine = engine;
-        }
+        let replicas = Arc::new(Replicas::new(members, Some(Arc::clone(&resident))));
+        resident.serve(&replicas);
+        servable.engine = replicas;
+        self.devices.left.changed.notify_one();
         Ok(servable)
     }
 
@@ -154,7 +160,7 @@ impl Engines {
     }
 
     /// Loads what was opened on one device.
-    fn load_on(
+    pub(crate) fn load_on(
         &self,
         opened: Opened,
         lease: Lease,
@@ -189,15 +195,15 @@ impl Engines {
         if devices.is_empty() {
             return self.load_in(workers, wanted, (&wish, None));
         }
-        let (mut servable, mut engines) = (None, Vec::new());
+        let (mut servable, mut members) = (None, Vec::new());
         for device in &devices {
             let loaded = self.load_in(workers, wanted, (&wish, Some(device)))?;
-            engines.push(Arc::clone(&loaded.engine));
+            members.push(Member::new(device.name(), Arc::clone(&loaded.engine)));
             servable.get_or_insert(loaded);
         }
         let mut servable: Servable = servable.expect("there is at least one device");
-        if let Some(engine) = Replicas::of(engines) {
-            servable.engine = engine;
+        if members.len() > 1 {
+            servable.engine = Arc::new(Replicas::new(members, None));
         }
         Ok(servable)
     }

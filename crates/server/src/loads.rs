@@ -68,7 +68,7 @@ impl Loads {
 
 /// A loader whose loads are counted, and run beside those that serve.
 pub(crate) struct Counted<L> {
-    pub(crate) loader: L,
+    pub(crate) loader: Arc<L>,
     pub(crate) loads: Arc<Loads>,
 }
 
@@ -95,7 +95,7 @@ impl<L: Loader> Loader for Counted<L> {
 
 /// Does `work` on a thread of its own that gives way to others: one that is nice stays so, since
 /// only the privileged may take it back.
-fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+pub(crate) fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     let runtime = tokio::runtime::Handle::try_current();
     let nicely = || {
         // A warm-up waits for its answers as whoever asked for the load would.

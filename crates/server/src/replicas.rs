@@ -1,46 +1,113 @@
 //! One version on several devices: a run goes to the replica that is expected to answer first.
+//! Replicas come and go while it serves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
+use parking_lot::{Condvar, Mutex};
 use schedule::Replica;
-use session::{Batching, Engine, Priorities, QueueState, Reply, Result, Run};
+use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
+
+use crate::devices::Resident;
 
 /// Engines that run the same servable on different devices.
 pub(crate) struct Replicas {
-    engines: Vec<(Arc<dyn Engine>, Arc<AtomicUsize>)>,
+    /// At least one.
+    members: ArcSwap<Vec<Arc<Member>>>,
+    /// What was put in force last, for those that come later.
+    settings: Mutex<Settings>,
+    /// Its place among all versions on our own devices. Given up last, when its memory is free.
+    _resident: Option<Arc<Resident>>,
 }
 
-impl Replicas {
-    /// One engine of several; of one, that one.
-    pub(crate) fn of(mut engines: Vec<Arc<dyn Engine>>) -> Option<Arc<dyn Engine>> {
-        if engines.len() < 2 {
-            return engines.pop();
-        }
-        let engines = engines.into_iter().map(|engine| (engine, Arc::default())).collect();
-        Some(Arc::new(Replicas { engines }))
+#[derive(Default)]
+struct Settings {
+    batching: Option<Batching>,
+    priorities: Option<Priorities>,
+}
+
+/// An engine of one device.
+pub(crate) struct Member {
+    /// The device's name.
+    pub(crate) device: String,
+    pub(crate) engine: Arc<dyn Engine>,
+    n_under_way: AtomicUsize,
+}
+
+impl Member {
+    pub(crate) fn new(device: String, engine: Arc<dyn Engine>) -> Self {
+        Self { device, engine, n_under_way: AtomicUsize::new(0) }
     }
 }
 
 impl Replicas {
-    /// The engine that a run goes to: the one that answers first by its forecast, or the one with
+    /// One engine of all members. Nobody changes those of a version that is no resident.
+    ///
+    /// # Panics
+    /// Without members.
+    pub(crate) fn new(members: Vec<Member>, resident: Option<Arc<Resident>>) -> Self {
+        assert!(!members.is_empty(), "a version is somewhere");
+        let members = members.into_iter().map(Arc::new).collect::<Vec<_>>();
+        let settings = Mutex::default();
+        Self { members: ArcSwap::from_pointee(members), settings, _resident: resident }
+    }
+
+    /// The devices that have one.
+    pub(crate) fn devices(&self) -> Vec<String> {
+        self.members.load().iter().map(|member| member.device.clone()).collect()
+    }
+
+    /// Takes in one more, which batches as the others do.
+    pub(crate) fn add(&self, member: Member) -> Result<()> {
+        // Held until it is in, so that no settings pass it by.
+        let settings = self.settings.lock();
+        if let Some(priorities) = &settings.priorities {
+            member.engine.set_priorities(priorities)?;
+        }
+        if let Some(batching) = &settings.batching {
+            member.engine.set_batching(batching)?;
+        }
+        let mut members = Vec::clone(&self.members.load());
+        members.push(Arc::new(member));
+        self.members.store(Arc::new(members));
+        Ok(())
+    }
+
+    /// Takes out the one of a device; none if it is the last.
+    pub(crate) fn take(&self, device: &str) -> Option<Leaving> {
+        let _settings = self.settings.lock();
+        let mut members = Vec::clone(&self.members.load());
+        let at = members.iter().position(|member| member.device == device);
+        let at = at.filter(|_| members.len() > 1)?;
+        let leaving = members.remove(at);
+        self.members.store(Arc::new(members));
+        Some(Leaving(leaving))
+    }
+
+    /// Which member a run goes to: the one that answers first by its forecast, or the one with
     /// the fewest under way where there are none.
-    fn choose(&self, run: &Run) -> usize {
-        let forecasts = self.engines.iter().map(|(engine, _)| engine.forecast(run));
+    fn choose(members: &[Arc<Member>], run: &Run) -> usize {
+        if members.len() == 1 {
+            return 0;
+        }
+        let forecasts = members.iter().map(|member| member.engine.forecast(run));
         let forecasts: Option<Vec<Replica>> = forecasts.collect();
         let nearest = forecasts.and_then(|replicas| schedule::nearest(&replicas));
-        let under_way = |number: &usize| self.engines[*number].1.load(Ordering::Relaxed);
-        let idlest = || (0..self.engines.len()).min_by_key(under_way);
-        nearest.or_else(idlest).expect("there are at least two")
+        let under_way = |number: &usize| members[*number].n_under_way.load(Ordering::Relaxed);
+        let idlest = || (0..members.len()).min_by_key(under_way);
+        nearest.or_else(idlest).expect("there is at least one")
     }
 }
 
 impl Engine for Replicas {
     fn start(&self, run: Run, reply: Reply) {
-        let (engine, count) = &self.engines[self.choose(&run)];
-        count.fetch_add(1, Ordering::Relaxed);
-        let under_way = UnderWay(Arc::clone(count));
-        engine.start(
+        let members = self.members.load();
+        let member = &members[Self::choose(&members, &run)];
+        member.n_under_way.fetch_add(1, Ordering::Relaxed);
+        let under_way = UnderWay(Arc::clone(member));
+        member.engine.start(
             run,
             Box::new(move |answer| {
                 drop(under_way);
@@ -50,32 +117,69 @@ impl Engine for Replicas {
     }
 
     fn set_batching(&self, batching: &Batching) -> Result<()> {
-        self.engines.iter().try_for_each(|(engine, _)| engine.set_batching(batching))
+        let mut settings = self.settings.lock();
+        self.members.load().iter().try_for_each(|member| member.engine.set_batching(batching))?;
+        settings.batching = Some(batching.clone());
+        Ok(())
     }
 
     fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
-        self.engines.iter().try_for_each(|(engine, _)| engine.set_priorities(priorities))
+        let mut settings = self.settings.lock();
+        let members = self.members.load();
+        members.iter().try_for_each(|member| member.engine.set_priorities(priorities))?;
+        settings.priorities = Some(priorities.clone());
+        Ok(())
     }
 
     fn forecast(&self, run: &Run) -> Option<Replica> {
-        self.engines[self.choose(run)].0.forecast(run)
+        let members = self.members.load();
+        members[Self::choose(&members, run)].engine.forecast(run)
     }
 
     fn queues(&self) -> Vec<QueueState> {
-        self.engines.iter().flat_map(|(engine, _)| engine.queues()).collect()
+        self.members.load().iter().flat_map(|member| member.engine.queues()).collect()
     }
 
     fn name(&self) -> &'static str {
-        self.engines.first().map_or("none", |(engine, _)| engine.name())
+        self.members.load().first().map_or("none", |member| member.engine.name())
     }
 }
 
 /// Counts a run until its reply is used or dropped.
-struct UnderWay(Arc<AtomicUsize>);
+struct UnderWay(Arc<Member>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.n_under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A replica that was taken out, and may still have runs under way.
+#[must_use]
+pub(crate) struct Leaving(Arc<Member>);
+
+/// How often one that leaves is looked at, and how long at most.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+const LEAVE_MAX: Duration = Duration::from_secs(60);
+
+impl Leaving {
+    /// Waits until its runs are answered, and frees it: here, and not where an answer is given.
+    ///
+    /// # Errors
+    /// If that takes too long. It is freed by its last run then.
+    pub(crate) fn free(self) -> Result<()> {
+        let (never, lock) = (Condvar::new(), Mutex::new(()));
+        let start = Instant::now();
+        // Those that choose a member hold it too, if only for a moment.
+        while Arc::strong_count(&self.0) > 1 {
+            if start.elapsed() > LEAVE_MAX {
+                let device = &self.0.device;
+                let text = format!("runs on {device} took more than {LEAVE_MAX:?}");
+                return Err(Error::DeadlineExceeded(text));
+            }
+            never.wait_for(&mut lock.lock(), LOOK_EVERY);
+        }
+        Ok(())
     }
 }
 
@@ -139,14 +243,20 @@ mod tests {
         }
     }
 
+    fn replicas<E: Engine + 'static>(engines: &[Arc<E>]) -> Replicas {
+        let member = |(number, engine): (usize, &Arc<E>)| {
+            Member::new(format!("gpu:{number}"), Arc::clone(engine) as Arc<dyn Engine>)
+        };
+        Replicas::new(engines.iter().enumerate().map(member).collect(), None)
+    }
+
     #[test]
     fn runs_go_where_they_are_answered_first() {
         let known = |finish_millis, until_ready_millis| {
             Arc::new(Known { finish_millis, until_ready_millis, n_runs: AtomicUsize::new(0) })
         };
         let all = [known(9, 0), known(5, 0), known(1, 100)];
-        let engines = all.iter().map(|one| Arc::clone(one) as Arc<dyn Engine>).collect();
-        let replicas = Replicas::of(engines).unwrap();
+        let replicas = replicas(&all);
         (0..3).for_each(|_| replicas.start(run(), Box::new(|_| ())));
         assert_eq!(all.each_ref().map(|one| one.n_runs.load(Ordering::Relaxed)), [0, 3, 0]);
         let finish = replicas.forecast(&run()).map(|replica| replica.forecast.finish);
@@ -156,8 +266,7 @@ mod tests {
     #[test]
     fn without_forecasts_runs_go_where_the_fewest_are() {
         let slow: [Arc<Slow>; 2] = Default::default();
-        let engines = slow.iter().map(|one| Arc::clone(one) as Arc<dyn Engine>).collect();
-        let replicas = Replicas::of(engines).unwrap();
+        let replicas = replicas(&slow);
         let (send, receive) = mpsc::channel();
         for _ in 0..4 {
             let send = send.clone();
@@ -173,5 +282,58 @@ mod tests {
         slow[0].0.lock().clear();
         replicas.start(run(), Box::new(|_| ()));
         assert_eq!(waiting(), [1, 1]);
+    }
+    #[test]
+    fn one_that_leaves_answers_what_it_was_given_and_is_freed_then() {
+        let slow: [Arc<Slow>; 2] = Default::default();
+        let replicas = replicas(&slow[..1]);
+        assert!(replicas.take("gpu:0").is_none(), "the last one stays");
+        let (send, receive) = mpsc::channel();
+        let ask = |replicas: &Replicas| {
+            let send = send.clone();
+            replicas.start(run(), Box::new(move |answer| send.send(answer.is_ok()).unwrap()));
+        };
+        ask(&replicas);
+        let second = Member::new("gpu:1".to_owned(), Arc::clone(&slow[1]) as Arc<dyn Engine>);
+        replicas.add(second).unwrap();
+        let leaving = replicas.take("gpu:0").unwrap();
+        assert_eq!(replicas.devices(), ["gpu:1"]);
+        ask(&replicas);
+        assert_eq!(slow.each_ref().map(|one| one.0.lock().len()), [1, 1]);
+        std::thread::scope(|scope| {
+            let freed = scope.spawn(|| leaving.free());
+            assert!(!freed.is_finished(), "it has a run under way");
+            slow[0].0.lock().drain(..).for_each(|reply| reply(Ok(Vec::new())));
+            freed.join().unwrap().unwrap();
+        });
+        assert_eq!(Arc::strong_count(&slow[0]), 1, "it was freed");
+        assert_eq!(receive.try_iter().collect::<Vec<_>>(), [true]);
+    }
+
+    /// Remembers how it is to batch.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<Batching>>);
+
+    impl Engine for Told {
+        fn start(&self, _: Run, _: Reply) {}
+
+        fn name(&self) -> &'static str {
+            "told"
+        }
+
+        fn set_batching(&self, batching: &Batching) -> Result<()> {
+            self.0.lock().push(batching.clone());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn one_that_comes_later_batches_as_the_others() {
+        let told: [Arc<Told>; 2] = Default::default();
+        let replicas = replicas(&told[..1]);
+        replicas.set_batching(&Batching::Off).unwrap();
+        let second = Member::new("gpu:1".to_owned(), Arc::clone(&told[1]) as Arc<dyn Engine>);
+        replicas.add(second).unwrap();
+        assert_eq!(told.each_ref().map(|one| one.0.lock().len()), [1, 1]);
     }
 }

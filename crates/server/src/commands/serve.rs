@@ -14,14 +14,17 @@ use std::time::Duration;
 use anyhow::Result;
 use api::{Budget, MethodNames, Stats};
 use lifecycle::{Applied, Lifecycle, StartWhen};
+use parking_lot::Mutex;
 use pool::Pool;
 use session::Servable;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use super::PLANS_MAX;
 use crate::active::Active;
+use crate::arrange::GiveWay;
 use crate::batching::{self, Versions};
 use crate::cli::Persona;
 use crate::config::Config;
@@ -37,7 +40,7 @@ use crate::request_log::RequestLog;
 use crate::scheduler::Scheduler;
 use crate::source::Models;
 use crate::warmups::Warmups;
-use crate::{banner, memory, signals};
+use crate::{arrange, banner, memory, signals};
 
 use doors::{Doors, Files};
 
@@ -70,9 +73,8 @@ pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
 
 async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let Files { ssl, metrics_path } = Files::read(flags)?;
-    let token = CancellationToken::new();
     // Models stay until the requests in flight are answered.
-    let unload = CancellationToken::new();
+    let (token, unload) = (CancellationToken::new(), CancellationToken::new());
     let mut stop = signals::Stop::listen()?;
     let loads = Arc::new(Loads::default());
     let active = Arc::new(Active::default());
@@ -81,8 +83,9 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let scheduler = Scheduler { versions: Arc::clone(&versions), devices: Arc::clone(&devices) };
     let external = start_external(config, flags, &devices)?;
     let warmups = Arc::new(Warmups::default());
-    let engines = start_engines((config, flags), (&scheduler, &external), &active, &warmups)?;
-    let loader = Counted { loader: engines, loads: Arc::clone(&loads) };
+    let (engines, give_way) =
+        start_engines((config, flags), (&scheduler, &external), &active, &warmups)?;
+    let loader = Counted { loader: Arc::clone(&engines), loads: Arc::clone(&loads) };
     let lifecycle =
         Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, unload.clone()));
     let log = Arc::new(RequestLog::start(Arc::clone(&active), config.tags.clone())?);
@@ -91,6 +94,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let requests = context(flags, &lifecycle, &log);
     tasks.spawn(batching::watch(versions, token.clone()));
     tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
+    tasks.spawn(arrange::watch(engines, give_way, Arc::clone(&lifecycle), token.clone()));
     tasks.spawn(external::watch(Arc::clone(&external), token.clone()));
     let counters = Counters {
         requests,
@@ -219,7 +223,7 @@ fn start_engines(
     (scheduler, external): (&Scheduler, &Arc<External>),
     active: &Arc<Active>,
     warmups: &Arc<Warmups>,
-) -> Result<Engines> {
+) -> Result<(Arc<Engines>, GiveWay)> {
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
     let choices = Choices::parse(&flags.engine)?;
     let external = Arc::clone(external);
@@ -231,7 +235,10 @@ fn start_engines(
         warmups: Arc::clone(warmups),
     };
     let devices = Arc::clone(&scheduler.devices);
-    Ok(Engines { devices, options, choices, external, settings })
+    let (giving_way, give_way) = mpsc::unbounded_channel();
+    let arranging = Mutex::default();
+    let engines = Engines { devices, options, choices, external, settings, arranging, giving_way };
+    Ok((Arc::new(engines), give_way))
 }
 
 /// Waits for the first versions of the models.

@@ -24,6 +24,8 @@ impl Devices {
         let found: Vec<Physical> = self.physical.iter().map(|one| one.found.clone()).collect();
         let configured = logical::configure_rules(&rules, &found).map_err(status)?;
         super::check_lanes(&configured.devices, self.lanes.n_lanes).map_err(bad)?;
+        // Nobody finds a place on a device that is about to become another.
+        let _leasing = self.leasing.lock();
         let mut all = self.logical.lock();
         let before: Vec<LogicalDevice> =
             all.iter().map(|logical| logical.device.lock().clone()).collect();
@@ -43,6 +45,7 @@ impl Devices {
         drop(all);
         self.simulate(&simulations);
         self.relimit();
+        self.left.changed.notify_one();
         self.active.make_room();
         Ok(warnings)
     }

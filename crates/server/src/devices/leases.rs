@@ -5,23 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use device::logical::GrowthRule;
-use device::placement::Replicas;
+use device::placement::{Replicas, Step};
 use device::{Account, Holder, Kind, Owner, Space};
 use native::{Executor, WeightKey};
 
+use super::residents::{Change, Resident};
 use super::{Devices, Logical, ModelRule};
-
-/// A version that is to be loaded.
-pub(crate) struct Want<'a> {
-    pub(crate) model: &'a str,
-    pub(crate) version: i64,
-    /// What it takes alone.
-    pub(crate) needed: Needed,
-    /// What its weights are known by.
-    pub(crate) keys: &'a [WeightKey],
-    /// Whether requests change it: then there is one of it, however many replicas are asked for.
-    pub(crate) keeps_state: bool,
-}
 
 /// What a version takes of the device that it is on, and of the host if that is another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +23,14 @@ pub(crate) struct Needed {
 pub(crate) struct Lease {
     pub(crate) executor: Executor,
     pub(crate) owner: Arc<Owner>,
+}
+
+/// How a version gets its place.
+pub(crate) enum Way {
+    /// It is free.
+    Free(Vec<Lease>),
+    /// Others have to move or to go first.
+    After(Vec<Change>),
 }
 
 /// Why there is no room for a version.
@@ -97,67 +94,114 @@ impl Devices {
         candidates.first().map_or(Kind::Cpu, |logical| logical.space.kind())
     }
 
-    /// The devices that a version is to be loaded on.
-    pub(crate) fn lease(&self, want: &Want<'_>) -> Result<Vec<Lease>, Refusal> {
-        loop {
-            let leases = self.choose(want)?;
-            // Devices that were not in use yet may have become others meanwhile.
-            if leases.iter().all(|lease| self.is_there(lease)) {
-                return Ok(leases);
-            }
-        }
-    }
-
-    /// Whether the device of a lease is still one of the devices. From now on it stays, since it is
-    /// in use.
-    fn is_there(&self, lease: &Lease) -> bool {
-        self.all().iter().any(|one| Arc::ptr_eq(&one.space, lease.owner.space().root()))
-    }
-
-    fn choose(&self, want: &Want<'_>) -> Result<Vec<Lease>, Refusal> {
-        let Want { model, needed, .. } = *want;
-        let needed_bytes = needed.bytes;
-        let rule = self.rule(model);
-        let mut candidates = self.candidates(&rule);
-        let rooms: Vec<Option<u64>> =
-            candidates.iter().map(|logical| self.room(model, &rule, logical)).collect();
-        let mut fitting: Vec<(&Arc<Logical>, u64)> = Vec::new();
-        for (logical, room) in candidates.iter().zip(rooms) {
-            // Weights that are there already are not needed again.
-            let shareable = self.shareable_bytes(&logical.space, want.keys);
-            if let Some(room) = room.filter(|room| needed_bytes <= room + shareable) {
-                fitting.push((logical, room));
-            }
-        }
-        let n_models = |logical: &Logical| self.owners_on(&logical.space).len();
-        fitting.sort_by_key(|(logical, room)| (n_models(logical), u64::MAX - room));
-        let wanted = match rule.replicas {
-            Replicas::Number(1) => 1,
-            _ if want.keeps_state => {
-                tracing::warn!(model, "requests change its variables: it has no replicas");
-                1
-            }
-            Replicas::Number(n) => n,
-            Replicas::All => usize::MAX,
+    /// The devices that a version is to be loaded on, or what has to change first.
+    pub(crate) fn lease(&self, resident: &Arc<Resident>) -> Result<Way, Refusal> {
+        // One after another, so that nothing is promised twice.
+        let _leasing = self.leasing.lock();
+        let board = self.board(Some(resident));
+        let steps = board.steps();
+        let me = board.residents.iter().position(|other| Arc::ptr_eq(other, resident));
+        let is_mine = |step: &Step| match *step {
+            Step::Add { seat, device } if Some(seat) == me => Some(device),
+            Step::Add { .. } | Step::Remove { .. } => None,
         };
+        let Some(first) = steps.iter().position(|step| is_mine(step).is_some()) else {
+            return Err(self.no_place(resident));
+        };
+        let changes = board.changes(&steps[..first]);
+        if !changes.is_empty() {
+            return Ok(Way::After(changes));
+        }
+        let on: Vec<&Arc<Logical>> =
+            steps.iter().filter_map(is_mine).map(|device| &board.logical[device]).collect();
+        self.tell_of_replicas(resident, on.len());
+        let leases = self.take_all(resident, &on)?;
+        for lease in &leases {
+            resident.promise(lease.owner.space().root().name());
+        }
+        Ok(Way::Free(leases))
+    }
+
+    /// One more device for a version that serves.
+    pub(crate) fn lease_on(&self, resident: &Resident, device: &str) -> Result<Lease, Refusal> {
+        let _leasing = self.leasing.lock();
+        let board = self.board(None);
+        let Some((logical, free)) = board.device(device) else {
+            return Err(nowhere(resident.needed.bytes));
+        };
+        let takes = self.takes(resident, &self.rule(&resident.model), logical);
+        if takes.is_none_or(|bytes| bytes > free) {
+            return Err(self.refusal(&resident.model, logical, resident.needed.bytes));
+        }
+        let mut leases = self.take_all(resident, &[logical])?;
+        let lease = leases.pop().ok_or_else(|| nowhere(resident.needed.bytes))?;
+        resident.promise(device);
+        Ok(lease)
+    }
+
+    /// Says it when a version gets fewer replicas than were asked for.
+    fn tell_of_replicas(&self, resident: &Resident, n_replicas: usize) {
+        let model = &*resident.model;
+        match self.rule(model).replicas {
+            Replicas::All | Replicas::Number(1) => {}
+            Replicas::Number(_) if resident.keeps_state => {
+                tracing::warn!(model, "requests change its variables: it has no replicas");
+            }
+            Replicas::Number(wanted) if wanted > n_replicas => {
+                tracing::warn!(model, "there is room for {n_replicas} of {wanted} replicas");
+            }
+            Replicas::Number(_) => {}
+        }
+    }
+
+    fn take_all(&self, resident: &Resident, on: &[&Arc<Logical>]) -> Result<Vec<Lease>, Refusal> {
+        let rule = self.rule(&resident.model);
+        let n_gpus = on.iter().filter(|logical| logical.space.kind() == Kind::Gpu).count();
+        let host = self.beside(resident, n_gpus)?;
         let mut leases = Vec::new();
         let mut refused = None;
-        let n_gpus = fitting.iter().take(wanted);
-        let n_gpus = n_gpus.filter(|(logical, _)| logical.space.kind() == Kind::Gpu).count();
-        let host = self.beside(want, n_gpus)?;
-        for (logical, _) in fitting.iter().take(wanted) {
-            match self.take(want, &rule, (logical, host.as_ref())) {
+        for logical in on {
+            match self.take(resident, &rule, (logical, host.as_ref())) {
                 Ok(lease) => leases.push(lease),
                 Err(refusal) => refused = Some(refusal),
             }
         }
-        drop(fitting);
-        if leases.is_empty() {
-            candidates.sort_by_key(|logical| u64::MAX - logical.space.free_bytes());
-            let best = candidates.first().map(|best| self.refusal(model, best, needed_bytes));
-            return Err(refused.or(best).unwrap_or_else(|| nowhere(needed_bytes)));
+        match refused {
+            Some(refusal) if leases.is_empty() => Err(refusal),
+            Some(_) | None => Ok(leases),
         }
-        Ok(leases)
+    }
+
+    /// What a version would take of a device that it is not on; `None` if its own limit there is
+    /// too small.
+    pub(super) fn takes(
+        &self,
+        resident: &Resident,
+        rule: &ModelRule,
+        logical: &Logical,
+    ) -> Option<u64> {
+        // Weights that are there already are not needed again.
+        let shareable = self.shareable_bytes(&logical.space, &resident.keys);
+        let needed = resident.needed.bytes.saturating_sub(shareable);
+        let account = self.account(&resident.model, logical);
+        match rule.growth {
+            GrowthRule::OnDemand => (needed <= account.free_bytes()).then_some(needed),
+            GrowthRule::Reserved => {
+                let limit = self.limit_on(Some(rule), logical);
+                // What is set aside already is the model's to use.
+                let is_set_aside = account.held_bytes() > 0;
+                (needed <= limit).then_some(if is_set_aside { 0 } else { limit })
+            }
+        }
+    }
+
+    /// Says why a version found no place: of the device where the most is free.
+    fn no_place(&self, resident: &Resident) -> Refusal {
+        let mut candidates = self.candidates(&self.rule(&resident.model));
+        candidates.sort_by_key(|logical| u64::MAX - logical.space.free_bytes());
+        let needed = resident.needed.bytes;
+        let best = candidates.first();
+        best.map_or_else(|| nowhere(needed), |best| self.refusal(&resident.model, best, needed))
     }
 
     /// Says why a version found no room on a device.
@@ -186,7 +230,7 @@ impl Devices {
     }
 
     /// The devices that a model may be on: those it names, else the GPUs, else the host.
-    fn candidates(&self, rule: &ModelRule) -> Vec<Arc<Logical>> {
+    pub(super) fn candidates(&self, rule: &ModelRule) -> Vec<Arc<Logical>> {
         let named: Vec<Arc<Logical>> =
             rule.devices.iter().filter_map(|name| self.logical(name)).collect();
         if !named.is_empty() {
@@ -247,16 +291,21 @@ impl Devices {
         }
     }
 
-    /// Who pays on the host for a version on so many GPUs. Fails if its strings and tables would
-    /// not fit there.
-    fn beside(&self, want: &Want<'_>, n_gpus: usize) -> Result<Option<Arc<Owner>>, Refusal> {
-        let Want { model, version, .. } = *want;
+    /// Who pays on the host for a version on so many more GPUs. Fails if its strings and tables
+    /// would not fit there.
+    fn beside(&self, resident: &Resident, n_gpus: usize) -> Result<Option<Arc<Owner>>, Refusal> {
         let Some(host) = self.host().filter(|_| n_gpus > 0) else { return Ok(None) };
-        let needed = want.needed.host_bytes.saturating_mul(n_gpus as u64);
+        let model = &resident.model;
+        let needed = resident.needed.host_bytes.saturating_mul(n_gpus as u64);
         if self.host_room(model, &host).is_none_or(|room| needed > room) {
             return Err(self.refusal(model, &host, needed));
         }
-        let holder = Holder::Version { model: Arc::from(model), version };
+        let holder = resident.holder();
+        // All replicas have one who pays for them there.
+        let known = self.owners_on(&host.space).into_iter().find(|owner| *owner.holder() == holder);
+        if known.is_some() {
+            return Ok(known);
+        }
         let owner = Owner::new(&host.space, holder, Some(self.account(model, &host)));
         self.note(&owner);
         Ok(Some(owner))
@@ -264,12 +313,11 @@ impl Devices {
 
     fn take(
         &self,
-        want: &Want<'_>,
+        resident: &Resident,
         rule: &ModelRule,
         (logical, host): (&Logical, Option<&Arc<Owner>>),
     ) -> Result<Lease, Refusal> {
-        let Want { model, version, .. } = *want;
-        let holder = Holder::Version { model: Arc::from(model), version };
+        let (model, holder) = (&*resident.model, resident.holder());
         let account = self.account(model, logical);
         let (space, account) = match rule.growth {
             GrowthRule::OnDemand => (Arc::clone(&logical.space), Some(account)),
@@ -283,7 +331,7 @@ impl Devices {
         self.note(&owner);
         let mut keys = self.keys.lock();
         keys.retain(|(owner, _)| owner.strong_count() > 0);
-        keys.push((Arc::downgrade(&owner), want.keys.to_vec()));
+        keys.push((Arc::downgrade(&owner), resident.keys.clone()));
         drop(keys);
         Ok(Lease { executor: logical.executor.clone(), owner })
     }

@@ -21,6 +21,7 @@ mod memory;
 mod memory_faults;
 mod memory_hostile;
 mod memory_live;
+mod placement;
 mod refusal;
 mod requirements;
 mod rows;

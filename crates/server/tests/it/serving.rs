@@ -208,7 +208,7 @@ fn a_counter_is_one_though_replicas_are_asked_for() {
 }
 
 /// Asks for some signatures of the counter in turn; the last answer.
-fn ask_counter(server: &Server, signatures: &[&str]) -> f32 {
+pub(crate) fn ask_counter(server: &Server, signatures: &[&str]) -> f32 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let address = format!("http://127.0.0.1:{}", server.grpc);

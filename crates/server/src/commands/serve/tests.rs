@@ -31,7 +31,8 @@ impl Inner {
         let warmups = Arc::new(Warmups::default());
         let external = start_external(&config, &flags, &devices).unwrap();
         let around = (&scheduler, &external);
-        let loader = start_engines((&config, &flags), around, &active, &warmups).unwrap();
+        let (loader, _) = start_engines((&config, &flags), around, &active, &warmups).unwrap();
+        let loader = Counted { loader, loads: Arc::default() };
         let options = lifecycle::Options { poll: Poll::Every(POLL), ..config.lifecycle };
         let unload = CancellationToken::new();
         let lifecycle = Lifecycle::start(options, Models, loader, unload.clone());

@@ -1,0 +1,285 @@
+//! The versions on our own devices: where each is, and what has to change so that all that are
+//! wanted have their place.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use device::logical::GrowthRule;
+use device::placement::{Replicas as Number, Seat, Step, adapt};
+use device::{Holder, Snapshot};
+use native::WeightKey;
+use parking_lot::{Condvar, Mutex};
+use storage::Storage;
+use tokio::sync::Notify;
+
+use super::{Devices, Logical, Needed};
+use crate::replicas::Replicas;
+
+/// A version that is on devices, is being loaded on some, or waits for a place.
+pub(crate) struct Resident {
+    pub(crate) model: Arc<str>,
+    pub(crate) version: i64,
+    /// Where its files are.
+    pub(crate) dir: Storage,
+    /// The same place, as it is called in metrics.
+    pub(crate) path: String,
+    /// What it takes alone.
+    pub(crate) needed: Needed,
+    /// What its weights are known by.
+    pub(crate) keys: Vec<WeightKey>,
+    /// Whether requests change it: then there is one of it, however many replicas are asked for.
+    pub(crate) keeps_state: bool,
+    /// The devices that it is being loaded on.
+    promised: Mutex<Vec<String>>,
+    /// What serves it, once it is loaded.
+    replicas: OnceLock<Weak<Replicas>>,
+    /// Told when it is gone.
+    left: Arc<Left>,
+}
+
+/// What is to become a resident.
+pub(crate) struct Newcomer<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) version: i64,
+    pub(crate) dir: &'a Storage,
+    pub(crate) path: &'a str,
+    pub(crate) needed: Needed,
+    pub(crate) keys: Vec<WeightKey>,
+    pub(crate) keeps_state: bool,
+}
+
+impl Resident {
+    /// Says what serves it from now on.
+    pub(crate) fn serve(&self, replicas: &Arc<Replicas>) {
+        // A version is loaded once.
+        drop(self.replicas.set(Arc::downgrade(replicas)));
+        self.promised.lock().clear();
+    }
+
+    /// What serves it, if it is loaded.
+    pub(crate) fn replicas(&self) -> Option<Arc<Replicas>> {
+        self.replicas.get().and_then(Weak::upgrade)
+    }
+
+    /// Says on which devices it is being loaded.
+    pub(super) fn promise(&self, device: &str) {
+        self.promised.lock().push(device.to_owned());
+    }
+
+    /// Takes a promise back: it is there, or never will be.
+    pub(crate) fn forget(&self, device: &str) {
+        self.promised.lock().retain(|other| other != device);
+    }
+
+    pub(super) fn holder(&self) -> Holder {
+        Holder::Version { model: Arc::clone(&self.model), version: self.version }
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.left.tell();
+    }
+}
+
+/// Who waits for versions to go, or for anything else that changes where versions should be.
+#[derive(Default)]
+pub(crate) struct Left {
+    lock: Mutex<()>,
+    gone: Condvar,
+    /// For the task that brings versions to where they should be.
+    pub(crate) changed: Notify,
+}
+
+/// How often one who waits looks for himself.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+impl Left {
+    fn tell(&self) {
+        let _lock = self.lock.lock();
+        self.gone.notify_all();
+        self.changed.notify_one();
+    }
+
+    /// Waits until a version is gone; whether it is, before `until` and before `gives_up`.
+    pub(crate) fn wait(
+        &self,
+        resident: &Weak<Resident>,
+        until: Instant,
+        gives_up: impl Fn() -> bool,
+    ) -> bool {
+        let mut lock = self.lock.lock();
+        while resident.strong_count() > 0 {
+            if Instant::now() > until || gives_up() {
+                return false;
+            }
+            self.gone.wait_for(&mut lock, LOOK_EVERY);
+        }
+        true
+    }
+}
+
+/// One change of where a version is.
+pub(crate) struct Change {
+    pub(crate) resident: Weak<Resident>,
+    pub(crate) device: String,
+    pub(crate) kind: ChangeKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    /// One more replica.
+    Add,
+    /// One less, of several.
+    Remove,
+    /// The only one less: it gives way to one of a higher priority.
+    GiveWay,
+}
+
+/// All residents and devices, as placement sees them.
+pub(super) struct Board {
+    pub(super) logical: Vec<Arc<Logical>>,
+    pub(super) residents: Vec<Arc<Resident>>,
+    free_bytes: Vec<u64>,
+    seats: Vec<Seat>,
+}
+
+impl Board {
+    /// A device, and what nobody has or was promised of it.
+    pub(super) fn device(&self, name: &str) -> Option<(&Arc<Logical>, u64)> {
+        let mut all = self.logical.iter().zip(&self.free_bytes);
+        let found = all.find(|(logical, _)| logical.space.name() == name);
+        found.map(|(logical, free)| (logical, *free))
+    }
+
+    /// What has to change, one after another.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        adapt(&self.free_bytes, &self.seats)
+    }
+
+    /// The steps that are changes of versions that serve; the others look after themselves.
+    pub(super) fn changes(&self, steps: &[Step]) -> Vec<Change> {
+        let mut n_on: Vec<usize> = self.seats.iter().map(|seat| seat.current.len()).collect();
+        let mut changes = Vec::new();
+        for step in steps {
+            let (seat, device, kind) = match *step {
+                Step::Add { seat, device } => {
+                    n_on[seat] += 1;
+                    (seat, device, ChangeKind::Add)
+                }
+                Step::Remove { seat, device } => {
+                    n_on[seat] -= 1;
+                    let is_last = n_on[seat] == 0;
+                    let kind = if is_last { ChangeKind::GiveWay } else { ChangeKind::Remove };
+                    (seat, device, kind)
+                }
+            };
+            if self.residents[seat].replicas().is_some() {
+                let resident = Arc::downgrade(&self.residents[seat]);
+                let device = self.logical[device].space.name().to_owned();
+                changes.push(Change { resident, device, kind });
+            }
+        }
+        changes
+    }
+}
+
+impl Devices {
+    /// Takes in a version that looks for its place. It stays until it is dropped.
+    pub(crate) fn admit(&self, newcomer: Newcomer<'_>) -> Arc<Resident> {
+        let resident = Arc::new(Resident {
+            model: newcomer.model.into(),
+            version: newcomer.version,
+            dir: newcomer.dir.clone(),
+            path: newcomer.path.to_owned(),
+            needed: newcomer.needed,
+            keys: newcomer.keys,
+            keeps_state: newcomer.keeps_state,
+            promised: Mutex::default(),
+            replicas: OnceLock::new(),
+            left: Arc::clone(&self.left),
+        });
+        let mut residents = self.residents.lock();
+        residents.retain(|resident| resident.strong_count() > 0);
+        residents.push(Arc::downgrade(&resident));
+        resident
+    }
+
+    /// What has to change so that versions are where they should be.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        let _leasing = self.leasing.lock();
+        let board = self.board(None);
+        board.changes(&board.steps())
+    }
+
+    /// Those that have a place, the one that looks for one, and those that wait for one and come
+    /// before it.
+    pub(super) fn board(&self, looks: Option<&Resident>) -> Board {
+        let logical = self.all();
+        let priority = |resident: &Resident| self.rule(&resident.model).priority;
+        let counts = |resident: &Arc<Resident>| {
+            let comes_first = looks.is_some_and(|one| {
+                std::ptr::eq(&raw const **resident, one) || priority(resident) > priority(one)
+            });
+            comes_first || resident.replicas().is_some() || !resident.promised.lock().is_empty()
+        };
+        let mut residents: Vec<Arc<Resident>> =
+            self.residents.lock().iter().filter_map(Weak::upgrade).collect();
+        residents.retain(counts);
+        let snapshots: Vec<Snapshot> = logical.iter().map(|one| one.space.snapshot()).collect();
+        let mut free_bytes: Vec<u64> = logical.iter().map(|one| one.space.free_bytes()).collect();
+        let mut seats = Vec::new();
+        for resident in &residents {
+            let seat = self.seat(resident, &residents, (&logical, &snapshots));
+            // What was promised is not taken yet, but nobody else's either.
+            for (device, bytes) in &seat.current {
+                let held = held(&snapshots[*device], resident);
+                free_bytes[*device] = free_bytes[*device].saturating_sub(bytes - held.min(*bytes));
+            }
+            seats.push(seat);
+        }
+        Board { logical, residents, free_bytes, seats }
+    }
+
+    fn seat(
+        &self,
+        resident: &Arc<Resident>,
+        all: &[Arc<Resident>],
+        (logical, snapshots): (&[Arc<Logical>], &[Snapshot]),
+    ) -> Seat {
+        let rule = self.rule(&resident.model);
+        let candidates = self.candidates(&rule);
+        let served = resident.replicas().map(|replicas| replicas.devices());
+        let promised = resident.promised.lock().clone();
+        let (mut bytes, mut current) = (Vec::new(), Vec::new());
+        for (device, one) in logical.iter().enumerate() {
+            let is_candidate = candidates.iter().any(|other| Arc::ptr_eq(other, one));
+            let name = one.space.name();
+            let is_on = |names: &[String]| names.iter().any(|other| other == name);
+            let takes = self.takes(resident, &rule, one).filter(|_| is_candidate);
+            let held = held(&snapshots[device], resident);
+            if is_on(&promised) {
+                current.push((device, held.max(takes.unwrap_or(held))));
+            } else if served.as_deref().is_some_and(is_on) {
+                current.push((device, held));
+            }
+            let is_here = current.last().is_some_and(|(at, _)| *at == device);
+            bytes.push(if is_here { is_candidate.then_some(held) } else { takes });
+        }
+        let is_other =
+            |other: &Arc<Resident>| other.model == resident.model && !Arc::ptr_eq(other, resident);
+        // Versions share what is set aside for their model, which stays where it is.
+        let shares = rule.growth == GrowthRule::Reserved && all.iter().any(is_other);
+        let is_busy = !promised.is_empty() || !self.active.has(&resident.model);
+        let replicas = if resident.keeps_state { Number::Number(1) } else { rule.replicas };
+        let stays = !current.is_empty() && (resident.keeps_state || shares || is_busy);
+        Seat { bytes, current, replicas, priority: rule.priority, stays }
+    }
+}
+
+/// What a version holds of a device.
+fn held(snapshot: &Snapshot, resident: &Resident) -> u64 {
+    let holder = resident.holder();
+    let rows = snapshot.rows.iter().filter(|row| row.holder == holder);
+    rows.map(|row| row.bytes).sum()
+}

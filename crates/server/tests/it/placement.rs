@@ -1,0 +1,169 @@
+//! Where models are when models, their configs and devices change: read back from `/v1/memory`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::json;
+
+use crate::memory::{device, model, predict, reload, start, write};
+use crate::serving::ask_counter;
+use crate::support::{Server, root};
+
+/// A server with a GPU for each limit, and nothing on them but `half_plus_two`, which is on the
+/// host.
+fn server(limits: &[&str]) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let rules: Vec<_> = limits
+        .iter()
+        .enumerate()
+        .map(|(n, limit)| json!({"name": format!("gpu:{n}"), "memory_limit": limit}))
+        .collect();
+    let rules = json!({ "device": rules }).to_string();
+    let devices = format!("--device_config_file={}", write(dir.path(), "devices", &rules));
+    let text = format!("model_config_list {{ {} }}", config("host", "devices: \"cpu:0\""));
+    let models = format!("--model_config_file={}", write(dir.path(), "models", &text));
+    let gpus = format!("--simulated_gpus={}", vec!["128MiB"; limits.len()].join(","));
+    start(&[&gpus, &devices, &models, "--max_num_load_retries=0"], &[])
+}
+
+fn config(name: &str, memory: &str) -> String {
+    let base = model("half_plus_two");
+    format!("config {{ name: \"{name}\" base_path: \"{base}\" memory {{ {memory} }} }}")
+}
+
+/// The models on each GPU, `a b | c`.
+fn places(server: &Server, n_gpus: usize) -> String {
+    let on = |n: usize| {
+        let device = device(server, &format!("gpu:{n}"));
+        let models = device["models"].as_array().unwrap();
+        let mut names: Vec<&str> =
+            models.iter().map(|model| model["name"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+    (0..n_gpus).map(on).collect::<Vec<_>>().join(" | ")
+}
+
+/// Waits until the models are where they should be.
+#[track_caller]
+fn until(server: &Server, expected: &str) {
+    let n_gpus = expected.split('|').count();
+    let start = std::time::Instant::now();
+    loop {
+        let places = places(server, n_gpus);
+        if places == expected {
+            return;
+        }
+        assert!(start.elapsed().as_secs() < 60, "{places}, not {expected}: {}", server.logs(""));
+        thread::yield_now();
+    }
+}
+
+/// Asks a model again and again while `work` is done: all requests are answered.
+fn while_asked(server: &Server, name: &str, work: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut n_answers = 0;
+            while !is_over.load(Ordering::Relaxed) || n_answers == 0 {
+                let (status, body) = predict(server, name);
+                assert_eq!(status, 200, "{body}");
+                n_answers += 1;
+            }
+        });
+        work();
+        is_over.store(true, Ordering::Relaxed);
+        client.join().unwrap();
+    });
+}
+
+#[test]
+fn a_model_that_serves_moves_for_one_that_fits_nowhere_else() {
+    let server = server(&["40MiB", "60MiB"]);
+    let small = config("small", "reservation: \"16MiB\"");
+    reload(&server, &small).unwrap();
+    until(&server, " | small");
+    let large = config("large", "reservation: \"50MiB\"");
+    while_asked(&server, "small", || reload(&server, &format!("{small} {large}")).unwrap());
+    until(&server, "small | large");
+    assert_eq!(predict(&server, "small").0, 200);
+    assert_eq!(predict(&server, "large").0, 200);
+    let third = config("third", "reservation: \"30MiB\"");
+    let refused = reload(&server, &format!("{small} {large} {third}")).unwrap_err();
+    assert!(refused.contains("has no room"), "{refused}");
+    until(&server, "small | large");
+}
+
+#[test]
+fn a_lower_priority_gives_way_and_comes_back_when_there_is_room() {
+    let server = server(&["40MiB"]);
+    let low = config("low", "reservation: \"30MiB\" priority: 1");
+    let equal = config("equal", "reservation: \"30MiB\" priority: 1");
+    let high = config("high", "reservation: \"30MiB\" priority: 2");
+    reload(&server, &low).unwrap();
+    assert!(reload(&server, &format!("{low} {equal}")).is_err(), "equals do not give way");
+    until(&server, "low");
+    reload(&server, &format!("{low} {high}")).unwrap();
+    until(&server, "high");
+    let states = server.rest_until("/v1/models/low", "RESOURCE_EXHAUSTED");
+    assert!(states.contains("has no room") || states.contains("gave way to high"), "{states}");
+    assert_eq!(predict(&server, "high").0, 200);
+    assert_ne!(predict(&server, "low").0, 200);
+    reload(&server, &low).unwrap();
+    until(&server, "low");
+    server.rest_until("/v1/models/low", "AVAILABLE");
+    assert_eq!(predict(&server, "low").0, 200);
+}
+
+#[test]
+fn replicas_give_way_to_a_model_without_a_place_and_come_back() {
+    let server = server(&["40MiB", "40MiB", "40MiB"]);
+    let all = config("all", "reservation: \"20MiB\" replicas: \"all\"");
+    reload(&server, &all).unwrap();
+    until(&server, "all | all | all");
+    let one = config("one", "reservation: \"30MiB\"");
+    while_asked(&server, "all", || reload(&server, &format!("{all} {one}")).unwrap());
+    until(&server, "one | all | all");
+    while_asked(&server, "all", || {
+        reload(&server, &all).unwrap();
+        until(&server, "all | all | all");
+    });
+    let two = config("all", "reservation: \"20MiB\" replicas: \"2\"");
+    reload(&server, &two).unwrap();
+    until(&server, " | all | all");
+}
+
+#[test]
+fn models_follow_their_devices_while_they_serve_but_not_those_with_a_state() {
+    let server = server(&["40MiB", "40MiB"]);
+    let folder = root().join("testdata/models/counter").to_string_lossy().into_owned();
+    let list = |device: &str| {
+        let pin = format!("devices: \"{device}\"");
+        let counter =
+            format!("config {{ name: \"counter\" base_path: \"{folder}\" memory {{ {pin} }} }}");
+        format!("{} {counter}", config("m", &pin))
+    };
+    reload(&server, &list("gpu:0")).unwrap();
+    until(&server, "counter m | ");
+    ask_counter(&server, &["reset_counter", "incr_counter", "incr_counter"]);
+    while_asked(&server, "m", || {
+        reload(&server, &list("gpu:1")).unwrap();
+        until(&server, "counter | m");
+    });
+    assert_eq!(ask_counter(&server, &["get_counter"]), 2.0, "it still counts");
+}
+
+#[test]
+fn a_device_that_gets_room_gets_one_of_those_that_crowd_another() {
+    let server = server(&["60MiB", "4MiB"]);
+    let (a, b) = (config("a", "reservation: \"16MiB\""), config("b", "reservation: \"20MiB\""));
+    reload(&server, &format!("{a} {b}")).unwrap();
+    until(&server, "a b | ");
+    let rules = json!({"device": [{"name": "gpu:0", "memory_limit": "60MiB"},
+                                  {"name": "gpu:1", "memory_limit": "50MiB"}]});
+    while_asked(&server, "b", || {
+        let (status, body) = server.rest("PUT", "/v1/devices", &rules.to_string());
+        assert_eq!(status, 200, "{body}");
+        until(&server, "a | b");
+    });
+}
