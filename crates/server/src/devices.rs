@@ -7,6 +7,7 @@ mod options;
 mod rules;
 mod simulated;
 mod undo;
+mod without_effect;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
