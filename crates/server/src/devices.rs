@@ -218,7 +218,7 @@ fn logical(
         lanes: Arc::new(Lanes::start_for(options, Some(owner))?),
         pool: Arc::clone(&lanes.pool),
         device: space.name().into(),
-        pace: of.pace.clone(),
+        pace: of.pace.as_ref().map(|pace| Arc::new(pace.share())),
     };
     Ok(Logical { device: Mutex::new(device), space, executor })
 }
