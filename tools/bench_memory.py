@@ -5,6 +5,7 @@
     tools/bench_memory.py density [--limit_mb 2048] DIR                      models in equal memory (M9)
     tools/bench_memory.py idle    DIR                                        what an idle server holds (M16)
     tools/bench_memory.py growth  DIR                                        growth against reservation
+    tools/bench_memory.py limits  DIR                                        limits that change while serving (M13)
 
 All take --binary target/release/tensord. Models with weights of their own are made with TensorFlow,
 once, in the cache folder. `density` fills TensorFlow's own allocator (BFC, with the same limit) beside
@@ -348,6 +349,26 @@ def growth(args):
         p99_ratio=middle["growth"]["p99"] / middle["reserved"]["p99"])
 
 
+def limits(args):
+    """How long it takes until another limit of a device is in force, with a model on it."""
+    server = Server(args.binary, "--simulated_gpus=1GiB",
+                    environment={"TF_FORCE_GPU_ALLOW_GROWTH": "true"})
+    seconds = []
+    try:
+        server.serve([("m", Path(args.model).resolve())])
+        for number in range(args.rounds):
+            limit = 512 + number << 20
+            rule = json.dumps({"device": [{"name": "gpu:0", "memory_limit": limit}]})
+            start = time.perf_counter()
+            assert server.ask("PUT", "/v1/devices", rule)[0] == 200
+            seconds.append(time.perf_counter() - start)
+            gpu, _ = server.device("gpu:0")
+            assert gpu["limit_bytes"] == limit and gpu["reserved_bytes"] <= limit
+        say(what="limits", rounds=args.rounds, p50=percentile(seconds, 0.5), worst=max(seconds))
+    finally:
+        server.stop()
+
+
 def main():
     """Runs what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -365,10 +386,10 @@ def main():
     one.add_argument("--count", type=int, default=26)
     one.add_argument("model")
     one.set_defaults(run=density)
-    for name, run in (("idle", idle), ("growth", growth)):
+    for name, run in (("idle", idle), ("growth", growth), ("limits", limits)):
         one = commands.add_parser(name)
         one.add_argument("--rows", type=int, default=8)
-        one.add_argument("--rounds", type=int, default=10)
+        one.add_argument("--rounds", type=int, default=100 if name == "limits" else 10)
         one.add_argument("model")
         one.set_defaults(run=run)
     args = parser.parse_args()

@@ -40,7 +40,8 @@ pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
-    Booked, Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
-    SpaceOptions, Tally, booked_as, booked_on_host, booked_to, set_default_owner, settled, shared,
+    Booked, Change, Charge, EVENT_MICROS, Event, EventSum, EventTotal, Idle, Owner, Recent, Scope,
+    Snapshot, Space, SpaceOptions, Tally, booked_as, booked_on_host, booked_to, set_default_owner,
+    settled, shared,
 };
 pub use workspace::{Borrowed, Home, Memory, Span, Workspace};

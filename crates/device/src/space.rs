@@ -34,7 +34,7 @@ use crate::logical::GrowthRule;
 use crate::sync::{AtomicU64, Mutex};
 
 pub use charge::{Booked, Charge};
-pub use events::{Change, EVENT_MICROS, Event, EventTotal};
+pub use events::{Change, EVENT_MICROS, Event, EventSum, EventTotal, Recent};
 pub use idle::Idle;
 pub use owner::{Owner, Tally};
 pub(crate) use scope::current;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use batch::Class;
 use device::Workspace;
@@ -251,7 +251,7 @@ impl Work for SignatureWork {
         workspace: &mut Workspace,
     ) -> std::result::Result<Vec<Tensor>, Fault> {
         let cancel = Cancel::new(Arc::clone(&control.is_cancelled), control.deadline);
-        let pace = self.executor.pace.as_ref().map(|pace| (pace, Instant::now()));
+        let pace = self.executor.pace.as_ref().map(|pace| (pace, pace.now()));
         let of = (&*self.signature, Inputs::Tensors(inputs));
         let outputs = self.model.with(of, &cancel, &self.executor.pool, |program, env| {
             let plan = program.plan_for(inputs, env)?;
@@ -262,8 +262,7 @@ impl Work for SignatureWork {
                 Ok((outputs, workspace.take_copied_bytes()))
             })?;
             if let Some((pace, start)) = pace {
-                let done = pace.book(start, pace.rates().time(&plan, copied));
-                pace.wait(done);
+                pace.run(start, pace.rates().time(&plan, copied));
             }
             Ok(outputs)
         });

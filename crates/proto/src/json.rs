@@ -5,24 +5,46 @@ use prost_reflect::{DeserializeOptions, DynamicMessage, SerializeOptions};
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Serializer, Value};
 
+use crate::numbers::Quoted;
 use crate::pool::descriptor;
 
 /// Why a JSON text is not a message of the wanted type.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct JsonError(#[from] serde_json::Error);
+#[error("{0}")]
+pub struct JsonError(String);
 
-/// Reads a message from JSON; field names may be snake_case or camelCase.
+impl From<serde_json::Error> for JsonError {
+    fn from(error: serde_json::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Reads a message from JSON; field names may be snake_case or camelCase. Sizes and counts of our
+/// own configs that are texts may be numbers.
 ///
 /// # Errors
 /// Says what is wrong, and where, if `text` is no JSON, or does not fit the message.
 pub fn parse<T: Message + Name + Default>(text: &str) -> Result<T, JsonError> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let quoted = Quoted::new(text, descriptor::<T>());
+    let mut deserializer = serde_json::Deserializer::from_str(&quoted.text);
     let options = DeserializeOptions::new();
     let message =
-        DynamicMessage::deserialize_with_options(descriptor::<T>(), &mut deserializer, &options)?;
-    deserializer.end()?;
-    message.transcode_to().map_err(|err| JsonError(serde::de::Error::custom(err)))
+        DynamicMessage::deserialize_with_options(descriptor::<T>(), &mut deserializer, &options);
+    let message = message.and_then(|message| deserializer.end().map(|()| message));
+    let message = message.map_err(|error| placed(&error, &quoted))?;
+    message.transcode_to().map_err(|err| JsonError(err.to_string()))
+}
+
+/// A mistake with its place in the text as it was written.
+fn placed(error: &serde_json::Error, quoted: &Quoted) -> JsonError {
+    let (text, line, column) = (error.to_string(), error.line(), error.column());
+    match text.strip_suffix(&format!(" at line {line} column {column}")) {
+        None => JsonError(text),
+        Some(what) => {
+            let column = quoted.original_column(line, column);
+            JsonError(format!("{what} at line {line} column {column}"))
+        }
+    }
 }
 
 /// Writes a message as JSON in TensorFlow Serving's layout: names as in the .proto file, fields at

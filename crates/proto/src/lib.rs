@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod json;
+mod numbers;
 mod pool;
 pub mod text;
 

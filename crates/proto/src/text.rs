@@ -6,6 +6,7 @@ use prost::{Message, Name};
 use prost_reflect::DynamicMessage;
 use prost_reflect::text_format::FormatOptions;
 
+use crate::numbers::Quoted;
 use crate::pool::descriptor;
 
 /// The deepest nesting of messages that [`parse`] takes; the same as for the binary form.
@@ -26,17 +27,20 @@ pub struct TextError {
 /// Reads a message from its text form.
 ///
 /// Takes what protobuf's own parser takes: `field {` and `field: {`, with or without commas or
-/// semicolons between fields, single or double quotes, `#` comments, expanded `Any` values.
+/// semicolons between fields, single or double quotes, `#` comments, expanded `Any` values. Sizes
+/// and counts of our own configs that are texts may be numbers.
 ///
 /// # Errors
 /// Tells the place and the reason if `text` is malformed, names a field that `T` does not have, or
 /// nests deeper than [`DEPTH_MAX`].
 pub fn parse<T: Message + Name + Default>(text: &str) -> Result<T, TextError> {
     check_depth(text)?;
-    let message = DynamicMessage::parse_text_format(descriptor::<T>(), text).map_err(|err| {
-        let end = text.trim_end().len();
-        let offset = err.labels().and_then(|mut labels| labels.next()).map_or(end, |l| l.offset());
-        error_at(text, offset, err.to_string())
+    let quoted = Quoted::new(text, descriptor::<T>());
+    let parsed = DynamicMessage::parse_text_format(descriptor::<T>(), &quoted.text);
+    let message = parsed.map_err(|err| {
+        let place = err.labels().and_then(|mut labels| labels.next());
+        let offset = place.map(|place| quoted.original(place.offset()));
+        error_at(text, offset.unwrap_or(text.trim_end().len()), err.to_string())
     })?;
     message.transcode_to().map_err(|err| error_at(text, 0, err.to_string()))
 }

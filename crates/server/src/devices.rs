@@ -8,6 +8,7 @@ mod residents;
 mod rules;
 mod simulated;
 mod undo;
+mod without_effect;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -229,7 +230,7 @@ fn logical(
         lanes: Arc::new(Lanes::start_for(options, Some(owner))?),
         pool: Arc::clone(&lanes.pool),
         device: space.name().into(),
-        pace: of.pace.clone(),
+        pace: of.pace.as_ref().map(|pace| Arc::new(pace.share())),
     };
     Ok(Logical { device: Mutex::new(device), space, executor })
 }

@@ -10,7 +10,7 @@ mod visible;
 use std::sync::{Arc, Weak};
 
 use anyhow::{Context, Result};
-use device::logical::{self, DeviceRule, LogicalDevice, Physical};
+use device::logical::{self, DeviceRule, GpuOptions, LogicalDevice, Physical};
 use device::{Account, Kind};
 use parking_lot::Mutex;
 use tensorflow::{Gpu, GpuProcess, Nvml, WorkerSnapshot, Workers};
@@ -129,10 +129,11 @@ impl External {
         let physical = physical(&self.found);
         let configured = logical::configure_rules(rules, &physical)?;
         let all = self.all();
-        // Workers were told how many there are and how large they may become.
-        let is_same = all.len() == configured.devices.len();
+        let before: Vec<LogicalDevice> = all.iter().map(|one| one.device.lock().clone()).collect();
+        // Workers were told which there are and how large they may become.
+        logical::check_change(&before, &configured.devices, |_| true)?;
         let mut undo = Undo::default();
-        for (one, new) in all.into_iter().zip(&configured.devices).filter(|_| is_same) {
+        for (one, new) in all.into_iter().zip(&configured.devices) {
             let limit = one.account.limit_bytes();
             one.account.set_limit(new.limit_bytes)?;
             let before = std::mem::replace(&mut *one.device.lock(), new.clone());
@@ -220,9 +221,10 @@ fn configure(found: &[Gpu], options: &DeviceOptions) -> Result<Vec<Arc<ExternalD
     let (configured, is_limited) = match &options.rules {
         Some(rules) => (logical::configure_rules(rules, &physical)?, true),
         None => {
-            let gpu = &options.gpu;
+            // What means nothing to our own engine, TensorFlow may do.
+            let gpu = GpuOptions { without_effect: Vec::new(), ..options.gpu.clone() };
             let is_limited = !gpu.virtual_devices.is_empty() || gpu.num_virtual_devices_per_gpu > 1;
-            (logical::configure(gpu, &options.environment, &physical)?, is_limited)
+            (logical::configure(&gpu, &options.environment, &physical)?, is_limited)
         }
     };
     configured.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use api::{Kind, Metric, Point, Status, Value};
 use device::logical::GrowthRule;
-use device::{Category, EVENT_MICROS, Event, EventTotal, Holder, Owner, Snapshot};
+use device::{
+    Category, EVENT_MICROS, Event, EventSum, EventTotal, Holder, Owner, Recent, Snapshot,
+};
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
@@ -307,17 +309,26 @@ pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
             }
         }
     }
+    // What changed since the last look.
+    devices.all().iter().for_each(|one| say(one.space.name(), &one.space.take_events()));
 }
 
-/// Each growth and release for who debugs, and their sums by cause for everybody.
-fn say(device: &str, events: &[Event]) {
-    let mut sums: BTreeMap<(&str, bool), (i64, u32, Duration)> = BTreeMap::new();
-    for Event { bytes, cause, duration } in events {
-        tracing::debug!(device, bytes, cause, ?duration, "memory changed");
-        let sum = sums.entry((cause, *bytes > 0)).or_default();
-        *sum = (sum.0.saturating_add(*bytes), sum.1 + 1, sum.2.max(*duration));
+/// Each large growth and release, and the small ones summed by cause; those one by one for who
+/// debugs.
+fn say(device: &str, recent: &Recent) {
+    for event in &recent.events {
+        let Event { bytes, cause, duration } = event;
+        match (event.is_large(), *bytes > 0) {
+            (true, true) => tracing::info!(device, bytes, cause, ?duration, "memory grew"),
+            (true, false) => tracing::info!(device, bytes, cause, ?duration, "memory went back"),
+            (false, _) => tracing::debug!(device, bytes, cause, ?duration, "memory changed"),
+        }
     }
-    for ((cause, _), (bytes, times, longest)) in sums {
-        tracing::info!(device, bytes, cause, times, ?longest, "memory");
+    for EventSum { bytes, cause, n_events: times, longest } in &recent.sums {
+        tracing::info!(device, bytes, cause, times, ?longest, "memory changed by little");
+    }
+    if recent.n_summed > 0 {
+        let n = recent.n_summed;
+        tracing::info!(device, "memory changed so often that {n} changes are only in the sums");
     }
 }

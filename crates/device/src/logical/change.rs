@@ -1,5 +1,7 @@
 //! What may change while serving.
 
+use std::collections::BTreeSet;
+
 use super::LogicalDevice;
 use crate::error::{ConfigCode, Error};
 
@@ -19,10 +21,15 @@ pub fn check_change(
         if same.is_some_and(|other| other.physical == device.physical) {
             continue;
         }
-        let is_visible = after.iter().any(|other| other.physical == device.physical);
-        let what = if is_visible { "Virtual" } else { "Visible" };
+        let is_same = visible(before) == visible(after);
+        let what = if is_same { "Virtual" } else { "Visible" };
         let message = format!("{what} devices cannot be modified after being initialized");
         return Err(Error::Config { code: ConfigCode::FailedPrecondition, message });
     }
     Ok(())
+}
+
+/// The physical devices that some share is of.
+fn visible(devices: &[LogicalDevice]) -> BTreeSet<usize> {
+    devices.iter().map(|device| device.physical).collect()
 }

@@ -18,6 +18,8 @@ use crate::error::Error;
 pub struct DeviceRule {
     /// Which device, as in `gpu:0`.
     pub device: String,
+    /// Whether it is used; one that is not becomes no logical device.
+    pub is_visible: bool,
     /// The most all of it may hold; `None` for what it has.
     pub limit: Option<Amount>,
     /// How it grows; `None` for on demand.
@@ -26,6 +28,20 @@ pub struct DeviceRule {
     pub n_lanes: Option<usize>,
     /// Its shares; empty for one with everything.
     pub logical: Vec<LogicalRule>,
+}
+
+impl DeviceRule {
+    /// A rule that says nothing but that the same device is hidden.
+    fn only_hidden(&self) -> DeviceRule {
+        DeviceRule {
+            device: self.device.clone(),
+            is_visible: false,
+            limit: None,
+            growth: None,
+            n_lanes: None,
+            logical: Vec::new(),
+        }
+    }
 }
 
 /// A share of a device.
@@ -98,6 +114,9 @@ fn share(
         priority: 0,
         n_lanes,
     };
+    if rule.is_some_and(|rule| !rule.is_visible) {
+        return Ok(Vec::new());
+    }
     let logical = rule.map_or(&[][..], |rule| rule.logical.as_slice());
     if logical.is_empty() {
         return Ok(vec![(0, whole)]);
@@ -149,6 +168,9 @@ fn check_rule(
     if found.is_none() {
         warnings.push(format!("{} was not found, its rule has no effect", rule.device));
     }
+    if !rule.is_visible && rule != &rule.only_hidden() {
+        warnings.push(format!("{} is hidden, the rest of its rule has no effect", rule.device));
+    }
     let lanes = rule.logical.iter().filter_map(|share| share.n_lanes).chain(rule.n_lanes);
     if let Some(n_lanes) = lanes.max().filter(|n_lanes| *n_lanes > LANES_MAX) {
         return Err(invalid(format!(
@@ -161,7 +183,14 @@ fn check_rule(
         n == 0 || n == rule.logical.len()
     };
     if kind == Kind::Cpu {
-        if rule.growth.is_some() {
+        if !rule.is_visible {
+            return Err(invalid(format!(
+                "{} cannot be hidden: what no GPU has is there",
+                rule.device
+            )));
+        }
+        let growths = rule.logical.iter().filter_map(|share| share.growth).chain(rule.growth);
+        if growths.count() > 0 {
             return Err(invalid("Cannot set memory growth on non-GPU and non-Pluggable devices"));
         }
         if rule.logical.iter().any(|share| share.limit.is_some()) {
@@ -186,7 +215,8 @@ fn check_rule(
 
 /// Says what TensorFlow would have refused, so that nobody is surprised there.
 fn warn_like_tensorflow(rules: &[DeviceRule], warnings: &mut Vec<String>) {
-    let gpus = || rules.iter().filter(|rule| kind_of(&rule.device) == Some(Kind::Gpu));
+    let is_gpu = |rule: &&DeviceRule| kind_of(&rule.device) == Some(Kind::Gpu);
+    let gpus = || rules.iter().filter(|rule| is_gpu(rule) && rule.is_visible);
     let mut growths = gpus().map(|rule| rule.growth.unwrap_or(GrowthRule::OnDemand));
     let first = growths.next();
     if growths.any(|growth| Some(growth) != first) {

@@ -37,6 +37,8 @@ pub struct GpuOptions {
     pub num_virtual_devices_per_gpu: i32,
     /// The reserve left to the system, in MiB; 0 for the default.
     pub gpu_system_memory_size_in_mb: i32,
+    /// What is said of other options that are set and mean nothing here, for people.
+    pub without_effect: Vec<String>,
 }
 
 /// The logical devices of one GPU.
@@ -63,6 +65,7 @@ impl GpuOptions {
             use_unified_memory: false,
             num_virtual_devices_per_gpu: 0,
             gpu_system_memory_size_in_mb: 0,
+            without_effect: Vec::new(),
         }
     }
 }
@@ -89,6 +92,9 @@ pub fn configure(
     let growth = growth(options.allow_growth, environment, &mut warnings);
     environment.warn(&mut warnings);
     let gpus = visible(options, &indices(physical, Kind::Gpu))?;
+    if !gpus.is_empty() {
+        warnings.extend(options.without_effect.iter().cloned());
+    }
     let mut configuration = Configuration { options, environment, physical, warnings };
     let mut shares = Vec::new();
     let entries = check_virtual_devices(options, physical, &gpus, &mut configuration.warnings)?;
@@ -133,7 +139,7 @@ struct Share {
 
 impl Configuration<'_> {
     fn push_virtual(
-        &self,
+        &mut self,
         shares: &mut Vec<Share>,
         at: usize,
         gpu: usize,
@@ -142,6 +148,9 @@ impl Configuration<'_> {
         let limits = entry.memory_limit_mb.iter().map(|mb| scale(1 << 20, f64::from(*mb)));
         let limits: Vec<u64> = limits.collect();
         check_shares(&self.physical[gpu], &limits)?;
+        if self.wants_unified_memory() {
+            self.warn_of_unified_memory(gpu);
+        }
         for (position, limit_bytes) in limits.into_iter().enumerate() {
             let ordinal = entry.device_ordinal.get(position).copied().unwrap_or(0);
             let priority = entry.priority.get(position).copied().unwrap_or(0);
@@ -173,8 +182,7 @@ impl Configuration<'_> {
         let device = &self.physical[gpu];
         let fraction = self.options.per_process_gpu_memory_fraction;
         let major = device.compute_capability.map_or(0, |(major, _)| major);
-        let forced = self.environment.forces_unified_memory();
-        if fraction > 1.0 || self.options.use_unified_memory || forced {
+        if self.wants_unified_memory() {
             if device.compute_capability.is_some() && major < 6 {
                 let message = "Unified memory on GPUs with compute capability lower than 6.0 \
                                (pre-Pascal class GPUs) does not support oversubscription.";
@@ -183,10 +191,7 @@ impl Configuration<'_> {
                     message: message.to_owned(),
                 });
             }
-            self.warnings.push(format!(
-                "unified memory is not used: {} is limited to its own {} bytes",
-                device.name, device.total_bytes
-            ));
+            self.warn_of_unified_memory(gpu);
         }
         let mut limit = match fraction > 0.0 {
             true => scale(device.total_bytes, fraction.min(1.0)),
@@ -209,6 +214,20 @@ impl Configuration<'_> {
             };
         }
         Ok(limit)
+    }
+
+    /// Whether memory of the host may stand in for that of GPUs.
+    fn wants_unified_memory(&self) -> bool {
+        let is_more_than_all = self.options.per_process_gpu_memory_fraction > 1.0;
+        let is_asked_for = self.options.use_unified_memory || is_more_than_all;
+        is_asked_for || self.environment.forces_unified_memory()
+    }
+
+    fn warn_of_unified_memory(&mut self, gpu: usize) {
+        let Physical { name, total_bytes, .. } = &self.physical[gpu];
+        self.warnings.push(format!(
+            "unified memory is not used: {name} is limited to its own {total_bytes} bytes"
+        ));
     }
 
     /// What is free less a reserve in MiB; a warning if it is less than that.

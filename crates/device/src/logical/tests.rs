@@ -269,6 +269,17 @@ fn virtual_devices_that_contradict_the_rest_are_refused() {
     );
     check(
         &[8],
+        |o, _| {
+            o.virtual_devices = vec![shares(&[1024.0])];
+            o.use_unified_memory = true;
+        },
+        &[
+            "gpu:0=gpu:0 1024MiB reserved",
+            "unified memory is not used: gpu:0 is limited to its own 8589934592 bytes",
+        ],
+    );
+    check(
+        &[8],
         |o, _| o.allocator_type = "cub".to_owned(),
         &["InvalidArgument: Invalid allocator type: cub"],
     );
@@ -437,8 +448,14 @@ fn variables_that_mean_nothing_here_say_so() {
 }
 
 fn rule(device: &str) -> DeviceRule {
-    let logical = Vec::new();
-    DeviceRule { device: device.to_owned(), limit: None, growth: None, n_lanes: None, logical }
+    DeviceRule {
+        device: device.to_owned(),
+        is_visible: true,
+        limit: None,
+        growth: None,
+        n_lanes: None,
+        logical: Vec::new(),
+    }
 }
 
 fn share_of(limit: &str) -> LogicalRule {
@@ -527,6 +544,14 @@ fn rules_that_make_no_sense_are_refused() {
             "Cannot set memory growth on non-GPU and non-Pluggable devices",
         ),
         (
+            with("cpu:0", vec![LogicalRule { growth: Some(GrowthRule::OnDemand), ..share_of("") }]),
+            "Cannot set memory growth on non-GPU and non-Pluggable devices",
+        ),
+        (
+            DeviceRule { is_visible: false, ..rule("cpu:0") },
+            "cpu:0 cannot be hidden: what no GPU has is there",
+        ),
+        (
             with("cpu:0", vec![share_of("1GiB")]),
             "Setting memory limit on CPU virtual devices is currently not supported",
         ),
@@ -599,4 +624,27 @@ fn devices_in_use_may_change_their_limits_but_not_vanish() {
     let text = "Visible devices cannot be modified after being initialized";
     check(&before[..2], "gpu:1", Some(text));
     check(&before[..2], "gpu:0", None);
+    let hidden = devices(&[DeviceRule { is_visible: false, ..rule("gpu:0") }]);
+    // The other GPU would have its name then.
+    check(&hidden, "gpu:0", Some(text));
+    check(&hidden, "gpu:1", Some(text));
+    check(&hidden, "cpu:0", None);
+}
+
+#[test]
+fn a_hidden_gpu_becomes_no_device_and_the_others_are_numbered_without_it() {
+    let hidden = |device: &str| DeviceRule { is_visible: false, ..rule(device) };
+    check_rules(&[2, 4], &[hidden("gpu:0")], &["gpu:0=gpu:1 4096MiB grows"]);
+    check_rules(&[2, 4], &[hidden("gpu:1")], &["gpu:0=gpu:0 2048MiB grows"]);
+    check_rules(&[2, 4], &[hidden("gpu:0"), hidden("gpu:1")], &[]);
+    let more = DeviceRule {
+        growth: Some(GrowthRule::Reserved),
+        logical: vec![share_of("1GiB")],
+        ..hidden("gpu:1")
+    };
+    check_rules(
+        &[2, 4],
+        &[rule("gpu:0"), more],
+        &["gpu:0=gpu:0 2048MiB grows", "gpu:1 is hidden, the rest of its rule has no effect"],
+    );
 }

@@ -1,6 +1,6 @@
 //! The growths and releases of a space: how much, what for, and how long it took.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::sync::Mutex;
@@ -14,6 +14,38 @@ pub struct Event {
     pub cause: &'static str,
     /// How long it took.
     pub duration: Duration,
+}
+
+impl Event {
+    /// Whether it is worth a word of its own.
+    pub fn is_large(&self) -> bool {
+        self.bytes.unsigned_abs() >= EVENT_BYTES
+    }
+}
+
+/// The growths and releases since somebody looked last. What is told one by one and what is summed
+/// are all of them together, but for small ones, which are in the sums in any case.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recent {
+    /// One by one: the first few hundred large ones, and as many small ones.
+    pub events: Vec<Event>,
+    /// Summed by kind and cause: small ones, and large ones for which there was no room.
+    pub sums: Vec<EventSum>,
+    /// How many are only in the sums.
+    pub n_summed: u64,
+}
+
+/// Events of one kind and cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventSum {
+    /// By how much all of them grew; below zero, how much went back.
+    pub bytes: i64,
+    /// What for.
+    pub cause: &'static str,
+    /// How many.
+    pub n_events: u64,
+    /// How long the longest took.
+    pub longest: Duration,
 }
 
 /// Whether memory was taken from a device, or given back.
@@ -68,11 +100,17 @@ pub(super) struct Events(Mutex<Log>);
 #[derive(Debug, Default)]
 struct Log {
     totals: BTreeMap<(Change, &'static str), EventTotal>,
-    recent: VecDeque<Event>,
+    large: Vec<Event>,
+    small: Vec<Event>,
+    sums: BTreeMap<(Change, &'static str), EventSum>,
+    n_summed: u64,
 }
 
-/// How many events are kept for whoever asks.
+/// How many large events are kept one by one for whoever asks, and how many small ones.
 const N_EVENTS: usize = 256;
+
+/// From how many bytes on an event is large.
+const EVENT_BYTES: u64 = 1 << 20;
 
 impl Events {
     /// Notes a change of what is held, if there was one.
@@ -91,9 +129,13 @@ impl Events {
         }
     }
 
-    /// Takes the events since the last call, at most the last few hundred.
-    pub(super) fn take(&self) -> Vec<Event> {
-        std::mem::take(&mut self.0.lock().recent).into()
+    /// Takes the events since the last call.
+    pub(super) fn take(&self) -> Recent {
+        let mut log = self.0.lock();
+        let mut events = std::mem::take(&mut log.large);
+        events.append(&mut log.small);
+        let sums = std::mem::take(&mut log.sums).into_values().collect();
+        Recent { events, sums, n_summed: std::mem::take(&mut log.n_summed) }
     }
 
     /// All events so far, by kind and cause.
@@ -115,12 +157,35 @@ impl Events {
         total.duration = total.duration.saturating_add(duration);
         let micros = duration.as_secs_f64() * 1e6;
         total.counts[EVENT_MICROS.partition_point(|limit| *limit < micros)] += 1;
-        if log.recent.len() == N_EVENTS {
-            log.recent.pop_front();
-        }
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let bytes = if change == Change::Growth { bytes } else { -bytes };
-        log.recent.push_back(Event { bytes, cause, duration });
+        log.push(change, Event { bytes, cause, duration });
+    }
+}
+
+impl Log {
+    /// Keeps an event for whoever looks next, by itself or in a sum.
+    fn push(&mut self, change: Change, event: Event) {
+        let kept = if event.is_large() { &mut self.large } else { &mut self.small };
+        let has_room = kept.len() < N_EVENTS;
+        if has_room {
+            kept.push(event);
+        } else {
+            self.n_summed += 1;
+        }
+        if has_room && event.is_large() {
+            return;
+        }
+        let Event { bytes, cause, duration } = event;
+        let sum = self.sums.entry((change, cause)).or_insert(EventSum {
+            bytes: 0,
+            cause,
+            n_events: 0,
+            longest: Duration::ZERO,
+        });
+        sum.bytes = sum.bytes.saturating_add(bytes);
+        sum.n_events += 1;
+        sum.longest = sum.longest.max(duration);
     }
 }
 
@@ -142,8 +207,37 @@ mod tests {
         assert_eq!(release.counts, [1, 1, 1, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!((release.bytes, release.n_events()), (20, 4));
         assert_eq!(release.duration, Duration::from_micros(2_000_021));
-        let bytes: Vec<i64> = events.take().iter().map(|event| event.bytes).collect();
+        let bytes: Vec<i64> = events.take().events.iter().map(|event| event.bytes).collect();
         assert_eq!(bytes, [-5, -5, -5, -5, 2]);
-        assert!(events.take().is_empty());
+        assert_eq!(events.take(), Recent::default());
+    }
+
+    #[test]
+    fn no_event_is_lost_however_many_there_are() {
+        let events = Events::default();
+        let (large, small) = (EVENT_BYTES, EVENT_BYTES - 1);
+        let n = N_EVENTS as u64 + 44;
+        for number in 0..n {
+            let duration = Duration::from_micros(number);
+            events.push(Change::Growth, large, "weights", duration);
+            events.released(small, "idle", duration);
+        }
+        let recent = events.take();
+        assert_eq!((recent.events.len(), recent.n_summed), (2 * N_EVENTS, 2 * 44));
+        let alone: u64 = recent
+            .events
+            .iter()
+            .filter(|event| event.is_large())
+            .map(|event| event.bytes.unsigned_abs())
+            .sum();
+        let longest = Duration::from_micros(n - 1);
+        let sum = |cause, bytes: i64, n_events| EventSum { bytes, cause, n_events, longest };
+        let rest = i64::try_from(n * large - alone).unwrap();
+        let back = -i64::try_from(n * small).unwrap();
+        assert_eq!(recent.sums, [sum("weights", rest, 44), sum("idle", back, n)]);
+        let totals: Vec<(u64, u64)> =
+            events.totals().iter().map(|total| (total.bytes, total.n_events())).collect();
+        assert_eq!(totals, [(n * large, n), (n * small, n)]);
+        assert_eq!(events.take(), Recent::default());
     }
 }

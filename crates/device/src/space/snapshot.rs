@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Space;
-use super::events::{Change, Event, EventTotal};
+use super::events::{Change, EventTotal, Recent};
 use super::idle::{self, Idle};
 use super::owner::Tally;
 use crate::arena::Stats;
@@ -123,8 +123,8 @@ impl Space {
         snapshot
     }
 
-    /// Takes the growths and releases since the last call, at most the last few hundred.
-    pub fn take_events(&self) -> Vec<Event> {
+    /// Takes the growths and releases since the last call.
+    pub fn take_events(&self) -> Recent {
         self.events.take()
     }
 }

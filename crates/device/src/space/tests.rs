@@ -62,7 +62,7 @@ fn buffers_are_booked_to_whom_their_thread_works_for() {
     space.trim("test").unwrap();
     assert_eq!(space.account().held_bytes(), 0);
     let causes: Vec<(bool, &str)> =
-        space.take_events().iter().map(|event| (event.bytes > 0, event.cause)).collect();
+        space.take_events().events.iter().map(|event| (event.bytes > 0, event.cause)).collect();
     assert_eq!(causes[0], (true, "packed_weights"));
     assert!(causes.contains(&(false, "test")), "{causes:?}");
 }
@@ -442,7 +442,7 @@ fn every_growth_and_release_has_a_cause() {
     );
     let all = snapshot.events.iter().map(EventTotal::n_events).sum::<u64>();
     assert_eq!(all, snapshot.n_growths + snapshot.n_releases);
-    assert_eq!(space.take_events().len() as u64, all);
+    assert_eq!(space.take_events().events.len() as u64, all);
 }
 
 #[test]

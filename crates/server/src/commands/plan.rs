@@ -3,13 +3,14 @@
 //! Every model is rehearsed: what is traced, folded, packed and planned is what would be, but no
 //! weight is read and nothing runs.
 
+mod copies;
 mod worker;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Result;
-use device::placement::{Need, Placement, Slot, place};
+use device::placement::{Need, Placement, Replicas, Slot, place};
 use native::{Opened, PlanNeed, Sizes};
 use pool::Pool;
 use serde_json::{Value, json};
@@ -19,8 +20,9 @@ use super::{PLANS_MAX, devices};
 use crate::active::Active;
 use crate::cli::Persona;
 use crate::config::Config;
-use crate::devices::{Devices, Logical};
+use crate::devices::{Devices, Logical, ModelRule};
 use crate::flags::Flags;
+use copies::Room;
 use worker::{TensorFlow, Worker};
 
 /// The batch sizes that are tried.
@@ -94,6 +96,8 @@ struct Needed {
     plans: Vec<(usize, PlanNeed)>,
     /// What its worker needs, if TensorFlow serves it.
     worker: Option<Worker>,
+    /// Whether requests change it: then it has no replicas.
+    keeps_state: bool,
 }
 
 impl Needed {
@@ -122,7 +126,9 @@ fn rehearse(
     let dir = super::open(std::path::Path::new(base_path))?;
     let options = native::Options { tags: tags.to_vec(), plans_max: PLANS_MAX };
     let pool = Arc::new(Pool::new(1));
-    let rehearsal = Opened::open(&dir, &options)?.rehearse(&options, &pool, kind)?;
+    let opened = Opened::open(&dir, &options)?;
+    let keeps_state = opened.keeps_state();
+    let rehearsal = opened.rehearse(&options, &pool, kind)?;
     let load = rehearsal.need();
     let mut plans = Vec::new();
     for rows in BATCHES {
@@ -130,7 +136,7 @@ fn rehearse(
         let Some(batch) = rehearsal.batch(None, Sizes { rows, length })? else { break };
         plans.extend(rehearsal.plan(&batch.signature, &batch.inputs).map(|plan| (rows, plan)));
     }
-    Ok(Needed { load, plans, worker: None })
+    Ok(Needed { load, plans, worker: None, keeps_state })
 }
 
 fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>)]) -> Value {
@@ -156,7 +162,7 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
                 // What its own limit is too small for fits nowhere.
                 bytes: taken(devices, &logical, name, need).unwrap_or(u64::MAX),
                 pins: if pins.is_empty() { usable } else { pins },
-                replicas: rule.replicas,
+                replicas: if need.keeps_state { Replicas::Number(1) } else { rule.replicas },
                 priority: rule.priority,
                 current: Vec::new(),
             }
@@ -168,6 +174,14 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
     for (at, (name, need)) in fit.iter().enumerate() {
         let on = &placement.devices[at];
         let mut answer = model(name, need, on, (&slots, &placement));
+        let rule = devices.rule(name);
+        let room_on = |slot: usize| {
+            let may_be = wanted[at].pins.is_empty() || wanted[at].pins.contains(&slot);
+            let own = logical.get(slot).filter(|_| need.worker.is_none());
+            may_be.then(|| room(devices, &rule, (slots[slot].free_bytes, own)))
+        };
+        answer["copies_alone"] = copies_alone(need, &slots, room_on);
+        say_replicas(&mut answer, &wanted[at], (rule.replicas, slots.len()));
         refuse(&mut answer, taken(devices, &logical, name, need), (&wanted[at], &placement));
         if let Some(limit) = own_limit(devices, &logical, name) {
             let fits = need.plans.iter().filter(|(batch, _)| need.total(*batch) <= limit);
@@ -176,7 +190,9 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
             answer["batch_size_max"] = json!(most);
         }
         if let Some(host) = &mut host {
-            host.take(need, on.len(), &mut answer);
+            let own_limit = rule.limit.and(devices.host());
+            let own_limit = own_limit.map(|host| devices.limit_on(Some(&rule), &host));
+            host.take(need, (on.len(), own_limit), &mut answer);
         }
         models.push(answer);
     }
@@ -184,8 +200,17 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
         let error = need.as_ref().err()?;
         Some(json!({"name": name, "error": format!("{error:#}")}))
     });
-    let free = slots.iter().zip(&placement.free_bytes).enumerate().map(|(at, (slot, left))| {
-        let engine = if at < logical.len() { "native" } else { "tensorflow" };
+    let free = left(&slots, &placement, logical.len());
+    let free: Vec<Value> = free.into_iter().chain(host.map(|host| host.to_json())).collect();
+    let fits = models.iter().all(|model| model["refused"].is_null()) && fit.len() == needs.len();
+    models.extend(failed);
+    json!({"devices": free, "models": models, "fits": fits})
+}
+
+/// What is left on each device, of which the first few are our own engine's.
+fn left(slots: &[Slot], placement: &Placement, n_own: usize) -> Vec<Value> {
+    let left = slots.iter().zip(&placement.free_bytes).enumerate().map(|(at, (slot, left))| {
+        let engine = if at < n_own { "native" } else { "tensorflow" };
         json!({
             "name": slot.device,
             "engine": engine,
@@ -193,10 +218,56 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
             "left_bytes": left,
         })
     });
-    let free: Vec<Value> = free.chain(host.map(|host| host.to_json())).collect();
-    let fits = models.iter().all(|model| model["refused"].is_null()) && fit.len() == needs.len();
-    models.extend(failed);
-    json!({"devices": free, "models": models, "fits": fits})
+    left.collect()
+}
+
+/// How many copies of a model fit on each device alone, of those that it may be on.
+fn copies_alone(need: &Needed, slots: &[Slot], room_on: impl Fn(usize) -> Option<Room>) -> Value {
+    let copies = slots.iter().enumerate().map(|(at, slot)| {
+        let n = room_on(at).map_or(0, |room| room.copies(need));
+        json!({"device": slot.device, "copies": n})
+    });
+    copies.collect()
+}
+
+/// What a copy of a model has to do with on a device that has so many bytes: on one of ours, or
+/// another.
+fn room(devices: &Devices, rule: &ModelRule, device: (u64, Option<&Arc<Logical>>)) -> Room {
+    let (free_bytes, own) = device;
+    let limit_on = |one: &Arc<Logical>| devices.limit_on(Some(rule), one);
+    let is_gpu = own.is_some_and(|one| one.space.kind() == device::Kind::Gpu);
+    let host = devices.host().filter(|_| is_gpu);
+    Room {
+        free_bytes,
+        own_limit_bytes: own.and_then(|own| rule.limit.map(|_| limit_on(own))),
+        growth: rule.growth,
+        host: host
+            .map(|host| (host.space.account().limit_bytes(), rule.limit.map(|_| limit_on(&host)))),
+    }
+}
+
+/// Says on how many devices a model would be if that is fewer than was asked for, and why.
+fn say_replicas(answer: &mut Value, wanted: &Need, (asked, n_slots): (Replicas, usize)) {
+    let n_devices = if wanted.pins.is_empty() { n_slots } else { wanted.pins.len() };
+    let n_asked = match asked {
+        Replicas::Number(n) => n,
+        Replicas::All => n_devices,
+    };
+    let n_placed = answer["devices"].as_array().map_or(0, Vec::len);
+    answer["replicas"] = json!(n_placed);
+    answer["replicas_asked"] = json!(n_asked);
+    if n_placed >= n_asked || n_placed == 0 {
+        return;
+    }
+    let why = if wanted.replicas == Replicas::Number(1) && n_asked > 1 {
+        "requests change its variables or tables".to_owned()
+    } else if n_asked > n_devices {
+        format!("it may be on {n_devices} devices")
+    } else {
+        format!("the others of the {n_devices} devices that it may be on have no room for it")
+    };
+    answer["fewer_replicas"] =
+        json!(format!("{n_placed} of the {n_asked} replicas asked for: {why}"));
 }
 
 /// What a model takes of a device with a run of one row: what it needs, or what is set aside for
@@ -271,10 +342,24 @@ impl HostRoom {
     }
 
     /// Takes what a model on so many devices has of the host, or says why there is no room.
-    fn take(&mut self, need: &Needed, n_devices: usize, answer: &mut Value) {
+    fn take(
+        &mut self,
+        need: &Needed,
+        (n_devices, own_limit): (usize, Option<u64>),
+        answer: &mut Value,
+    ) {
         let needed = need.host_total(1).saturating_mul(n_devices as u64);
         answer["host_bytes"] = json!(need.host_total(1));
         answer["host_resident_bytes"] = json!(need.load.host_bytes);
+        if let Some(limit) = own_limit.filter(|limit| *limit < needed) {
+            answer["refused"] = json!(format!(
+                "{needed} bytes of strings and tables are needed on {}, but the model itself may \
+                 hold {limit} there: raise its limit by {}",
+                self.name,
+                needed - limit,
+            ));
+            return;
+        }
         if needed <= self.left_bytes {
             self.left_bytes -= needed;
             return;
@@ -324,13 +409,6 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
         let fits = need.plans.iter().filter(|(batch, _)| need.total(*batch) <= room);
         fits.map(|(batch, _)| *batch).max().unwrap_or(1)
     });
-    let copies = slots.iter().map(|slot| {
-        // Copies of one model share its weights; those of models alike but for their weights do
-        // not.
-        let run = need.total(1) - need.load.resident_bytes();
-        let n = slot.free_bytes.saturating_sub(run) / need.load.resident_bytes().max(1);
-        json!({"device": slot.device, "copies": n})
-    });
     let mut answer = json!({
         "name": name,
         "weights_bytes": need.load.weights_bytes,
@@ -341,7 +419,6 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
         "plans": plans.collect::<Vec<_>>(),
         "devices": on.iter().map(|device| &slots[*device].device).collect::<Vec<_>>(),
         "batch_size_max": batch.min(),
-        "copies_alone": copies.collect::<Vec<_>>(),
     });
     answer["engine"] = json!(if need.worker.is_some() { "tensorflow" } else { "native" });
     if let Some(worker) = &need.worker {
@@ -391,6 +468,9 @@ fn table(report: &Value) -> String {
         let _ = writeln!(text, "{name:<16} {figures}  {on:<12} {rows}, {}", copies.join(", "));
     }
     for model in list(report, "models") {
+        if let Some(text_of) = model["fewer_replicas"].as_str() {
+            let _ = writeln!(text, "\n{} would have {text_of}", word(model, "name"));
+        }
         if let Some(why) = model["refused"].as_str() {
             let _ = writeln!(text, "\n{} would be refused: {why}", word(model, "name"));
         }
@@ -400,11 +480,9 @@ fn table(report: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use device::placement::Replicas;
-
     use super::*;
 
-    fn needed(weights_bytes: u64) -> Needed {
+    pub(super) fn needed(weights_bytes: u64) -> Needed {
         let plan = |work_bytes| PlanNeed {
             work_bytes,
             plan_bytes: 0,
@@ -422,16 +500,53 @@ mod tests {
             host_bytes: 7,
             host_peak_bytes: 8,
         };
-        Needed { load, plans, worker: None }
+        Needed { load, plans, worker: None, keeps_state: false }
+    }
+
+    #[test]
+    fn fewer_replicas_than_asked_for_are_told_with_the_reason() {
+        let check = |asked, pins: &[usize], on: &[&str], expected: Option<&str>| {
+            let mut answer = json!({ "devices": on });
+            let keeps_state = expected.is_some_and(|text| text.contains("requests change"));
+            let wanted = Need {
+                bytes: 1,
+                pins: pins.to_vec(),
+                replicas: if keeps_state { Replicas::Number(1) } else { asked },
+                priority: 0,
+                current: Vec::new(),
+            };
+            say_replicas(&mut answer, &wanted, (asked, 3));
+            assert_eq!(answer["fewer_replicas"].as_str(), expected);
+            assert_eq!(answer["replicas"], on.len());
+        };
+        let two = ["gpu:0", "gpu:1"];
+        check(Replicas::Number(2), &[], &two, None);
+        check(Replicas::Number(2), &[], &[], None);
+        let room = "the others of the 3 devices that it may be on have no room for it";
+        check(
+            Replicas::Number(3),
+            &[],
+            &two,
+            Some(&format!("2 of the 3 replicas asked for: {room}")),
+        );
+        check(Replicas::All, &[], &two, Some(&format!("2 of the 3 replicas asked for: {room}")));
+        check(Replicas::All, &[0, 1], &two, None);
+        let few = "2 of the 4 replicas asked for: it may be on 2 devices";
+        check(Replicas::Number(4), &[0, 1], &two, Some(few));
+        let one = "1 of the 3 replicas asked for: requests change its variables or tables";
+        check(Replicas::All, &[], &two[..1], Some(one));
     }
 
     #[test]
     fn strings_and_tables_take_of_the_host_what_is_left_there() {
         let mut host = HostRoom { name: "cpu:0".to_owned(), limit_bytes: 40, left_bytes: 40 };
         let (mut first, mut second) = (json!({}), json!({}));
-        host.take(&needed(100), 2, &mut first);
+        host.take(&needed(100), (2, Some(34)), &mut first);
         assert_eq!((&first["host_bytes"], host.left_bytes), (&17.into(), 6));
-        host.take(&needed(100), 1, &mut second);
+        host.take(&needed(100), (2, Some(33)), &mut second);
+        let refused = second["refused"].as_str().unwrap();
+        assert!(refused.ends_with("may hold 33 there: raise its limit by 1"), "{refused}");
+        host.take(&needed(100), (1, None), &mut second);
         let refused = second["refused"].as_str().unwrap();
         assert!(refused.starts_with("17 bytes of strings and tables are needed on cpu:0"));
         assert!(first["refused"].is_null() && host.to_json()["left_bytes"] == 6);
@@ -449,9 +564,9 @@ mod tests {
             current: Vec::new(),
         };
         let placement = place(&slots, std::slice::from_ref(&one));
-        let answer = model("m", &need, &placement.devices[0], (&slots, &placement));
+        let mut answer = model("m", &need, &placement.devices[0], (&slots, &placement));
+        answer["copies_alone"] = json!([{"device": "gpu:0", "copies": 7}]);
         assert_eq!((&answer["batch_size_max"], &answer["total_bytes"]), (&2.into(), &110.into()));
-        assert_eq!(answer["copies_alone"][0]["copies"], 1);
         let mut nowhere = model("m", &need, &[], (&slots, &placement));
         let pinned = Need { pins: vec![0], ..one };
         refuse(&mut nowhere, Err(OwnLimit { limit: 60, needed: 110 }), (&pinned, &placement));
@@ -461,7 +576,7 @@ mod tests {
         assert!(nowhere["refused"].as_str().unwrap().starts_with("110 bytes are needed"));
         let report = json!({"devices": [], "models": [answer, nowhere]});
         let table = table(&report);
-        for expected in ["110 B", "gpu:0", "nowhere", "would be refused", "1 on gpu:0"] {
+        for expected in ["110 B", "gpu:0", "nowhere", "would be refused", "7 on gpu:0"] {
             assert!(table.contains(expected), "{expected} in {table}");
         }
     }

@@ -31,8 +31,8 @@ impl Session {
             None if flags.tensorflow_session_config_file.is_empty() => ConfigProto::default(),
             None => read_proto(&flags.tensorflow_session_config_file)?,
         };
-        if platform.is_none() {
-            // As in TensorFlow Serving, the flag counts even when it was not given.
+        // TensorFlow Serving writes the flag even when it was not given, over what the file says.
+        if platform.is_none() && fraction > 0.0 {
             config.gpu_options.get_or_insert_default().per_process_gpu_memory_fraction = fraction;
         }
         Ok(Self { config, forced_growth: forced_growth(std::env::var(FORCE_GROWTH).ok()) })

@@ -65,15 +65,23 @@ fn threads_are_set_together_or_apart() {
 }
 
 #[test]
-fn a_session_config_is_read_but_the_fraction_is_the_flag_s() {
+fn a_session_config_s_fraction_stays_unless_the_flag_is_given() {
     let text = "gpu_options { allow_growth: true per_process_gpu_memory_fraction: 0.9 }
                 inter_op_parallelism_threads: 3";
     let (_file, flag) = file("tensorflow_session_config_file", text);
     let model = ModelConfig::default();
-    let options = tensord(&[&flag]).session.gpu_options(&model);
-    assert!(options.allow_growth() && options.per_process_gpu_memory_fraction == 0.0);
-    let both = tensord(&[&flag, "--per_process_gpu_memory_fraction=0.25"]);
-    assert!((both.session.gpu_options(&model).per_process_gpu_memory_fraction - 0.25).abs() < 1e-9);
+    // What TensorFlow is told, and what is told for a model without settings of its own.
+    let check = |args: &[&str], expected: f64| {
+        let session = tensord(&[&[flag.as_str()], args].concat()).session;
+        for options in [session.gpu_options(&model), session.shared().gpu_options.unwrap()] {
+            assert!(options.allow_growth());
+            let fraction = options.per_process_gpu_memory_fraction;
+            assert!((fraction - expected).abs() < 1e-9, "{args:?}: {fraction}");
+        }
+    };
+    check(&[], 0.9);
+    check(&["--per_process_gpu_memory_fraction=0"], 0.9);
+    check(&["--per_process_gpu_memory_fraction=0.25"], 0.25);
     let (_file, flag) =
         file("tensorflow_session_config_file", "gpu_options {\n allow_grow: true }");
     check_refused(&[&flag], ":2:2: field 'allow_grow' not found");

@@ -210,3 +210,100 @@ fn status(error: Error) -> Status {
     };
     Status::new(code, error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use device::{Buffer, Category, Holder, Owner};
+    use pool::Pool;
+
+    use super::super::{DeviceOptions, LaneOptions};
+    use super::*;
+
+    /// Three GPUs that grow: on the first two is a version each, and the first is also held.
+    fn devices() -> (Arc<Devices>, Vec<Arc<Owner>>, Buffer) {
+        let flags = crate::cli::parse(&["--simulated_gpus=64MiB,64MiB,64MiB"]);
+        let options =
+            DeviceOptions { rules: Some(Vec::new()), ..DeviceOptions::new(&flags).unwrap() };
+        let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
+        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
+        let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
+        let owner = |name: &str| {
+            let holder = Holder::Version { model: Arc::from("m"), version: 1 };
+            let owner = Owner::new(&devices.logical(name).unwrap().space, holder, None);
+            devices.note(&owner);
+            owner
+        };
+        let owners = vec![owner("gpu:0"), owner("gpu:1")];
+        let buffer = Buffer::allocate_for(&owners[0], Category::Weights, 8 << 20).unwrap();
+        (devices, owners, buffer)
+    }
+
+    /// What is refused, as its code and its text.
+    fn refusal(devices: &Devices, rules: &str) -> Option<(Code, String)> {
+        let status = devices.change(rules).err()?;
+        Some((status.code, status.message))
+    }
+
+    fn names(devices: &Devices) -> Vec<String> {
+        devices.all().iter().map(|one| one.space.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_in_use_is_a_failed_precondition_and_nonsense_an_invalid_argument() {
+        let (devices, _owners, _buffer) = devices();
+        let gpu = |n: u32, more: &str| format!("device {{ name: \"gpu:{n}\" {more} }}");
+        let cpu = |more: &str| format!("device {{ name: \"cpu:0\" {more} }}");
+        let two = "logical_device { memory_limit: 9 } logical_device { memory_limit: 9 }";
+        let before = names(&devices);
+        let in_use = [
+            (gpu(0, "visible: false"), "Visible devices cannot be modified after being initia"),
+            (gpu(0, two), "Virtual devices cannot be modified after being initialized"),
+            (gpu(0, "allow_growth: false"), "Physical devices cannot be modified after being"),
+            (gpu(0, "lanes: 7"), "Physical devices cannot be modified after being initialized"),
+            (cpu("lanes: 7"), "Physical devices cannot be modified after being initialized"),
+            (gpu(0, "memory_limit: 1"), "gpu:0 holds "),
+        ];
+        for (rules, expected) in in_use {
+            let (code, text) = refusal(&devices, &rules).unwrap();
+            assert_eq!(code, Code::FailedPrecondition, "{rules}: {text}");
+            assert!(text.starts_with(expected), "{rules}: {text}");
+        }
+        let lanes = "logical_device { memory_limit: 9 lanes: 256 }".repeat(17);
+        let nonsense = [
+            ("device {".to_owned(), "device config: "),
+            ("{\"device\": 3}".to_owned(), "device config: "),
+            (gpu(2, "memory_limit: \"much\""), "much is neither a size nor a fraction"),
+            (gpu(2, "memory_limit: \"65MiB\""), "the logical devices of gpu:2 need 68157440"),
+            (gpu(2, "lanes: 257"), "gpu:2 would have 257 lanes"),
+            (gpu(2, &lanes), "all devices together would have 4355 lanes"),
+            (gpu(2, "logical_device { }"), "Setting memory limit is required for GPU virtual"),
+            ("device { name: \"tpu:0\" }".to_owned(), "Unrecognized device: tpu:0"),
+            (cpu("visible: false"), "cpu:0 cannot be hidden"),
+            (cpu("allow_growth: true"), "Cannot set memory growth on non-GPU"),
+            (cpu("simulation { copy_rate: \"1GB/s\" }"), "cpu:0 is not simulated"),
+        ];
+        for (rules, expected) in nonsense {
+            let (code, text) = refusal(&devices, &rules).unwrap();
+            assert_eq!(code, Code::InvalidArgument, "{rules}: {text}");
+            assert!(text.contains(expected), "{rules}: {text}");
+        }
+        assert_eq!(names(&devices), before);
+    }
+
+    #[test]
+    fn a_device_that_nobody_uses_is_hidden_and_seen_again() {
+        let (devices, _owners, _buffer) = devices();
+        let hidden = "device { name: \"gpu:2\" visible: false }";
+        assert_eq!(refusal(&devices, hidden), None);
+        assert_eq!(names(&devices), ["cpu:0", "gpu:0", "gpu:1"]);
+        assert_eq!(refusal(&devices, "device { name: \"gpu:2\" allow_growth: false }"), None);
+        assert_eq!(names(&devices), ["cpu:0", "gpu:0", "gpu:1", "gpu:2"]);
+        // It is held up to its limit now.
+        let smaller = "device { name: \"gpu:2\" allow_growth: false memory_limit: \"32MiB\" }";
+        let (code, text) = refusal(&devices, smaller).unwrap();
+        assert_eq!(code, Code::FailedPrecondition);
+        assert!(text.starts_with("gpu:2 is held up to its limit of 67108864 bytes"), "{text}");
+    }
+}

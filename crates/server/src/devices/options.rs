@@ -11,6 +11,7 @@ use proto::serving::{DeviceConfig, DeviceRule as RuleProto, LogicalDeviceRule};
 use proto::tensorflow::ConfigProto;
 
 use super::simulated::{SimulatedGpu, Simulation};
+use super::without_effect::without_effect;
 use crate::flags::Flags;
 
 /// What is said of simulated GPUs, by the names of devices.
@@ -125,6 +126,7 @@ pub(super) fn from_config(config: &ConfigProto) -> GpuOptions {
     options.per_process_gpu_memory_fraction = gpu.per_process_gpu_memory_fraction;
     options.allocator_type.clone_from(&gpu.allocator_type);
     options.allow_growth = gpu.allow_growth.unwrap_or(false);
+    options.without_effect = without_effect(gpu);
     options.visible_device_list.clone_from(&gpu.visible_device_list);
     let Some(more) = &gpu.experimental else { return options };
     let devices = more.virtual_devices.iter().map(|devices| VirtualDevices {
@@ -163,6 +165,7 @@ fn device_rule(rule: &RuleProto) -> Result<DeviceRule> {
     let logical = rule.logical_device.iter().map(logical_rule).collect::<Result<_>>();
     Ok(DeviceRule {
         device: rule.name.clone(),
+        is_visible: rule.visible.unwrap_or(true),
         limit: limit(&rule.memory_limit)?,
         growth: rule.allow_growth.map(growth),
         n_lanes: lanes(rule.lanes),

@@ -79,6 +79,34 @@ impl ModelRule {
     }
 }
 
+/// What is to be said of a model's options that change nothing on our own engine.
+fn without_effect(model: &ModelConfig) -> Vec<String> {
+    let Some(gpu) = model.config.as_ref().and_then(|config| config.gpu_options.as_ref()) else {
+        return Vec::new();
+    };
+    let more = gpu.experimental.clone().unwrap_or_default();
+    let of_all = "it is said of devices, not of a model";
+    let named = [
+        (
+            !gpu.visible_device_list.is_empty(),
+            "visible_device_list",
+            "`devices` of `memory` says where a model may be",
+        ),
+        (!gpu.allocator_type.is_empty(), "allocator_type", of_all),
+        (!more.virtual_devices.is_empty(), "experimental.virtual_devices", of_all),
+        (more.use_unified_memory, "experimental.use_unified_memory", of_all),
+        (more.num_virtual_devices_per_gpu != 0, "experimental.num_virtual_devices_per_gpu", of_all),
+        (
+            more.gpu_system_memory_size_in_mb != 0,
+            "experimental.gpu_system_memory_size_in_mb",
+            of_all,
+        ),
+    ];
+    let named = named.into_iter().filter(|(is_set, ..)| *is_set);
+    let texts = named.map(|(_, name, why)| format!("gpu_options.{name} has no effect: {why}"));
+    texts.chain(super::without_effect::without_effect(gpu)).collect()
+}
+
 fn replicas(text: &str) -> Result<Replicas> {
     match text {
         "" => Ok(Replicas::Number(1)),
@@ -93,7 +121,11 @@ fn replicas(text: &str) -> Result<Replicas> {
 impl Devices {
     /// Refuses a model whose config contradicts itself.
     pub(crate) fn check_rule(&self, model: &str) -> Result<()> {
-        let rule = ModelRule::of(&self.active.get(model))?;
+        let config = self.active.get(model);
+        let rule = ModelRule::of(&config)?;
+        for text in without_effect(&config) {
+            tracing::warn!("model {model}: {text}");
+        }
         for name in rule.devices.iter().filter(|name| self.logical(name).is_none()) {
             tracing::warn!("model {model} may be on {name}, but there is no such device");
         }
@@ -154,8 +186,61 @@ mod tests {
     }
 
     #[test]
+    fn both_shapes_say_the_same_and_numbers_may_be_numbers() {
+        let text = r#"config { name: "m" memory { limit: 1048576 devices: ["gpu:0", "gpu:1"]
+            replicas: 2 priority: -3 } } config { name: "n" memory { reservation: 0.5 } }"#;
+        let json = r#"[{"name": "m", "memory": {"limit": 1048576, "devices": ["gpu:0", "gpu:1"],
+            "replicas": 2, "priority": -3}}, {"name": "n", "memory": {"reservation": 0.5}}]"#;
+        let text = format!("model_config_list {{ {text} }}");
+        let json = format!("{{\"model_config_list\": {json}}}");
+        for config in [text, json] {
+            let models = crate::model_config::read(&config, "file".as_ref()).unwrap();
+            let [first, second] = &models[..] else { panic!("{models:?}") };
+            let devices = vec!["gpu:0".to_owned(), "gpu:1".to_owned()];
+            let expected = ModelRule {
+                limit: Some(Amount::Bytes(1 << 20)),
+                devices,
+                replicas: Replicas::Number(2),
+                priority: -3,
+                ..ModelRule::none()
+            };
+            assert_eq!(ModelRule::of(first).unwrap(), expected, "{config}");
+            let half = Some(Amount::Fraction(0.5));
+            let expected =
+                ModelRule { limit: half, growth: GrowthRule::Reserved, ..ModelRule::none() };
+            assert_eq!(ModelRule::of(second).unwrap(), expected, "{config}");
+        }
+    }
+
+    #[test]
+    fn options_that_change_nothing_for_a_model_are_named() {
+        let check = |options: &str, expected: &[&str]| {
+            let text = format!("config {{ gpu_options {{ {options} }} }}");
+            let texts = without_effect(&proto::text::parse(&text).unwrap());
+            let start = |text: &String| text.split(" has no effect").next().unwrap().to_owned();
+            assert_eq!(texts.iter().map(start).collect::<Vec<_>>(), expected);
+        };
+        check("allow_growth: true per_process_gpu_memory_fraction: 0.5", &[]);
+        check(
+            "visible_device_list: '1' experimental { virtual_devices { } node_id: 1 }",
+            &[
+                "gpu_options.visible_device_list",
+                "gpu_options.experimental.virtual_devices",
+                "gpu_options.experimental.node_id=1",
+            ],
+        );
+        assert!(without_effect(&ModelConfig::default()).is_empty());
+    }
+
+    #[test]
     fn nonsense_is_refused() {
-        for text in ["replicas: \"0\"", "replicas: \"many\"", "limit: \"2 GB of it\""] {
+        for text in [
+            "replicas: \"0\"",
+            "replicas: \"many\"",
+            "limit: \"2 GB of it\"",
+            "replicas: 0",
+            "limit: -1",
+        ] {
             assert!(rule(&format!("memory {{ {text} }}")).is_err(), "{text}");
         }
     }

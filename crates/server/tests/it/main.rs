@@ -20,6 +20,7 @@ mod measuring;
 mod memory;
 mod memory_faults;
 mod memory_hostile;
+mod memory_knobs;
 mod memory_live;
 mod placement;
 mod refusal;

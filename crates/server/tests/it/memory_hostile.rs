@@ -3,7 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::memory::{MIB, device, get, model, predict, reload, start, write};
-use crate::support::tensord;
+use crate::support::{Server, tensord};
+
+/// What TensorFlow says of devices that are configured as they cannot be.
+const CPU_LIMIT: &str = "Setting memory limit on CPU virtual devices is currently not supported";
+const CPU_GROWTH: &str = "Cannot set memory growth on non-GPU and non-Pluggable devices";
+const GPU_LIMIT: &str = "Setting memory limit is required for GPU virtual devices";
+const PRIORITIES: &str = "priority must be specified for all virtual devices";
+const ORDINALS: &str = "device_ordinals must be specified for all virtual devices";
+const HIDDEN: &str = "Visible devices cannot be modified after being initialized";
+const RENAMED: &str = "Virtual devices cannot be modified after being initialized";
 
 /// What `tensord devices` says with these arguments, and whether it was content.
 fn devices(args: &[String], environment: &[(&str, &str)]) -> (bool, String) {
@@ -29,7 +38,9 @@ fn check_refused(flag: &str, cases: &[(String, &str)]) {
 #[test]
 fn device_configs_that_make_no_sense_are_refused_at_the_start() {
     let gpu = |more: &str| format!("device {{ name: \"gpu:0\" {more} }}");
+    let cpu = |more: &str| format!("device {{ name: \"cpu:0\" {more} }}");
     let share = "logical_device { memory_limit: \"1\" } ";
+    let urgent = "logical_device { memory_limit: \"1\" priority: -1 }";
     let cases = [
         (gpu("memory_limit: \"0\""), "a memory limit of gpu:0 is 0 bytes"),
         (gpu("memory_limit: \"-1\""), "-1 is neither a size nor a fraction"),
@@ -45,6 +56,14 @@ fn device_configs_that_make_no_sense_are_refused_at_the_start() {
         (gpu("colour: \"red\""), "colour"),
         ("device { name: \"\" }".to_owned(), "Unrecognized device: "),
         ("device { name: \"gpu:0:1\" }".to_owned(), "Unrecognized device: gpu:0:1"),
+        ("device { name: \"GPU:0\" }".to_owned(), "Unrecognized device: GPU:0"),
+        (cpu("logical_device { memory_limit: \"1GiB\" }"), CPU_LIMIT),
+        (cpu("allow_growth: true"), CPU_GROWTH),
+        (cpu("logical_device { allow_growth: false }"), CPU_GROWTH),
+        (cpu("visible: false"), "cpu:0 cannot be hidden"),
+        (gpu("logical_device { }"), GPU_LIMIT),
+        (gpu(&format!("{share} {urgent}")), PRIORITIES),
+        (gpu(&format!("{share} logical_device {{ memory_limit: 1 ordinal: 0 }}")), ORDINALS),
         ("device { name: \"cpu:0\" simulation { copy_rate: \"1GB/s\" } }".to_owned(), "simulated"),
         ("device {".to_owned(), "end of input"),
         ("{\"device\": [null]}".to_owned(), "null"),
@@ -73,6 +92,20 @@ fn session_configs_that_make_no_sense_are_refused_at_the_start() {
         (virtually("memory_limit_mb: nan"), "is NaN, which is no size"),
         (virtually("memory_limit_mb: -1"), "is -1, which is no size"),
         (virtually("memory_limit_mb: 1e30"), "but it has 1073741824"),
+        (
+            gpu("per_process_gpu_memory_fraction: 0.5 experimental { virtual_devices { } }"),
+            "It's invalid to set per_process_gpu_memory_fraction when virtual_devices is set.",
+        ),
+        (
+            gpu("visible_device_list: \"1,0\" experimental { virtual_devices { } }"),
+            "The number of GPUs in visible_device_list doesn't match the number of elements in \
+             the virtual_devices list. #GPUs in visible_device_list: 2 virtual_devices.size(): 1",
+        ),
+        (
+            gpu("experimental { virtual_devices { } }"),
+            "The number of valid GPUs doesn't match the number of elements in the \
+             virtual_devices list. #valid GPUs: 2 virtual_devices.size(): 1",
+        ),
         (
             gpu("experimental { num_virtual_devices_per_gpu: 2147483647 }"),
             "2147483647 logical devices are configured, but there may be 256 at most",
@@ -109,32 +142,99 @@ fn what_a_device_config_takes_the_place_of_is_a_warning() {
 }
 
 #[test]
-fn a_change_of_devices_that_makes_no_sense_changes_nothing() {
-    let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
-    let server = start(&["--simulated_gpus=64MiB,64MiB"], &growth);
-    let half = |on: &str| {
-        let base = model("half_plus_two");
-        format!("config {{ name: \"half_plus_two\" base_path: \"{base}\" memory {{ {on} }} }}")
+fn what_tensorflow_would_refuse_or_means_nothing_here_is_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let warned = |flag: &str, text: &str| {
+        let file = format!("{flag}={}", write(dir.path(), "config", text));
+        let (is_fine, said) = devices(&[file, "--simulated_gpus=1GiB,1GiB".to_owned()], &[]);
+        assert!(is_fine, "{text}: {said}");
+        let page = said.find('{').map(|start| &said[start..]).unwrap();
+        let mut pages = serde_json::Deserializer::from_str(page).into_iter::<Value>();
+        let warnings = pages.next().unwrap().unwrap()["warnings"].clone();
+        let warnings: Vec<String> = serde_json::from_value(warnings).unwrap();
+        for warning in &warnings {
+            assert!(said.contains(&format!("warning: {warning}\n")), "{warning} in {said}");
+        }
+        warnings
     };
-    reload(&server, &half("devices: \"gpu:0\"")).unwrap();
-    let of = |name: &str, more: Value| {
-        let mut rule = more;
-        rule["name"] = json!(name);
-        json!({ "device": [rule] }).to_string()
+    let rules = "device { name: \"gpu:0\" allow_growth: true logical_device { memory_limit: 9 } }
+                 device { name: \"gpu:1\" allow_growth: false memory_limit: \"2MiB\" }
+                 device { name: \"gpu:2\" visible: false }";
+    assert_eq!(
+        warned("--device_config_file", rules),
+        [
+            "gpu:2 was not found, its rule has no effect",
+            "TensorFlow refuses this: Memory growth cannot differ between GPU devices",
+            "TensorFlow refuses this: Cannot set memory growth on device when virtual devices \
+             configured",
+        ]
+    );
+    let session = "gpu_options { allow_growth: true deferred_deletion_bytes: 1
+                   experimental { num_dev_to_dev_copy_streams: 9 use_cuda_malloc_async: true
+                   gpu_host_mem_limit_in_mb: 7 gpu_host_mem_disallow_growth: true
+                   timestamped_allocator: true internal_fragmentation_fraction: 0.5
+                   disallow_retry_on_allocation_failure: true use_unified_memory: true } }";
+    let warnings = warned("--tensorflow_session_config_file", session);
+    let unified = |gpu: u32| {
+        format!("unified memory is not used: gpu:{gpu} is limited to its own 1073741824 bytes")
     };
-    let before = get(&server, "/v1/devices");
+    let (others, last) = warnings.split_at(warnings.len() - 2);
+    assert_eq!(last, [unified(0), unified(1)]);
+    let start = |text: &String| text.split(" has no effect: ").next().unwrap().to_owned();
+    let options = |names: &[&str]| -> Vec<String> {
+        names.iter().map(|name| format!("gpu_options.{name}")).collect()
+    };
+    let mut expected = options(&["deferred_deletion_bytes=1"]);
+    expected.push(
+        "Illegal GPUOptions.experimental.num_dev_to_dev_copy_streams=9 set to 1 instead."
+            .to_owned(),
+    );
+    expected.extend(options(&[
+        "experimental.timestamped_allocator=true",
+        "experimental.internal_fragmentation_fraction=0.5",
+        "experimental.use_cuda_malloc_async=true",
+        "experimental.disallow_retry_on_allocation_failure=true",
+        "experimental.gpu_host_mem_limit_in_mb=7",
+        "experimental.gpu_host_mem_disallow_growth=true",
+    ]));
+    assert_eq!(others.iter().map(start).collect::<Vec<_>>(), expected);
+}
+
+/// A device config with one rule.
+fn of(name: &str, more: Value) -> String {
+    let mut rule = more;
+    rule["name"] = json!(name);
+    json!({ "device": [rule] }).to_string()
+}
+
+/// Changes that make no sense where there are two GPUs of 64 MiB and the first is in use, and what
+/// is said of them.
+fn nonsense() -> Vec<(String, &'static str)> {
     let shares = |n: usize| json!({"logical_device": vec![json!({"memory_limit": "1"}); n]});
-    let cases = [
+    // Of two shares only one says so much.
+    let mixed =
+        |key: &str| json!({"logical_device": [{"memory_limit": 1, key: 0}, {"memory_limit": 1}]});
+    vec![
         (of("gpu:1", json!({"memory_limit": "NaN"})), "neither a size nor a fraction"),
         (of("gpu:1", json!({"memory_limit": "-5MiB"})), "neither a size nor a fraction"),
         (of("gpu:1", json!({"memory_limit": "65MiB"})), "but it has 67108864"),
-        (of("gpu:1", json!({"memory_limit": 5})), "expected a string"),
+        (of("gpu:1", json!({"memory_limit": -5})), "neither a size nor a fraction"),
+        (of("gpu:1", json!({"memory_limit": [5]})), "expected a string"),
         (of("gpu:1", shares(100_000)), "100000 logical devices are configured"),
         (of("gpu:1", json!({"lanes": 100_000})), "gpu:1 would have 100000 lanes"),
         (of("gpu:1", json!({"lanes": 1e30})), "device config"),
         (of("", json!({})), "Unrecognized device: "),
         (of("tpu:0", json!({})), "Unrecognized device: tpu:0"),
         (of("cpu:0", json!({"allow_growth": true})), "Cannot set memory growth on non-GPU"),
+        (of("cpu:0", json!({"logical_device": [{"allow_growth": true}]})), CPU_GROWTH),
+        (of("cpu:0", json!({"logical_device": [{"memory_limit": "1GiB"}]})), CPU_LIMIT),
+        (of("cpu:0", json!({"visible": false})), "cpu:0 cannot be hidden"),
+        (of("gpu:1", json!({"logical_device": [{}]})), GPU_LIMIT),
+        (of("gpu:1", mixed("priority")), PRIORITIES),
+        (of("gpu:1", mixed("ordinal")), ORDINALS),
+        (of("gpu:0", json!({"visible": false})), HIDDEN),
+        // It would be gpu:0 then.
+        (of("gpu:1", json!({"logical_device": [{"memory_limit": 1, "ordinal": -1}]})), RENAMED),
         (of("cpu:0", json!({"memory_limit": "1"})), "more than a limit of 1"),
         (of("cpu:0", json!({"lanes": 77})), "Physical devices cannot be modified after being"),
         (of("gpu:0", json!({"memory_limit": "1"})), "gpu:0 holds"),
@@ -155,8 +255,20 @@ fn a_change_of_devices_that_makes_no_sense_changes_nothing() {
             .to_string(),
             "gpu:0 holds",
         ),
-    ];
-    for (body, expected) in cases {
+    ]
+}
+
+#[test]
+fn a_change_of_devices_that_makes_no_sense_changes_nothing() {
+    let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
+    let server = start(&["--simulated_gpus=64MiB,64MiB"], &growth);
+    let half = |on: &str| {
+        let base = model("half_plus_two");
+        format!("config {{ name: \"half_plus_two\" base_path: \"{base}\" memory {{ {on} }} }}")
+    };
+    reload(&server, &half("devices: \"gpu:0\"")).unwrap();
+    let before = get(&server, "/v1/devices");
+    for (body, expected) in nonsense() {
         let shown = body[..body.len().min(200)].to_owned();
         let (status, answer) = server.rest("PUT", "/v1/devices", &body);
         assert_eq!(status, 400, "{shown}: {answer}");
@@ -172,12 +284,40 @@ fn a_change_of_devices_that_makes_no_sense_changes_nothing() {
         assert_eq!(limits(&after), limits(&before), "{shown}");
     }
     assert_eq!(predict(&server, "half_plus_two").0, 200);
-    // What does make sense is done: the device is not in use, and has other lanes now.
+    check_sense(&server);
+}
+
+/// What does make sense is done.
+fn check_sense(server: &Server) {
+    // The device is not in use, and has other lanes now.
     let (status, answer) = server.rest("PUT", "/v1/devices", &of("gpu:1", json!({"lanes": 7})));
     assert_eq!(status, 200, "{answer}");
-    assert_eq!(get(&server, "/v1/devices")["logical"][2]["lanes"], 7);
+    assert_eq!(get(server, "/v1/devices")["logical"][2]["lanes"], 7);
+    // It is hidden, so that nobody can be on it, and seen again.
+    let hidden = of("gpu:1", json!({"visible": false}));
+    let (status, answer) = server.rest("PUT", "/v1/devices", &hidden);
+    assert_eq!(status, 200, "{answer}");
+    assert!(get(server, "/v1/devices")["logical"][2].is_null());
+    assert_eq!(get(server, "/v1/devices")["physical"][2]["name"], "gpu:1");
+    assert_eq!(get(server, "/v1/memory")["devices"].as_array().unwrap().len(), 2);
+    assert_eq!(predict(server, "half_plus_two").0, 200);
+    // What TensorFlow refuses is done, and said.
+    let split = json!({"name": "gpu:0", "allow_growth": true,
+        "logical_device": [{"memory_limit": "32MiB"}]});
+    let differs = json!({"device": [split, {"name": "gpu:1", "allow_growth": false}]});
+    let (status, answer) = server.rest("PUT", "/v1/devices", &differs.to_string());
+    assert_eq!(status, 200, "{answer}");
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(
+        answer["warnings"],
+        json!([
+            "TensorFlow refuses this: Memory growth cannot differ between GPU devices",
+            "TensorFlow refuses this: Cannot set memory growth on device when virtual devices \
+             configured",
+        ])
+    );
     assert_eq!(server.rest("PUT", "/v1/devices", "").0, 200, "nothing is said of any");
-    assert_ne!(get(&server, "/v1/devices")["logical"][2]["lanes"], 7);
+    assert_ne!(get(server, "/v1/devices")["logical"][2]["lanes"], 7);
 }
 
 #[test]

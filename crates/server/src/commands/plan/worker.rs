@@ -106,7 +106,7 @@ impl TensorFlow {
             host_bytes: 0,
             host_peak_bytes: 0,
         };
-        Ok(Needed { load, plans: Vec::new(), worker: Some(worker) })
+        Ok(Needed { load, plans: Vec::new(), worker: Some(worker), keeps_state: false })
     }
 }
 

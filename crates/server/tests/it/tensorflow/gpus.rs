@@ -158,6 +158,10 @@ fn check_devices(server: &Server) {
             {"name": "gpu:1", "memory_limit": "1"}]}"#,
         r#"{"device": [{"name": "gpu:1", "memory_limit": "2GiB"},
             {"name": "cpu:0", "memory_limit": "1"}]}"#,
+        // Workers were told what they have.
+        r#"{"device": [{"name": "gpu:1", "visible": false}]}"#,
+        r#"{"device": [{"name": "gpu:0", "logical_device":
+            [{"memory_limit": "1GiB"}, {"memory_limit": "1GiB"}]}]}"#,
     ] {
         let (status, body) = server.rest("PUT", "/v1/devices", refused);
         assert_eq!(status, 400, "{body}");

@@ -1,0 +1,82 @@
+//! How many models that are alike but for their weights would fit on a device with nothing else on
+//! it.
+
+use device::logical::GrowthRule;
+
+use super::Needed;
+
+/// What a copy has to do with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// What all copies may hold on the device together.
+    pub(super) free_bytes: u64,
+    /// What each of them may hold there, if it has a limit of its own.
+    pub(super) own_limit_bytes: Option<u64>,
+    /// Whether that much is set aside for each.
+    pub(super) growth: GrowthRule,
+    /// The same two of the host, if the device is another.
+    pub(super) host: Option<(u64, Option<u64>)>,
+}
+
+impl Room {
+    /// How many copies would fit. They share nothing but the workspace of a run.
+    pub(super) fn copies(&self, need: &Needed) -> u64 {
+        let (total, resident) = (need.total(1), need.load.resident_bytes());
+        let on_device = match (self.own_limit_bytes, self.growth) {
+            (Some(limit), _) if limit < total => 0,
+            (Some(limit), GrowthRule::Reserved) => self.free_bytes / limit.max(1),
+            _ => fitting(self.free_bytes, total, resident.max(1)),
+        };
+        let on_host = self.host.map_or(u64::MAX, |(free_bytes, own_limit)| {
+            let total = need.host_total(1);
+            let is_allowed = own_limit.is_none_or(|limit| total <= limit);
+            if is_allowed { fitting(free_bytes, total, need.load.host_bytes) } else { 0 }
+        });
+        on_device.min(on_host)
+    }
+}
+
+/// How many fit where each takes `total` bytes at most, and keeps `resident` of them.
+fn fitting(free_bytes: u64, total: u64, resident: u64) -> u64 {
+    match free_bytes.checked_sub(total) {
+        None => 0,
+        Some(rest) => rest.checked_div(resident).map_or(u64::MAX, |more| more.saturating_add(1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::needed;
+    use super::*;
+
+    /// A model that keeps 100 bytes, runs in 10 more, and has 7 of the host, 17 with a run.
+    #[track_caller]
+    fn check(room: Room, expected: u64) {
+        assert_eq!(room.copies(&needed(100)), expected, "{room:?}");
+    }
+
+    #[test]
+    fn copies_keep_their_weights_and_share_what_a_run_takes() {
+        let free = |free_bytes| Room {
+            free_bytes,
+            own_limit_bytes: None,
+            growth: GrowthRule::OnDemand,
+            host: None,
+        };
+        for (bytes, n) in [(0, 0), (109, 0), (110, 1), (209, 1), (210, 2), (1010, 10)] {
+            check(free(bytes), n);
+        }
+        // A limit of its own is no more than a ceiling, unless it is set aside.
+        let own = |limit: u64| Room { own_limit_bytes: Some(limit), ..free(1010) };
+        check(own(500), 10);
+        check(own(109), 0);
+        check(Room { growth: GrowthRule::Reserved, ..own(500) }, 2);
+        check(Room { growth: GrowthRule::Reserved, ..own(109) }, 0);
+        // The strings and tables of all of them are on one host.
+        let host = |bytes: u64, own: Option<u64>| Room { host: Some((bytes, own)), ..free(1010) };
+        check(host(17 + 2 * 7, None), 3);
+        check(host(16, None), 0);
+        check(host(1000, Some(17)), 10);
+        check(host(1000, Some(16)), 0);
+    }
+}
