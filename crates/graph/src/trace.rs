@@ -118,6 +118,16 @@ impl Source {
         Ok(ordered)
     }
 
+    /// Calls `each` with the nodes of a graph and of the functions that it calls. Fails as tracing
+    /// does.
+    pub fn visit(&self, graph: &Graph, each: &mut dyn FnMut(&Node)) -> Result<()> {
+        graph.nodes.iter().for_each(&mut *each);
+        for (_, body) in self.called_functions(graph)? {
+            body.nodes.iter().for_each(&mut *each);
+        }
+        Ok(())
+    }
+
     /// Adds what is missing in functions that are called, and in those that these call.
     fn missing_in_functions(
         &self,
