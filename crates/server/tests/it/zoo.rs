@@ -1,24 +1,12 @@
 //! Models of every common kind, in small, give what TensorFlow gives.
-//!
-//! The models and TensorFlow's answers are made once, by `tools/make_zoo.py`, in the user's cache
-//! folder: some two minutes. They are made again only when the scripts that make them change.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use server::npz;
+pub(crate) use testkit::zoo::small_zoo;
 
 use crate::engine::{load, run};
-use crate::support::{cache, python, root};
-
-/// The folder of the small models; makes them if they are not there.
-pub(crate) fn small_zoo() -> PathBuf {
-    let folder = cache().join("zoo-small");
-    let mut make = python();
-    make.arg(root().join("tools/make_zoo.py")).arg("--small").arg(&folder);
-    succeed(&mut make);
-    folder
-}
+use crate::support::{python, root};
 
 #[test]
 fn small_models_of_every_kind_equal_tensorflow_in_batches_of_one_three_and_eight() {
