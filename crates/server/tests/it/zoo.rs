@@ -25,6 +25,30 @@ fn small_models_of_every_kind_equal_tensorflow_in_batches_of_one_three_and_eight
     }
 }
 
+/// Each row: what TensorFlow gave, what was got, and what the comparison says, at a tolerance of
+/// 1e-4 of the largest value, which is 1.
+const ARGMAX: &[([f64; 3], [f64; 3], &str)] = &[
+    ([1.0, 0.5, 0.0], [1.0, 0.5, 0.0], "None"),
+    // Two that are as good as equal may change places.
+    ([1.0, 0.99995, 0.0], [0.99996, 0.99998, 0.0], "None"),
+    ([1.0, 0.99985, 0.0], [0.99992, 0.99993, 0.0], "another argmax"),
+    ([1.0, 0.5, 0.0], [0.5, 1.0, 0.0], "differs by 0.5"),
+];
+
+#[test]
+fn the_largest_value_may_only_move_to_one_that_tensorflow_can_hardly_tell_from_it() {
+    for (want, got, expected) in ARGMAX {
+        let mut judge = python();
+        let code = format!(
+            "import numpy as np, compare\n\
+             want, got = (np.array([x], np.float32) for x in ({want:?}, {got:?}))\n\
+             print(compare.judge(('a', 'b', 'c'), got, want, 1e-4)[0])"
+        );
+        judge.current_dir(root().join("tools")).arg("-c").arg(code);
+        assert_eq!(succeed(&mut judge).trim(), *expected, "{want:?} {got:?}");
+    }
+}
+
 /// The models that must match TensorFlow, whatever else does.
 const NAMED: &[&str] = &[
     "mobilenet_v2",
@@ -56,7 +80,10 @@ const NAMED: &[&str] = &[
     "jpeg",
     "tfexample",
     "preprocessing",
+    "keras_layers",
     "strings",
+    "mixed_float16",
+    "mixed_bfloat16",
     "tf1_frozen",
     "tf1_variables",
     "tf1_loops",
