@@ -358,8 +358,8 @@ impl<'a> Tracer<'a> {
         inputs: Vec<Value>,
     ) -> Result<Outputs> {
         let called = match def.op.as_str() {
-            // What a `BatchFunction` captures comes after what it batches, as in its function. It is
-            // a call like any other: we batch requests, not calls inside of one.
+            // What a `BatchFunction` captures comes after what it batches, as in its function. It
+            // is a call like any other: we batch requests, not calls inside of one.
             "PartitionedCall" | "StatefulPartitionedCall" | "BatchFunction" => {
                 let call = Attrs::new(&attrs).function("f");
                 Some(call.map_err(|error| Error::node(&name, error))?.to_owned())

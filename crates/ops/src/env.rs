@@ -61,8 +61,8 @@ pub trait Observer: Sync {
     /// A plan begins; for those who know what it is.
     fn enter(&self, plan: &dyn std::any::Any);
 
-    /// Step number `number` of the plan that began last, and has not ended, is done. All are told in
-    /// turn, those that were left out as well.
+    /// Step number `number` of the plan that began last, and has not ended, is done. All are told
+    /// in turn, those that were left out as well.
     fn step(&self, number: usize);
 
     /// That plan ends, if only because a step failed.

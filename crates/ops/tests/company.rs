@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
+    clippy::wildcard_enum_match_arm,
     reason = "a test stops at what should not be; its numbers are small"
 )]
 

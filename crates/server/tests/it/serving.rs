@@ -228,7 +228,7 @@ fn a_table_is_one_though_replicas_are_asked_for() {
         let answer = predict(&server, spec("tables", signature), &[("words", words)]).unwrap();
         answer["counts"].as_slice::<i64>().to_vec()
     };
-    // Each thread has a word of its own: two that count the same may both read before either writes.
+    // Each thread has a word of its own: two that count one may both read before either writes.
     let (words, ways) = (["a", "b", "c", "d"], ["count", "count_each", "count_case"]);
     std::thread::scope(|scope| {
         for word in words {
@@ -236,6 +236,13 @@ fn a_table_is_one_though_replicas_are_asked_for() {
         }
     });
     assert_eq!(ask("recall", &words), [6; 4]);
+    let (_, memory) = server.rest("GET", "/v1/memory", "");
+    let memory: serde_json::Value = serde_json::from_str(&memory).expect("JSON");
+    let holds = |device: &&serde_json::Value| {
+        device["kind"] == "gpu" && device["models"].as_array().is_some_and(|all| !all.is_empty())
+    };
+    let n_copies = memory["devices"].as_array().expect("a list").iter().filter(holds).count();
+    assert_eq!(n_copies, 1, "{memory}");
 }
 
 /// Asks for some signatures of the counter in turn; the last answer.
