@@ -25,7 +25,7 @@ import reference
 from demo.cases import CASES, cases
 
 GOLDEN = tfenv.ROOT / "testdata" / "golden"
-STATEFUL = ("counter", "counter_tf2")
+STATEFUL = ("counter", "counter_tf2", "tables")
 
 
 def answers(model, folder):

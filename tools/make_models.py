@@ -29,6 +29,8 @@ MODELS = {
     "identity_dtypes": "testdata/models",
     "tf1_control_flow": "testdata/models",
     "checks": "testdata/models",
+    "tables": "testdata/models",
+    "batch_function": "testdata/models",
 }
 
 

@@ -112,11 +112,25 @@ def checks(signature):
             "small": {"x": np.array([0.5, 0.5], np.float32)}}
 
 
+def tables(signature):
+    """Keys that are there, keys that are not, and one that is given twice."""
+    if signature == "vectors":
+        return {"ids": {"ids": np.array([9, 5, 7, 0], np.int64)}}
+    return {"words": {"words": strings(["two", "none", "one", "known"])},
+            "twice": {"words": strings(["three", "known", "three"])}}
+
+
+def batch_function(_signature):
+    """Rows of four numbers."""
+    rows = np.linspace(-2, 2, 32).astype(np.float32).reshape(8, 4)
+    return {f"batch{n}": {"x": rows[:n]} for n in (1, 3, 8)}
+
+
 CASES = {
     "half_plus_two": half_plus_two, "half_plus_two_tf2": half_plus_two_tf2, "digits": digits,
     "sentiment": sentiment, "clicks": clicks, "counter": counter, "counter_tf2": counter,
     "identity_dtypes": identity_dtypes, "tf1_control_flow": tf1_control_flow,
-    "checks": checks,
+    "checks": checks, "tables": tables, "batch_function": batch_function,
 }
 
 

@@ -178,5 +178,157 @@ def sequence_example(folder, small):
     return inputs
 
 
+class Columns:
+    """Keras preprocessing layers in the modes that the listing model leaves out."""
+
+    SPECS = [tf.TensorSpec([None, 4], tf.string, name="words"),
+             tf.TensorSpec([None], tf.string, name="text"),
+             tf.TensorSpec([None, 3], tf.int64, name="ids"),
+             tf.TensorSpec([None, 3], tf.float32, name="weights"),
+             tf.TensorSpec([None, 1], tf.float32, name="year")]
+
+    def __init__(self):
+        weights = np.linspace(0.5, 1.6, len(WORDS)).astype(np.float32)
+        years = [1900.0, 1950.0, 1980.0, 2000.0, 2010.0]
+        scaled = {"vocabulary": WORDS, "idf_weights": weights, "output_mode": "tf_idf"}
+        # Of the words.
+        self.words = {
+            "count": layers.StringLookup(vocabulary=WORDS, output_mode="count"),
+            "tf_idf": layers.StringLookup(**scaled),
+            "multi_hot": layers.StringLookup(vocabulary=WORDS, output_mode="multi_hot",
+                                             num_oov_indices=3),
+            "masked": layers.StringLookup(vocabulary=WORDS, mask_token="", num_oov_indices=2),
+            "hashed": layers.Hashing(num_bins=12),
+            "salted": layers.Hashing(num_bins=12, salt=133),
+            "salted_twice": layers.Hashing(num_bins=12, salt=[5, 77], mask_value=""),
+            "hash_count": layers.Hashing(num_bins=12, output_mode="count"),
+        }
+        # Of the text.
+        split = {"vocabulary": WORDS, "output_mode": "int"}
+        self.text = {
+            "text_count": layers.TextVectorization(vocabulary=WORDS, output_mode="count"),
+            "text_tf_idf": layers.TextVectorization(**scaled),
+            "padded": layers.TextVectorization(vocabulary=WORDS, output_mode="count",
+                                               max_tokens=20, pad_to_max_tokens=True),
+            "characters": layers.TextVectorization(vocabulary=list("abcdefgr "), split="character",
+                                                   output_mode="int"),
+            "character_count": layers.TextVectorization(vocabulary=list("abcdefgr "),
+                                                        split="character", output_mode="count"),
+            "lower": layers.TextVectorization(standardize="lower", **split),
+            "stripped": layers.TextVectorization(standardize="strip_punctuation", **split),
+            "as_it_is": layers.TextVectorization(standardize=None, **split),
+            "whole": layers.TextVectorization(split=None, **split),
+            "triples": layers.TextVectorization(vocabulary=WORDS + ["old park", "old park view"],
+                                                ngrams=(2, 3), output_mode="int"),
+        }
+        self.ragged = layers.TextVectorization(ragged=True, **split)
+        self.ragged_characters = layers.TextVectorization(vocabulary=list("abcdefgr "), ragged=True,
+                                                          split="character", output_mode="int")
+        # Of the ids.
+        known = {"vocabulary": [10, 20, 30, 40]}
+        self.ids = {
+            "id": layers.IntegerLookup(mask_token=0, num_oov_indices=2, **known),
+            "id_count": layers.IntegerLookup(output_mode="count", **known),
+            "id_tf_idf": layers.IntegerLookup(output_mode="tf_idf", idf_weights=[0.5, 1.5, 2.0, 3.0],
+                                              **known),
+            "id_hashed": layers.Hashing(num_bins=9),
+            "id_salted": layers.Hashing(num_bins=9, salt=[3, 4]),
+            "id_masked": layers.Hashing(num_bins=9, mask_value=10),
+        }
+        self.from_word = layers.StringLookup(vocabulary=WORDS, invert=True)
+        self.from_masked = layers.StringLookup(vocabulary=WORDS, mask_token="", invert=True)
+        self.from_id = layers.IntegerLookup(mask_token=0, invert=True, **known)
+        self.crossed = layers.HashedCrossing(num_bins=15)
+        self.crossed_hot = layers.HashedCrossing(num_bins=15, output_mode="one_hot")
+        self.encode = {mode: layers.CategoryEncoding(num_tokens=8, output_mode=mode)
+                       for mode in ("count", "multi_hot")}
+        self.one_hot = layers.CategoryEncoding(num_tokens=8, output_mode="one_hot")
+        # Of the year.
+        self.year = {
+            "decade": layers.Discretization(years),
+            "decade_count": layers.Discretization(years, output_mode="count"),
+            "decade_hot": layers.Discretization(years, output_mode="multi_hot"),
+            "normal": layers.Normalization(mean=1975.0, variance=900.0),
+            "raw": layers.Normalization(mean=1975.0, variance=900.0, invert=True),
+        }
+
+    def layers(self):
+        """All of them."""
+        for value in vars(self).values():
+            yield from value.values() if isinstance(value, dict) else [value]
+
+    def predict(self, words, text, ids, weights, year):
+        """Columns → what each layer makes of them."""
+        outputs = {}
+        for table, column in ((self.words, words), (self.text, text), (self.ids, ids),
+                              (self.year, year)):
+            outputs |= {name: layer(column) for name, layer in table.items()}
+        outputs["ragged"] = self.ragged(text).to_tensor(-1)
+        outputs["ragged_characters"] = self.ragged_characters(text).to_tensor(-1)
+        small = ids % 8
+        outputs |= {f"encoded_{mode}": layer(small) for mode, layer in self.encode.items()}
+        outputs["weighted"] = self.encode["count"](small, count_weights=weights)
+        outputs["encoded_one_hot"] = self.one_hot(small[:, :1])
+        outputs["word"] = self.from_word(small)
+        outputs["word_or_nothing"] = self.from_masked(small)
+        outputs["number"] = self.from_id(small % 6)
+        outputs["crossed"] = self.crossed((words[:, :1], ids[:, :1]))
+        outputs["crossed_hot"] = self.crossed_hot((words[:, :1], ids[:, 1:2]))
+        return outputs
+
+
+def keras_layers(folder, small):
+    """The layers for columns, and those for images."""
+    del small
+    model = Columns()
+
+    def columns(n):
+        rng = np.random.default_rng(n)
+        words = rng.choice(WORDS + ["", "odd", "new"], (n, 4)).astype(object)
+        pieces = WORDS + ["The,", "new!", "Old park", "(view)"]
+        text = np.empty(n, object)
+        text[:] = [" ".join(rng.choice(pieces, rng.integers(1, 7))) for _ in range(n)]
+        return {"words": words, "text": text, "ids": rng.choice([0, 10, 20, 30, 77, 41], (n, 3)),
+                "weights": rng.uniform(0.5, 2, (n, 3)).astype(np.float32),
+                "year": rng.uniform(1880, 2024, (n, 1)).astype(np.float32)}
+
+    def inputs(n):
+        image = np.random.default_rng(n).uniform(0, 255, (n, 11, 17, 3)).astype(np.float32)
+        return {"serving_default": columns(n), "images": {"image": image}}
+
+    def images(image):
+        return {name: layer(image) for name, layer in resize.items()}
+
+    resize = resizers()
+    # Layers are built by what they are called with.
+    model.predict(*(tf.constant(value) for value in columns(2).values()))
+    images(inputs(2)["images"]["image"])
+    archive = keras.export.ExportArchive()
+    for layer in [*model.layers(), *resize.values()]:
+        archive.track(layer)
+    archive.add_endpoint("serving_default", model.predict, Columns.SPECS)
+    archive.add_endpoint("images", images, [
+        tf.TensorSpec([None, 11, 17, 3], tf.float32, name="image")])
+    archive.write_out(str(folder / "1"), verbose=False)
+    return inputs
+
+
+def resizers():
+    """Layers that change the size of an image of 11 by 17."""
+    kinds = ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5")
+    outputs = {f"{kind}_up": layers.Resizing(19, 23, interpolation=kind) for kind in kinds}
+    outputs |= {f"{kind}_down": layers.Resizing(6, 7, interpolation=kind) for kind in kinds}
+    outputs |= {f"{kind}_smooth": layers.Resizing(6, 7, interpolation=kind, antialias=True)
+                for kind in ("bilinear", "bicubic", "lanczos3", "lanczos5")}
+    outputs["padded"] = layers.Resizing(12, 12, pad_to_aspect_ratio=True, fill_value=7.0)
+    outputs["padded_tall"] = layers.Resizing(20, 9, pad_to_aspect_ratio=True, antialias=True)
+    outputs["cropped"] = layers.Resizing(9, 9, crop_to_aspect_ratio=True)
+    # Of a smaller image than the crop: it is made larger first.
+    outputs["grown"] = layers.CenterCrop(14, 15)
+    outputs["grown_tall"] = layers.CenterCrop(20, 8)
+    outputs["centre"] = layers.CenterCrop(6, 8)
+    return outputs
+
+
 MODELS = {"wide_and_deep": wide_and_deep, "tfexample": tfexample,
-          "sequence_example": sequence_example}
+          "sequence_example": sequence_example, "keras_layers": keras_layers}

@@ -34,6 +34,8 @@ use build::Scope;
 /// Steps and their buffers for inputs of given shapes.
 #[derive(Debug)]
 pub struct Plan {
+    /// Its number among all plans.
+    id: u64,
     pub(crate) steps: Vec<Step>,
     pub(crate) consts: Vec<Tensor>,
     /// The bytes of each open slot and of each input, as far as they are known.
@@ -150,6 +152,11 @@ impl Plan {
     ) -> Result<(Self, Vec<Spec>)> {
         let (draft, outputs) = build::draft(program, inputs, env, Scope::Call)?;
         Ok((offsets::place(draft), outputs))
+    }
+
+    /// A number that no other plan of this process has or had.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// The bytes of workspace that a run takes.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::Workspace;
-use ops::{Env, Kind, Packed, Resources};
+use ops::{Env, Kind, Observer, Packed, Resources};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use tensor::{DType, Dim, Items, ListSpec, Shape, Spec, Tensor};
@@ -18,7 +18,7 @@ use crate::plan::{Homes, Plan};
 use crate::rows::{self, Mixing};
 use crate::run;
 use crate::scaled::Scaled;
-use crate::specialise::{Handed, Overlay, specialise};
+use crate::specialise::{Handed, Observed, Overlay, specialise};
 
 /// The settings of a program.
 #[derive(Debug, Clone, Copy)]
@@ -316,16 +316,16 @@ impl Program {
         self.with_own(env, |env| run::run(plan, inputs, env, workspace))
     }
 
-    /// Like [`Program::run`], and calls `observe` after each step of the plan, with its number.
+    /// Like [`Program::run`], while an observer watches. The plans it is shown are [`Plan`]s.
     pub fn run_observed(
         &self,
         inputs: &[Tensor],
         env: &Env<'_>,
         workspace: &mut Workspace,
-        observe: &mut dyn FnMut(usize),
+        observer: &dyn Observer,
     ) -> Result<Vec<Tensor>> {
-        let plan = self.plan_for(inputs, env)?;
-        self.with_own(env, |env| run::run_observed(&plan, inputs, env, workspace, observe))
+        let functions = Observed { outer: env.functions, observer };
+        self.run(inputs, &Env { functions: &functions, ..*env }, workspace)
     }
 
     /// Does `work` where the program's own functions are known too.

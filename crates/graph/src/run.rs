@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use device::{Borrowed, Home, Memory, Span, Workspace};
-use ops::{Ctx, Env, Frame, Made, Output};
+use ops::{Ctx, Env, Frame, Made, Observer, Output};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Tensor, View, ViewMut};
 
@@ -22,23 +22,12 @@ pub(crate) fn run(
     env: &Env<'_>,
     workspace: &mut Workspace,
 ) -> Result<Vec<Tensor>> {
-    run_observed(plan, inputs, env, workspace, &mut |_| ())
-}
-
-/// Runs a plan, and calls `observe` with the number of each step when it is done.
-pub(crate) fn run_observed(
-    plan: &Plan,
-    inputs: &[Tensor],
-    env: &Env<'_>,
-    workspace: &mut Workspace,
-    observe: &mut dyn FnMut(usize),
-) -> Result<Vec<Tensor>> {
     workspace.ensure(plan.work_bytes())?;
     workspace.ensure_on_host(plan.host_work_bytes())?;
     let mut open = vec![None; plan.open.len()];
     let mut state = State { plan, inputs: Inputs::Tensors(inputs), work: 0, open: &mut open };
     let mut memory = workspace.memory();
-    let done = state.run_all(env, &mut memory, observe);
+    let done = state.run_all(env, &mut memory);
     let copied = memory.copied_bytes;
     workspace.note_copied(copied);
     done?;
@@ -59,7 +48,7 @@ pub(crate) fn run_function(plan: &Plan, frame: Frame<'_>, env: &Env<'_>) -> Resu
     let mut state = State { plan, inputs: Inputs::Spans(inputs), work, open };
     // Nothing of such a plan is on a host that is another device.
     let mut all = Memory { device: memory, host: &mut [], copied_bytes: 0 };
-    state.run_all(env, &mut all, &mut |_| ())?;
+    state.run_all(env, &mut all)?;
     let memory = all.device;
     for (number, place) in plan.outputs.iter().enumerate() {
         let to = outputs.get(number).copied().unwrap_or_default();
@@ -96,11 +85,21 @@ enum Inputs<'a> {
 }
 
 impl State<'_> {
-    fn run_all(
+    /// Runs all steps, and tells whoever watches.
+    fn run_all(&mut self, env: &Env<'_>, memory: &mut Memory<'_>) -> Result<()> {
+        let observer = env.functions.observer();
+        let Some(observer) = observer else { return self.run_steps(env, memory, None) };
+        observer.enter(self.plan);
+        let done = self.run_steps(env, memory, Some(observer));
+        observer.leave();
+        done
+    }
+
+    fn run_steps(
         &mut self,
         env: &Env<'_>,
         memory: &mut Memory<'_>,
-        observe: &mut dyn FnMut(usize),
+        observer: Option<&dyn Observer>,
     ) -> Result<()> {
         for (number, step) in self.plan.steps.iter().enumerate() {
             env.cancel.check().map_err(Error::Stopped)?;
@@ -108,7 +107,9 @@ impl State<'_> {
             let made = self.run(step, env, memory);
             let made = made.map_err(|error| Error::node(&step.node, error))?;
             self.keep(step, made);
-            observe(number);
+            if let Some(observer) = observer {
+                observer.step(number);
+            }
         }
         Ok(())
     }

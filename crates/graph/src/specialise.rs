@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ops::{Attrs, Env, Functions, Ready};
+use ops::{Attrs, Env, Functions, Observer, Ready};
 use proto::tensorflow::AttrValue;
 use proto::tensorflow::attr_value::Value as AttrKind;
 use rustc_hash::FxHashSet;
@@ -220,6 +220,10 @@ impl Functions for Nested<'_> {
     fn levels(&self) -> usize {
         self.levels
     }
+
+    fn observer(&self) -> Option<&dyn Observer> {
+        self.outer.observer()
+    }
 }
 
 /// The functions of a program's own before those around it.
@@ -248,5 +252,41 @@ impl Functions for Overlay<'_> {
             true => self.own.ready(function, inputs, env),
             false => self.outer.ready(function, inputs, env),
         }
+    }
+
+    fn observer(&self) -> Option<&dyn Observer> {
+        self.outer.observer()
+    }
+}
+
+/// The functions of a run that somebody watches.
+pub(crate) struct Observed<'a> {
+    pub(crate) outer: &'a dyn Functions,
+    pub(crate) observer: &'a dyn Observer,
+}
+
+impl Functions for Observed<'_> {
+    fn infer(&self, function: &str, inputs: &[Spec]) -> ops::Result<Vec<Spec>> {
+        self.outer.infer(function, inputs)
+    }
+
+    fn call(&self, function: &str, inputs: &[Tensor], env: &Env<'_>) -> ops::Result<Vec<Tensor>> {
+        self.outer.call(function, inputs, env)
+    }
+
+    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Box<dyn Ready>> {
+        self.outer.ready(function, inputs, env)
+    }
+
+    fn body(&self, function: &str) -> Option<&dyn std::any::Any> {
+        self.outer.body(function)
+    }
+
+    fn levels(&self) -> usize {
+        self.outer.levels()
+    }
+
+    fn observer(&self) -> Option<&dyn Observer> {
+        Some(self.observer)
     }
 }

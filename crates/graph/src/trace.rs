@@ -118,6 +118,16 @@ impl Source {
         Ok(ordered)
     }
 
+    /// Calls `each` with the nodes of a graph and of the functions that it calls. Fails as tracing
+    /// does.
+    pub fn visit(&self, graph: &Graph, each: &mut dyn FnMut(&Node)) -> Result<()> {
+        graph.nodes.iter().for_each(&mut *each);
+        for (_, body) in self.called_functions(graph)? {
+            body.nodes.iter().for_each(&mut *each);
+        }
+        Ok(())
+    }
+
     /// Adds what is missing in functions that are called, and in those that these call.
     fn missing_in_functions(
         &self,
@@ -348,7 +358,9 @@ impl<'a> Tracer<'a> {
         inputs: Vec<Value>,
     ) -> Result<Outputs> {
         let called = match def.op.as_str() {
-            "PartitionedCall" | "StatefulPartitionedCall" => {
+            // What a `BatchFunction` captures comes after what it batches, as in its function. It
+            // is a call like any other: we batch requests, not calls inside of one.
+            "PartitionedCall" | "StatefulPartitionedCall" | "BatchFunction" => {
                 let call = Attrs::new(&attrs).function("f");
                 Some(call.map_err(|error| Error::node(&name, error))?.to_owned())
             }

@@ -24,7 +24,8 @@ fn random(seed: usize, dims: &[usize]) -> Tensor {
 }
 
 /// The graph of a text, a node a line: `name = Op input … {attr=value …}` or `name = [d,d]`, a
-/// constant of random numbers, or `name = 1.5`, or of integers: `name = i[1,2]`, `name = int 3`.
+/// constant of random numbers, `name = +[d]` of positive ones, or `name = 1.5`, or of integers:
+/// `name = i[1,2]`, `name = int 3`.
 fn graph(text: &str) -> GraphDef {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     GraphDef {
@@ -36,7 +37,7 @@ fn graph(text: &str) -> GraphDef {
 fn node(number: usize, line: &str) -> NodeDef {
     let (name, what) = line.split_once(" = ").unwrap();
     let dims = |text: &str| -> Vec<usize> {
-        let text = text.trim_matches(['[', ']', 'i']);
+        let text = text.trim_matches(['[', ']', 'i', '+']);
         text.split(',').filter(|n| !n.is_empty()).map(|n| n.parse().unwrap()).collect()
     };
     let integers = |text: &str| -> Vec<i32> {
@@ -44,6 +45,11 @@ fn node(number: usize, line: &str) -> NodeDef {
     };
     let constant = match what {
         _ if what.starts_with('[') => Some(random(number, &dims(what))),
+        _ if what.starts_with("+[") => {
+            let any = random(number, &dims(what));
+            let positive: Vec<f32> = any.as_slice::<f32>().iter().map(|x| x.abs() + 0.1).collect();
+            Some(Tensor::from_slice(any.shape().clone(), &positive).unwrap())
+        }
         _ if what.starts_with("i[") => Some(Tensor::vector(&integers(what)).unwrap()),
         _ if what.starts_with("int ") => {
             let number = integers(&what[4..]);
@@ -174,6 +180,71 @@ fn bias_residual_and_activation_go_into_a_convolution() {
         sum = AddV2 biased other
         y = Relu sum";
     check(text, &[&[1, 7, 6, 5]], "Conv2D _FusedConv2D");
+}
+
+#[test]
+fn batch_norm_goes_into_a_convolution() {
+    let convolutions = [
+        ("[3,3,5,6]", "Conv2D", "_FusedConv2D"),
+        ("[1,1,5,6]", "Conv2D", "_FusedConv2D"),
+        ("[3,3,6,1]", "DepthwiseConv2dNative", "_FusedDepthwiseConv2dNative"),
+    ];
+    for (weight, op, fused) in convolutions {
+        let n_channels = if op == "Conv2D" { 5 } else { 6 };
+        let convolved = format!(
+            "in0 = Placeholder
+            w = {weight}
+            conv = {op} in0 w {{strides=1/1/1/1 padding=SAME}}
+            scale = [6]
+            offset = [6]
+            mean = [6]
+            variance = +[6]"
+        );
+        for norm in ["FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"] {
+            let text = format!(
+                "{convolved}
+                norm = {norm} conv scale offset mean variance {{is_training=false epsilon=0.01}}
+                y = Relu norm"
+            );
+            check(&text, &[&[1, 7, 6, n_channels]], fused);
+            let biased = text.replace(
+                &format!("norm = {norm} conv"),
+                &format!("bias = [6]\nbiased = BiasAdd conv bias\nnorm = {norm} biased"),
+            );
+            check(&biased, &[&[1, 7, 6, n_channels]], fused);
+        }
+        // As it is written where its constants were folded before.
+        let by_hand = format!(
+            "{convolved}
+            scaled = Mul conv scale
+            moved = AddV2 scaled offset
+            y = Relu moved"
+        );
+        check(&by_hand, &[&[1, 7, 6, n_channels]], fused);
+    }
+}
+
+#[test]
+fn batch_norm_of_what_others_read_or_of_statistics_of_the_batch_stays() {
+    let of_two = "in0 = Placeholder
+        w = [3,3,5,6]
+        conv = Conv2D in0 w {strides=1/1/1/1 padding=SAME}
+        scale = [6]
+        offset = [6]
+        mean = [6]
+        variance = +[6]
+        norm = FusedBatchNormV3 conv scale offset mean variance {is_training=false}
+        y = AddV2 conv norm";
+    check(of_two, &[&[1, 7, 6, 5]], "Conv2D FusedBatchNormV3 AddV2");
+    let open = of_two.replace("variance = +[6]", "variance = Mean conv axes").replace(
+        "w = [3,3,5,6]",
+        "w = [3,3,5,6]
+        axes = i[0,1,2]",
+    );
+    let sample = [random(7, &[1, 7, 6, 5])];
+    let program = program(&graph(&open), &sample, vec!["norm:0".to_owned()]);
+    let mut ops = program.graph().nodes.iter().map(graph::Node::op_name);
+    assert!(ops.any(|op| op == "FusedBatchNormV3"));
 }
 
 #[test]

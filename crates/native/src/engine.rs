@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::{Account, Category, Owner, Workspace};
 use graph::{Library, Plan, Program};
-use ops::{Cancel, Env, NoFiles, Resources};
+use ops::{Cancel, Env, NoFiles, Observer, Resources};
 use parking_lot::Mutex;
 use pool::Pool;
 use schedule::{Lanes, Replica};
@@ -96,16 +96,15 @@ impl NativeEngine {
         self.model.programs.get(signature).map(Programs::any)
     }
 
-    /// Runs on this thread, and calls `observe` after each step of the plan with its number; gives
-    /// the plan.
+    /// Runs on this thread while an observer watches; gives the plan.
     pub fn observe(
         &self,
         run: &Run,
         workspace: &mut Workspace,
-        observe: &mut dyn FnMut(usize),
+        observer: &dyn Observer,
     ) -> Result<Arc<Plan>> {
         self.model.with_program(run, &self.executor.pool, |program, env| {
-            program.run_observed(&run.inputs, env, workspace, observe)?;
+            program.run_observed(&run.inputs, env, workspace, observer)?;
             program.plan_for(&run.inputs, env)
         })
     }

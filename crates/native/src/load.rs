@@ -87,12 +87,7 @@ impl Opened {
     /// Whether a signature writes a variable or a table, so that a second copy would be another
     /// model.
     pub fn keeps_state(&self) -> bool {
-        let graphs = self.traced.graphs.values();
-        let mut nodes = graphs.flat_map(|graph| &graph.nodes);
-        let fills = |node: &graph::Node| {
-            node.kind() == ops::Kind::Writes && node.op_name().starts_with("LookupTable")
-        };
-        !self.traced.written.is_empty() || nodes.any(fills)
+        !self.traced.written.is_empty() || self.traced.fills_tables
     }
 
     /// Learns what loading it takes on devices of a kind, by a load in which nothing large is read,
@@ -176,6 +171,8 @@ struct Traced {
     written: FxHashSet<(String, String)>,
     /// The signatures that leave something behind when they run.
     writes: FxHashSet<String>,
+    /// Whether any signature changes a table.
+    fills_tables: bool,
 }
 
 impl Traced {
@@ -188,6 +185,7 @@ impl Traced {
             uses: Uses::new(),
             written: FxHashSet::default(),
             writes: FxHashSet::default(),
+            fills_tables: false,
         };
         for (name, signature) in &model.signatures {
             match traced.take(signature, source, &model.graph) {
@@ -241,7 +239,10 @@ impl Traced {
         };
         let graph = source.trace(&request).map_err(named)?;
         let uses = graph::variables(&graph, source).map_err(named)?;
-        if rows::writes(&graph) || uses.values().any(|variable| variable.is_written) {
+        let mut fills = false;
+        source.visit(&graph, &mut |node| fills |= rows::fills_table(node)).map_err(named)?;
+        self.fills_tables |= fills;
+        if fills || rows::writes(&graph) || uses.values().any(|variable| variable.is_written) {
             self.writes.insert(from.name.clone());
         }
         variables::merge(&mut self.uses, uses);

@@ -13,13 +13,21 @@ use tensor::{Dim, Spec, Symbol};
 use crate::engine::Rows;
 use crate::programs::Programs;
 
-/// Ops that are said to write only because what they call might; variables are looked for in there.
-const CALLS: &[&str] = &["Case", "If", "PartitionedCall", "StatefulPartitionedCall", "While"];
+/// Ops that are said to write only because what they call might, which is looked at by itself.
+const CALLS: &[&str] = &["Case", "If", "While"];
 
-/// Whether a graph changes something other than variables.
+/// Whether a graph has an effect of its own, other than on variables. Functions that it calls are
+/// not looked into.
 pub(crate) fn writes(graph: &Graph) -> bool {
     let changes = |node: &graph::Node| node.kind() == Kind::Writes;
     graph.nodes.iter().any(|node| changes(node) && !CALLS.contains(&node.op_name()))
+}
+
+/// Whether a node changes a table.
+pub(crate) fn fills_table(node: &graph::Node) -> bool {
+    let op = node.op_name();
+    let is_of_table = op.starts_with("LookupTable") || op.starts_with("InitializeTable");
+    is_of_table && node.kind() == Kind::Writes
 }
 
 /// Proves for each signature that its rows are independent, or finds out what mixes them.

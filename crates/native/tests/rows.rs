@@ -152,6 +152,23 @@ fn embeddings_and_sparse_features_are_proved_and_what_shares_a_padding_is_not() 
 }
 
 #[test]
+fn a_call_that_tensorflow_batches_is_in_the_graph_like_any_other() {
+    let dir = root().join("testdata/models/batch_function/1");
+    let Loaded { servable, engine } = load(&dir).unwrap();
+    let ops = |name: &str| {
+        assert_eq!(why_not(&dir, name), None);
+        let signature = &servable.signatures[name];
+        let plan = engine.plan(&run_of(signature, inputs(signature, 2).unwrap())).unwrap();
+        let mut ops: Vec<&str> = plan.snapshot().iter().map(|step| step.op).collect();
+        ops.sort_unstable();
+        ops
+    };
+    // Its weights are constants, and what follows the product is part of it.
+    assert_eq!(ops("batched"), ["Mul", "_FusedMatMul"]);
+    assert_eq!(ops("plain"), ops("batched"));
+}
+
+#[test]
 fn a_model_with_state_is_never_batched() {
     for model in ["counter", "counter_tf2"] {
         let dirs: Vec<PathBuf> = versions()

@@ -1,5 +1,5 @@
-//! A variable that a signature writes stays a variable: it is counted in once for each request,
-//! whatever else goes on, and is nobody else's.
+//! A variable that a signature writes stays a variable, and so does a table: it is counted in once
+//! for each request, whatever else goes on, and is nobody else's.
 #![allow(clippy::unwrap_used, clippy::maybe_infinite_iter, reason = "tests")]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use native::{Executor, Loaded, Opened, Options};
 use pool::Pool;
 use schedule::Lanes;
 use session::{Batching, Engine as _, Error, Result, Run};
-use tensor::Tensor;
+use tensor::{Shape, Strings, Tensor};
 
 const COUNTERS: [&str; 2] = ["counter", "counter_tf2"];
 
@@ -26,7 +26,12 @@ fn space() -> Arc<Space> {
 
 /// A version of one of the counters, in the space.
 fn load(model: &str, version: i64, space: &Arc<Space>) -> Loaded {
-    let options = schedule::Options { n_lanes: 2, inline_max: Duration::ZERO };
+    load_on(2, model, version, space)
+}
+
+/// The same, on so many lanes.
+fn load_on(n_lanes: usize, model: &str, version: i64, space: &Arc<Space>) -> Loaded {
+    let options = schedule::Options { n_lanes, inline_max: Duration::ZERO };
     let server = Owner::new(space, Holder::Server, None);
     let lanes = Arc::new(Lanes::start_for(options, Some(server)).unwrap());
     let executor =
@@ -42,6 +47,11 @@ fn load(model: &str, version: i64, space: &Arc<Space>) -> Loaded {
 
 /// Starts a run of a signature for each of some inputs, all at once; the answers, in that order.
 fn ask(loaded: &Loaded, signature: &str, inputs: &[Vec<Tensor>]) -> Vec<Result<f32>> {
+    let answers = answers(loaded, signature, inputs).into_iter();
+    answers.map(|answer| answer.map(|output| output.as_slice::<f32>()[0])).collect()
+}
+
+fn answers(loaded: &Loaded, signature: &str, inputs: &[Vec<Tensor>]) -> Vec<Result<Tensor>> {
     let start = |inputs: &Vec<Tensor>| {
         let (send, receive) = mpsc::channel();
         let run = Run {
@@ -58,7 +68,7 @@ fn ask(loaded: &Loaded, signature: &str, inputs: &[Vec<Tensor>]) -> Vec<Result<f
     };
     let receivers: Vec<_> = inputs.iter().map(start).collect();
     let answers = receivers.into_iter().map(|receive| receive.recv().unwrap());
-    answers.map(|answer| answer.map(|outputs| outputs[0].as_slice::<f32>()[0])).collect()
+    answers.map(|answer| answer.map(|mut outputs| outputs.remove(0))).collect()
 }
 
 fn count(loaded: &Loaded) -> f32 {
@@ -70,13 +80,17 @@ fn check(got: f32, expected: f32, what: &str) {
     assert!((got - expected).abs() < f32::EPSILON, "{what}: {got} instead of {expected}");
 }
 
+/// Batches of eight, whether rows are independent or not.
+fn asked() -> Batching {
+    let base = batch::Options::unbatched(1);
+    Batching::Asked(batch::Options { task_rows_max: 8, batch_rows_max: 8, ..base })
+}
+
 #[test]
 fn each_request_counts_once_though_many_wait_and_batching_is_asked_for() {
     for model in COUNTERS {
         let loaded = load(model, 1, &space());
-        let base = batch::Options::unbatched(1);
-        let options = batch::Options { task_rows_max: 8, batch_rows_max: 8, ..base };
-        loaded.engine.set_batching(&Batching::Asked(options)).unwrap();
+        loaded.engine.set_batching(&asked()).unwrap();
         let seen = ask(&loaded, "incr_counter", &vec![Vec::new(); 16]);
         let mut seen: Vec<f32> = seen.into_iter().map(Result::unwrap).collect();
         seen.sort_by(f32::total_cmp);
@@ -90,6 +104,22 @@ fn each_request_counts_once_though_many_wait_and_batching_is_asked_for() {
         check(count(&loaded), 31.0, model);
         assert!(ask(&loaded, "reset_counter", &[Vec::new()])[0].is_ok());
         check(count(&loaded), 0.0, model);
+    }
+}
+
+#[test]
+fn a_table_that_a_branch_or_a_loop_fills_counts_each_request_once() {
+    for signature in ["count", "count_each", "count_case"] {
+        // Two at once would both read before either writes, as in TensorFlow.
+        let loaded = load_on(1, "tables", 1, &space());
+        loaded.engine.set_batching(&asked()).unwrap();
+        let word: Strings = ["word"].into_iter().collect();
+        let word = Tensor::from_strings(Shape::of(&[1]), word).unwrap();
+        let seen = answers(&loaded, signature, &vec![vec![word.clone()]; 16]);
+        let seen: Vec<i64> = seen.into_iter().map(|seen| seen.unwrap().as_slice()[0]).collect();
+        assert_eq!(seen, (1..=16).collect::<Vec<i64>>(), "{signature}");
+        let recalled = answers(&loaded, "recall", &[vec![word]]).remove(0).unwrap();
+        assert_eq!(recalled.as_slice::<i64>(), [16], "{signature}");
     }
 }
 

@@ -48,6 +48,25 @@ pub trait Functions: Sync {
     fn levels(&self) -> usize {
         0
     }
+
+    /// Who watches the run that calls them; mostly nobody.
+    fn observer(&self) -> Option<&dyn Observer> {
+        None
+    }
+}
+
+/// Who watches a run: is told of each plan that begins, of each of its steps that is done, and of
+/// its end. The plans of functions that a step calls begin and end before that step is done.
+pub trait Observer: Sync {
+    /// A plan begins; for those who know what it is.
+    fn enter(&self, plan: &dyn std::any::Any);
+
+    /// Step number `number` of the plan that began last, and has not ended, is done. All are told
+    /// in turn, those that were left out as well.
+    fn step(&self, number: usize);
+
+    /// That plan ends, if only because a step failed.
+    fn leave(&self);
 }
 
 /// A function that was made ready for inputs of given specs: when it runs, nothing is looked up,

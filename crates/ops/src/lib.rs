@@ -50,7 +50,7 @@ pub use attrs::Attrs;
 pub use cancel::Cancel;
 pub use control::join;
 pub use ctx::{Ctx, Made, Output, Room};
-pub use env::{Env, Files, Frame, Functions, NoFiles, NoFunctions, Ready};
+pub use env::{Env, Files, Frame, Functions, NoFiles, NoFunctions, Observer, Ready};
 pub use error::{Error, Result};
 pub use list::item_shape;
 pub use lookup::table::Table;

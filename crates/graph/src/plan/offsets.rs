@@ -1,5 +1,7 @@
 //! From a draft to a plan: drops what is not needed, finds lifetimes, packs offsets.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use device::plan::{Packing, Request, pack};
 use device::{ALIGNMENT, Home, Span};
 use ops::Kind;
@@ -51,7 +53,9 @@ pub(super) fn place(draft: Draft) -> Plan {
         closes,
     };
     let size = |bytes: u64| usize::try_from(bytes).expect("it fits memory");
+    static N_PLANS: AtomicU64 = AtomicU64::new(0);
     Plan {
+        id: N_PLANS.fetch_add(1, Ordering::Relaxed),
         steps: steps.into_iter().zip(closes).enumerate().map(finish).collect(),
         consts: draft.consts,
         live: live(&requests, n_steps),

@@ -4,6 +4,7 @@
 mod loops;
 mod memory;
 mod rows;
+mod watched;
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use device::Workspace;
 use graph::{Bindings, Build, Error, Homes, Library, Options, Program, Request, Source};
 use ops::{Cancel, Env, NoFiles, NoFunctions, Resources, Variable};
 use pool::Pool;
-use proto::tensorflow::attr_value::Value;
+use proto::tensorflow::attr_value::{ListValue, Value};
 use proto::tensorflow::op_def::ArgDef;
 use proto::tensorflow::{
     AttrValue, FunctionDef, FunctionDefLibrary, GraphDef, NameAttrList, NodeDef, OpDef, OpList,
@@ -216,6 +217,60 @@ fn a_variable_is_folded_only_if_nothing_writes_it() {
         value.assign(Tensor::vector(&[5f32]).unwrap()).unwrap();
         let expected = if is_written { [10.0] } else { [6.0] };
         assert_eq!(runner.run(&program, &input).unwrap()[0].as_slice::<f32>(), expected);
+    }
+}
+
+/// Products of `x` and `v`, with more that could be fused; the ops if `v` is a constant; and the
+/// shapes of `x` and `v`.
+fn products() -> [(Vec<NodeDef>, &'static str, [Shape; 2]); 2] {
+    let nodes = |product: NodeDef| {
+        let read = node("read ReadVariableOp v");
+        let bias = [constant("b", &[1.0, 2.0]), node("sum BiasAdd product b"), node("y Relu sum")];
+        [vec![node("x Placeholder"), variable("v"), read, product], bias.into()].concat()
+    };
+    let mut convolution = node("product Conv2D x read");
+    let strides = ListValue { i: vec![1; 4], ..ListValue::default() };
+    convolution.attr.insert("strides".to_owned(), attr(Value::List(strides)));
+    convolution.attr.insert("padding".to_owned(), attr(Value::S("SAME".into())));
+    [
+        (
+            nodes(node("product MatMul x read")),
+            "_FusedMatMul",
+            [Shape::of(&[1, 3]), Shape::of(&[3, 2])],
+        ),
+        (nodes(convolution), "_FusedConv2D", [Shape::of(&[1, 1, 1, 3]), Shape::of(&[1, 1, 3, 2])]),
+    ]
+}
+
+#[test]
+fn a_weight_is_packed_and_fused_only_if_nothing_writes_it() {
+    for (nodes, fused, [x, shape]) in products() {
+        let source = source(nodes, vec![]).unwrap();
+        let request = request(&["x:0"], &["y:0"]);
+        let x = [Tensor::from_slice(x, &[1f32, 2.0, 3.0]).unwrap()];
+        for is_written in [false, true] {
+            let mut runner = Runner::default();
+            let value = runner.resources.get_or_create("", "v", || Variable::new("v", DType::F32));
+            let value = value.unwrap();
+            let assign = |factor: f32| {
+                let values = [1f32, 2.0, 3.0, 4.0, 5.0, 6.0].map(|x| factor * x);
+                value.assign(Tensor::from_slice(shape.clone(), &values).unwrap()).unwrap();
+            };
+            assign(1.0);
+            if is_written {
+                runner.written.insert((String::new(), "v".to_owned()));
+            }
+            let program = runner.program(&source, &request).unwrap();
+            let answer = || runner.run(&program, &x).unwrap()[0].as_slice::<f32>().to_vec();
+            assert_eq!(answer(), [23.0, 30.0]);
+            assign(10.0);
+            let (expected, ops) = match is_written {
+                false => ([23.0, 30.0], vec![fused]),
+                true => ([221.0, 282.0], vec!["ReadVariableOp", &fused["_Fused".len()..]]),
+            };
+            assert_eq!(answer(), expected, "{fused}, written: {is_written}");
+            assert!(ops_of(&program).starts_with(&ops), "{:?}", ops_of(&program));
+        }
     }
 }
 

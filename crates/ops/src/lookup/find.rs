@@ -51,6 +51,7 @@ impl Op for Find {
             let got = default.shape();
             return invalid!("Expected shape {width} or {shape} for default value, got {got}");
         }
+        table.refuse_reserved(&keys)?;
         let map = table.map()?;
         map.find(&keys)?.write(ctx, &map, default, &shape)
     }

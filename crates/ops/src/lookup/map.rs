@@ -107,11 +107,22 @@ impl Map {
     }
 
     /// The same map with more keys: `keys` and `values` have as many rows, of its dtypes.
-    pub(super) fn with(mut self, keys: &View<'_>, values: &View<'_>, again: Again) -> Result<Self> {
+    pub(super) fn with(self, keys: &View<'_>, values: &View<'_>, again: Again) -> Result<Self> {
+        self.with_rows(keys, values, 0..keys.n_elements(), again)
+    }
+
+    /// The same map with some rows of keys and values.
+    pub(super) fn with_rows(
+        mut self,
+        keys: &View<'_>,
+        values: &View<'_>,
+        new_rows: impl Iterator<Item = usize>,
+        again: Again,
+    ) -> Result<Self> {
         let old = self.len();
         // The row of each key in the old values, then the new ones.
         let mut rows: Vec<usize> = (0..old).collect();
-        for i in 0..keys.n_elements() {
+        for i in new_rows {
             let row = old + i;
             let (at, is_new) = self.keys.add(&mut self.index, keys, i);
             if is_new {

@@ -48,6 +48,8 @@ pub struct Table {
     value: DType,
     value_shape: Shape,
     form: Form,
+    /// The keys that stand for empty and deleted places in a dense table, and for nothing else.
+    reserved: Vec<Tensor>,
     /// `None` until a fixed table is filled.
     map: Mutex<Option<Filled>>,
 }
@@ -70,9 +72,12 @@ impl Filled {
 }
 
 impl Table {
-    /// The table that the attributes of a mutable table's node declare, still empty.
-    pub fn mutable(attrs: &Attrs<'_>) -> Result<Self> {
-        Ok(TableHandle::new(attrs, Form::Mutable)?.make())
+    /// The table that a mutable table's node declares with its attributes and inputs, still empty.
+    /// Only a dense table has inputs: its empty key and its deleted key.
+    pub fn mutable(attrs: &Attrs<'_>, inputs: Vec<Tensor>) -> Result<Self> {
+        let handle = TableHandle::new(attrs, Form::Mutable)?;
+        check_reserved(&inputs, handle.key)?;
+        Ok(handle.make(inputs))
     }
 
     /// The bytes it holds.
@@ -102,6 +107,7 @@ impl Table {
     /// as many again, and stays as it is.
     pub(super) fn insert(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
         self.check(keys, values)?;
+        self.refuse_reserved(keys)?;
         let mut guard = self.map.lock();
         if self.form == Form::Mutable {
             let old = guard.as_ref().map(|filled| Map::clone(&filled.map));
@@ -123,14 +129,20 @@ impl Table {
         }
     }
 
-    /// Replaces everything that a mutable table holds; fills a fixed one. Fails unless there is a
-    /// value of the right dtype and shape for each key.
+    /// Replaces everything that a mutable table holds; fills a fixed one. A dense table is saved
+    /// with its empty places, which are left out. Fails unless there is a value of the right dtype
+    /// and shape for each key.
     pub fn import(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
         if self.form == Form::Fixed {
             return self.insert(keys, values);
         }
-        self.check(keys, values)?;
-        let map = self.empty()?.with(keys, values, Again::Replace)?;
+        if self.reserved.is_empty() {
+            self.check(keys, values)?;
+        } else {
+            self.check_places(keys, values)?;
+        }
+        let rows = (0..keys.n_elements()).filter(|row| self.reserved_at(keys, *row).is_none());
+        let map = self.empty()?.with_rows(keys, values, rows, Again::Replace)?;
         *self.map.lock() = Some(Filled::new(map)?);
         Ok(())
     }
@@ -139,20 +151,59 @@ impl Table {
         Map::new(self.key, self.value, &self.value_shape)
     }
 
+    /// Which of the reserved keys is in a place, if any.
+    fn reserved_at(&self, keys: &View<'_>, place: usize) -> Option<usize> {
+        self.reserved.iter().position(|reserved| same_key(keys, place, &reserved.view()))
+    }
+
+    /// Fails if one of the keys stands for an empty or a deleted place.
+    pub(super) fn refuse_reserved(&self, keys: &View<'_>) -> Result<()> {
+        if self.reserved.is_empty() {
+            return Ok(());
+        }
+        for place in 0..keys.n_elements() {
+            if let Some(number) = self.reserved_at(keys, place) {
+                // The text is TensorFlow's (`lookup_table_op.cc`).
+                let which = ["empty_key", "deleted_key"][number];
+                return invalid!("Using the {which} as a table key is not allowed");
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails unless these are the places of a dense table, as it is saved: a row of one key and a
+    /// row of one value each.
+    fn check_places(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
+        self.check_dtypes(keys, values)?;
+        let n_places = keys.shape().first().copied().unwrap_or(0);
+        let width = self.value_shape.n_elements();
+        for (what, got, width) in [("key", keys.shape(), 1), ("value", values.shape(), width)] {
+            if got[..] != [n_places, width] {
+                return invalid!("Expected shape [{n_places},{width}] for {what}, got {got}");
+            }
+        }
+        Ok(())
+    }
+
     /// Fails unless there is a value of the right dtype and shape for each key.
     fn check(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
+        self.check_dtypes(keys, values)?;
+        let expected: Vec<usize> =
+            keys.shape().iter().chain(self.value_shape.iter()).copied().collect();
+        if values.shape()[..] != expected[..] {
+            let (expected, got) = (Shape::of(&expected), values.shape());
+            return invalid!("Expected shape {expected} for value, got {got}");
+        }
+        Ok(())
+    }
+
+    fn check_dtypes(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
         // The texts are TensorFlow's (`lookup_interface.cc`).
         if keys.dtype() != self.key {
             return invalid!("Key must be type {} but got {}", self.key, keys.dtype());
         }
         if values.dtype() != self.value {
             return invalid!("Value must be type {} but got {}", self.value, values.dtype());
-        }
-        let expected: Vec<usize> =
-            keys.shape().iter().chain(self.value_shape.iter()).copied().collect();
-        if values.shape()[..] != expected[..] {
-            let (expected, got) = (Shape::of(&expected), values.shape());
-            return invalid!("Expected shape {expected} for value, got {got}");
         }
         Ok(())
     }
@@ -190,13 +241,13 @@ impl TableHandle {
         })
     }
 
-    fn make(&self) -> Table {
+    fn make(&self, reserved: Vec<Tensor>) -> Table {
         let (key, value, form) = (self.key, self.value, self.form);
         let value_shape = self.value_shape.clone();
         let empty = Map::new(key, value, &value_shape).ok();
         let empty = empty.and_then(|map| Filled::new(map).ok());
         let map = Mutex::new(empty.filter(|_| form == Form::Mutable));
-        Table { key, value, value_shape, form, map }
+        Table { key, value, value_shape, form, reserved, map }
     }
 }
 
@@ -207,10 +258,17 @@ impl Op for TableHandle {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        self.give(ctx, Vec::new())
+    }
+}
+
+impl TableHandle {
+    /// Makes the handle of the table the op's output.
+    fn give(&self, ctx: &mut Ctx<'_>, reserved: Vec<Tensor>) -> Result<()> {
+        let make = || self.make(reserved);
         let table = if self.name.is_empty() {
-            Arc::clone(self.own.get_or_init(|| Arc::new(self.make())))
+            Arc::clone(self.own.get_or_init(|| Arc::new(make())))
         } else {
-            let make = || self.make();
             ctx.env().resources.get_or_create(&self.container, &self.name, make)?
         };
         if (table.key, table.value) != (self.key, self.value) {
@@ -221,7 +279,8 @@ impl Op for TableHandle {
     }
 }
 
-/// A table whose inputs are the keys that stand for empty and deleted places; ours has none such.
+/// A table whose inputs are the keys that stand for empty and deleted places. Ours has no such
+/// places, but refuses these keys all the same.
 struct DenseTable(TableHandle);
 
 impl Op for DenseTable {
@@ -231,8 +290,47 @@ impl Op for DenseTable {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        self.0.run(ctx)
+        let reserved = vec![ctx.input(0).to_tensor()?, ctx.input(1).to_tensor()?];
+        check_reserved(&reserved, self.0.key)?;
+        self.0.give(ctx, reserved)
     }
+}
+
+/// Fails unless these are no keys, or an empty and a deleted one.
+fn check_reserved(keys: &[Tensor], dtype: DType) -> Result<()> {
+    let (empty, deleted) = match keys {
+        [] => return Ok(()),
+        [empty, deleted] => (empty, deleted),
+        more => return invalid!("a table has an empty and a deleted key, not {} keys", more.len()),
+    };
+    for key in keys {
+        if key.dtype() != dtype {
+            return invalid!("Key must be type {dtype} but got {}", key.dtype());
+        }
+    }
+    let (shape, other) = (empty.shape(), deleted.shape());
+    // The texts are TensorFlow's (`lookup_table_op.cc`).
+    if shape != other {
+        return invalid!(
+            "Empty and deleted keys must have same shape, got shapes: {shape} and {other}"
+        );
+    }
+    if shape.rank() != 0 {
+        return Err(Error::Unimplemented(format!("keys of shape {shape} are not supported")));
+    }
+    if same_key(&empty.view(), 0, &deleted.view()) {
+        return invalid!("Empty and deleted keys cannot be equal");
+    }
+    Ok(())
+}
+
+/// Whether a key, in its place among others, is the one of a scalar.
+fn same_key(keys: &View<'_>, place: usize, scalar: &View<'_>) -> bool {
+    if keys.dtype() == DType::String {
+        return keys.strings().get(place) == scalar.strings().get(0);
+    }
+    let size = keys.dtype().size();
+    keys.bytes()[place * size..][..size] == *scalar.bytes()
 }
 
 /// The table that input 0 of a kernel points to.

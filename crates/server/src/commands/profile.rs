@@ -1,19 +1,19 @@
 //! `tensord profile`: where the time and the memory of a model go, step by step.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
 use device::Workspace;
-use graph::StepSnapshot;
 use session::DEFAULT_SIGNATURE;
 
 use super::{inputs, load_for, n_cpus};
 
 mod report;
+mod watch;
 
 use report::Profiled;
+use watch::Watch;
 
 /// Show where the time of one signature goes, by op and by step
 #[derive(Debug, Parser)]
@@ -63,23 +63,16 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
         inputs::replace(&loaded, &mut run, path)?;
     }
     let mut workspace = Workspace::allocate(0)?;
-    let plan = loaded.engine.observe(&run, &mut workspace, &mut |_| ())?;
-    let steps: Vec<StepSnapshot> = plan.snapshot();
-    let mut times = vec![Duration::ZERO; steps.len()];
-    let mut last_run = Vec::new();
-    for _ in 0..args.runs.max(1) {
-        last_run.clear();
-        let start = Instant::now();
-        let mut before = start;
-        loaded.engine.observe(&run, &mut workspace, &mut |step| {
-            let now = Instant::now();
-            times[step] += now - before;
-            last_run.push((step, before - start, now - before));
-            before = now;
-        })?;
+    let watch = Watch::new();
+    let plan = loaded.engine.observe(&run, &mut workspace, &watch)?;
+    watch.forget_times();
+    let n_runs = args.runs.max(1);
+    for _ in 0..n_runs {
+        loaded.engine.observe(&run, &mut workspace, &watch)?;
     }
-    times.iter_mut().for_each(|time| *time /= args.runs.max(1));
-    let profiled = Profiled { steps: &steps, times: &times };
+    let watched = watch.finish(n_runs);
+    let n_own = plan.snapshot().len();
+    let profiled = Profiled { steps: &watched.steps, n_own };
     say!("{}", profiled.by_op());
     say!("{}", profiled.slowest(args.steps));
     say!("{}", profiled.memory((plan.work_bytes(), plan.live_bytes())));
@@ -87,7 +80,7 @@ pub(crate) fn main(args: Vec<String>) -> Result<()> {
         say!("{}", profiled.homes((plan.work_bytes(), plan.host_work_bytes())));
     }
     if let Some(path) = &args.trace {
-        std::fs::write(path, profiled.trace(&last_run))?;
+        std::fs::write(path, profiled.trace(&watched.last_run))?;
     }
     Ok(())
 }

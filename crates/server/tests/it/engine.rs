@@ -173,6 +173,15 @@ fn a_signature_that_needs_missing_ops_is_refused_with_all_of_them_and_the_others
 }
 
 #[test]
+fn a_table_that_cannot_be_filled_from_the_checkpoint_is_refused() {
+    let changes = [("MutableHashTableV2", "HashTableV2")];
+    let dir = renamed("testdata/models/tables/1", &changes);
+    let error = try_load(dir.path(), 1).err().expect("it is refused");
+    let text = "table MutableHashTable: a HashTableV2 cannot be filled from the checkpoint";
+    assert_eq!(error, Error::Unimplemented(text.to_owned()));
+}
+
+#[test]
 fn a_model_none_of_whose_signatures_can_run_is_refused_with_all_that_is_missing() {
     let changes = [("StatelessWhile", "OddWhile"), ("While", "OddWhile"), ("Const", "OddConst")];
     let dir = renamed("testdata/models/checks/1", &changes);

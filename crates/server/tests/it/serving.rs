@@ -6,8 +6,10 @@ use std::process::Command;
 
 use proto::serving::prediction_service_client::PredictionServiceClient;
 use proto::serving::{ModelSpec, PredictRequest};
+use tensor::{Shape, Strings, Tensor};
 
 use crate::support::{Server, check_half_plus_two, copy, model_server, root, tensord};
+use crate::tensorflow::{predict, spec};
 
 fn models(name: &str) -> String {
     root().join("models").join(name).to_string_lossy().into_owned()
@@ -205,6 +207,42 @@ fn a_counter_is_one_though_replicas_are_asked_for() {
         let count = ask_counter(&server, &["get_counter"]);
         assert!((count - 30.0).abs() < f32::EPSILON, "{model}: {count}");
     }
+}
+
+#[test]
+fn a_table_is_one_though_replicas_are_asked_for() {
+    let base = root().join("testdata/models/tables");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("models.config");
+    let text = format!(
+        "model_config_list {{ config {{ name: 'tables' base_path: '{}' \
+         memory {{ replicas: 'all' }} }} }}",
+        base.display()
+    );
+    fs::write(&file, text).unwrap();
+    let config = format!("--model_config_file={}", file.display());
+    let server = Server::start(tensord(), &["--simulated_gpus=64MiB,64MiB,64MiB", &config]);
+    let ask = |signature: &str, words: &[&str]| {
+        let words: Strings = words.iter().collect();
+        let words = Tensor::from_strings(Shape::of(&[words.len()]), words).unwrap();
+        let answer = predict(&server, spec("tables", signature), &[("words", words)]).unwrap();
+        answer["counts"].as_slice::<i64>().to_vec()
+    };
+    // Each thread has a word of its own: two that count one may both read before either writes.
+    let (words, ways) = (["a", "b", "c", "d"], ["count", "count_each", "count_case"]);
+    std::thread::scope(|scope| {
+        for word in words {
+            scope.spawn(move || (0..6).for_each(|n| drop(ask(ways[n % 3], &[word]))));
+        }
+    });
+    assert_eq!(ask("recall", &words), [6; 4]);
+    let (_, memory) = server.rest("GET", "/v1/memory", "");
+    let memory: serde_json::Value = serde_json::from_str(&memory).expect("JSON");
+    let holds = |device: &&serde_json::Value| {
+        device["kind"] == "gpu" && device["models"].as_array().is_some_and(|all| !all.is_empty())
+    };
+    let n_copies = memory["devices"].as_array().expect("a list").iter().filter(holds).count();
+    assert_eq!(n_copies, 1, "{memory}");
 }
 
 /// Asks for some signatures of the counter in turn; the last answer.

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
+pub(crate) use testkit::zoo::python;
+
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -206,20 +208,4 @@ fn free_port() -> u16 {
     let (port, claim) = claimed.expect("a port is free");
     claims.push(claim);
     port
-}
-
-/// Our folder below the user's cache folder.
-pub(crate) fn cache() -> PathBuf {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    cache.or_else(home).expect("a cache folder").join("tensord")
-}
-
-/// The Python of the environment that `cargo xtask venv` makes.
-pub(crate) fn python() -> Command {
-    let python = cache().join("venv/bin/python");
-    assert!(python.is_file(), "{} is not there: run `cargo xtask venv`", python.display());
-    let mut command = Command::new(python);
-    command.env("TF_CPP_MIN_LOG_LEVEL", "2").env("CUDA_VISIBLE_DEVICES", "");
-    command
 }

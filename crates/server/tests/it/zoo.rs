@@ -1,24 +1,12 @@
 //! Models of every common kind, in small, give what TensorFlow gives.
-//!
-//! The models and TensorFlow's answers are made once, by `tools/make_zoo.py`, in the user's cache
-//! folder: some two minutes. They are made again only when the scripts that make them change.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use server::npz;
+pub(crate) use testkit::zoo::small_zoo;
 
 use crate::engine::{load, run};
-use crate::support::{cache, python, root};
-
-/// The folder of the small models; makes them if they are not there.
-pub(crate) fn small_zoo() -> PathBuf {
-    let folder = cache().join("zoo-small");
-    let mut make = python();
-    make.arg(root().join("tools/make_zoo.py")).arg("--small").arg(&folder);
-    succeed(&mut make);
-    folder
-}
+use crate::support::{python, root};
 
 #[test]
 fn small_models_of_every_kind_equal_tensorflow_in_batches_of_one_three_and_eight() {
@@ -34,6 +22,30 @@ fn small_models_of_every_kind_equal_tensorflow_in_batches_of_one_three_and_eight
         let of = format!("{model}/");
         let is_there = |line: &str| line.split_whitespace().any(|word| word.starts_with(&of));
         assert!(table.lines().any(is_there), "{model} was not compared:\n{table}");
+    }
+}
+
+/// Each row: what TensorFlow gave, what was got, and what the comparison says, at a tolerance of
+/// 1e-4 of the largest value, which is 1.
+const ARGMAX: &[([f64; 3], [f64; 3], &str)] = &[
+    ([1.0, 0.5, 0.0], [1.0, 0.5, 0.0], "None"),
+    // Two that are as good as equal may change places.
+    ([1.0, 0.99995, 0.0], [0.99996, 0.99998, 0.0], "None"),
+    ([1.0, 0.99985, 0.0], [0.99992, 0.99993, 0.0], "another argmax"),
+    ([1.0, 0.5, 0.0], [0.5, 1.0, 0.0], "differs by 0.5"),
+];
+
+#[test]
+fn the_largest_value_may_only_move_to_one_that_tensorflow_can_hardly_tell_from_it() {
+    for (want, got, expected) in ARGMAX {
+        let mut judge = python();
+        let code = format!(
+            "import numpy as np, compare\n\
+             want, got = (np.array([x], np.float32) for x in ({want:?}, {got:?}))\n\
+             print(compare.judge(('a', 'b', 'c'), got, want, 1e-4)[0])"
+        );
+        judge.current_dir(root().join("tools")).arg("-c").arg(code);
+        assert_eq!(succeed(&mut judge).trim(), *expected, "{want:?} {got:?}");
     }
 }
 
@@ -68,7 +80,10 @@ const NAMED: &[&str] = &[
     "jpeg",
     "tfexample",
     "preprocessing",
+    "keras_layers",
     "strings",
+    "mixed_float16",
+    "mixed_bfloat16",
     "tf1_frozen",
     "tf1_variables",
     "tf1_loops",

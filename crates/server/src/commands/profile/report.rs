@@ -7,10 +7,13 @@ use std::time::Duration;
 use device::Home;
 use graph::StepSnapshot;
 
-/// The steps of a plan and how long each took.
+use super::watch::{Event, Timed};
+
+/// The steps of a plan and of the functions that they call, and how long each took.
 pub(super) struct Profiled<'a> {
-    pub(super) steps: &'a [StepSnapshot],
-    pub(super) times: &'a [Duration],
+    pub(super) steps: &'a [Timed],
+    /// How many of them, the first, are the plan's own: the memory of the others is theirs.
+    pub(super) n_own: usize,
 }
 
 /// Ops that compute nothing: what they write is a copy.
@@ -61,18 +64,18 @@ impl Profiled<'_> {
     pub(super) fn by_op(&self) -> String {
         let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
         let mut all = Row::default();
-        for (step, time) in self.steps.iter().zip(self.times) {
+        for Timed { step, time, n_calls } in self.steps {
             for row in [rows.entry(step.op).or_default(), &mut all] {
-                row.count += 1;
+                row.count += n_calls;
                 row.time += *time;
-                row.read_bytes += step.read_bytes;
-                row.written_bytes += step.written_bytes;
-                row.copied_bytes += copied_bytes(step);
+                row.read_bytes += n_calls * step.read_bytes;
+                row.written_bytes += n_calls * step.written_bytes;
+                row.copied_bytes += n_calls * copied_bytes(step);
             }
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.1.time));
-        let heads = ("op", "steps", "time", "share");
+        let heads = ("op", "calls", "time", "share");
         let bytes = ("read", "written", "copied");
         let mut text = format!(
             "{:<28} {:>6} {:>12} {:>7} {:>10} {:>10} {:>10}\n",
@@ -96,23 +99,24 @@ impl Profiled<'_> {
     /// A table of the slowest steps.
     pub(super) fn slowest(&self, n: usize) -> String {
         let mut order: Vec<usize> = (0..self.steps.len()).collect();
-        order.sort_by_key(|step| std::cmp::Reverse(self.times[*step]));
+        order.sort_by_key(|step| std::cmp::Reverse(self.steps[*step].time));
         let mut text = format!(
             "{:<28} {:>12} {:>7} {:>10} {:>10} {:>10}  node\n",
             "slowest steps", "time", "share", "read", "written", "memory"
         );
         for number in order.into_iter().take(n) {
-            let step = &self.steps[number];
+            let Timed { step, time, n_calls } = &self.steps[number];
             let _ = writeln!(
                 text,
-                "{:<28} {:>9.1} µs {:>6.1}% {:>6.2} MiB {:>6.2} MiB {:>6.2} MiB  {}{}",
+                "{:<28} {:>9.1} µs {:>6.1}% {:>6.2} MiB {:>6.2} MiB {:>6.2} MiB  {}{}{}",
                 step.op,
-                micros(self.times[number]),
-                self.share(self.times[number]),
-                mebibytes(step.read_bytes),
-                mebibytes(step.written_bytes),
+                micros(*time),
+                self.share(*time),
+                mebibytes(n_calls * step.read_bytes),
+                mebibytes(n_calls * step.written_bytes),
                 mebibytes(step.work_bytes),
                 step.node,
+                if *n_calls == 1 { String::new() } else { format!(" ×{n_calls}") },
                 if step.in_place { " (in place)" } else { "" },
             );
         }
@@ -127,11 +131,13 @@ impl Profiled<'_> {
             mebibytes(least)
         );
         let (width, height) = PICTURE;
-        let most = self.steps.iter().map(|step| step.live_bytes).max().unwrap_or(0);
-        let columns = width.min(self.steps.len());
+        let own = &self.steps[..self.n_own];
+        let alive = |steps: &[Timed]| steps.iter().map(|timed| timed.step.live_bytes).max();
+        let most = alive(own).unwrap_or(0);
+        let columns = width.min(own.len());
         let column = |i: usize| {
-            let (from, to) = (i * self.steps.len() / columns, (i + 1) * self.steps.len() / columns);
-            self.steps[from..to].iter().map(|step| step.live_bytes).max().unwrap_or(0)
+            let (from, to) = (i * own.len() / columns, (i + 1) * own.len() / columns);
+            alive(&own[from..to]).unwrap_or(0)
         };
         for line in (1..=height as u64).rev() {
             let is_below = |bytes: u64| most > 0 && bytes * height as u64 > most * (line - 1);
@@ -144,12 +150,14 @@ impl Profiled<'_> {
 
     /// What runs where on a GPU, and what is copied between it and the host.
     pub(super) fn homes(&self, (device, host): (usize, usize)) -> String {
-        let n = |home: Home| {
-            self.steps.iter().filter(|step| step.home == home && step.op != COPY).count()
+        let on = |home: Home, is_copy: bool| {
+            let steps = self.steps.iter();
+            steps
+                .filter(move |Timed { step, .. }| step.home == home && (step.op == COPY) == is_copy)
         };
+        let n = |home: Home| on(home, false).count();
         let copied = |home: Home| -> usize {
-            let copies = self.steps.iter().filter(|step| step.home == home && step.op == COPY);
-            copies.map(|step| step.written_bytes).sum()
+            on(home, true).map(|timed| timed.n_calls * timed.step.written_bytes).sum()
         };
         let mut text = String::new();
         for (name, home, planned) in [("gpu", Home::Device, device), ("host", Home::Host, host)] {
@@ -164,11 +172,12 @@ impl Profiled<'_> {
         text
     }
 
-    /// The steps of one run, and the memory alive in each, in the format of Chrome's trace viewer.
-    pub(super) fn trace(&self, run: &[(usize, Duration, Duration)]) -> String {
+    /// The steps of one run, and the memory alive in each of the plan's own, in the format of
+    /// Chrome's trace viewer. Steps of functions are within those that call them.
+    pub(super) fn trace(&self, run: &[Event]) -> String {
         let mut events = Vec::new();
-        for (number, start, time) in run {
-            let step = &self.steps[*number];
+        for Event { step: number, start, time } in run {
+            let step = &self.steps[*number].step;
             events.push(serde_json::json!({
                 "name": step.op, "cat": "step", "ph": "X", "pid": 1, "tid": tid(step.home),
                 "ts": micros(*start), "dur": micros(*time),
@@ -178,16 +187,18 @@ impl Profiled<'_> {
                     "copied_bytes": copied_bytes(step), "in_place": step.in_place,
                 },
             }));
-            events.push(serde_json::json!({
-                "name": "planned memory", "ph": "C", "pid": 1, "ts": micros(*start),
-                "args": {"live_bytes": step.live_bytes},
-            }));
+            if *number < self.n_own {
+                events.push(serde_json::json!({
+                    "name": "planned memory", "ph": "C", "pid": 1, "ts": micros(*start),
+                    "args": {"live_bytes": step.live_bytes},
+                }));
+            }
         }
         serde_json::json!({"traceEvents": events}).to_string()
     }
 
     fn share(&self, time: Duration) -> f64 {
-        let total: Duration = self.times.iter().sum();
+        let total: Duration = self.steps.iter().map(|timed| timed.time).sum();
         100.0 * time.as_secs_f64() / total.as_secs_f64().max(1e-12)
     }
 }
@@ -218,8 +229,9 @@ fn mebibytes(bytes: usize) -> f64 {
 mod tests {
     use super::*;
 
-    fn step(op: &'static str, bytes: usize, live_bytes: u64) -> StepSnapshot {
-        StepSnapshot {
+    /// A step that ran once.
+    fn step(op: &'static str, bytes: usize, live_bytes: u64, micros: u64) -> Timed {
+        let step = StepSnapshot {
             node: format!("a/{op}"),
             op,
             home: Home::Device,
@@ -229,7 +241,8 @@ mod tests {
             in_place: op == "Relu",
             live_bytes,
             flops: 0,
-        }
+        };
+        Timed { step, time: Duration::from_micros(micros), n_calls: 1 }
     }
 
     fn check(text: &str, expected: &[&str]) {
@@ -241,9 +254,9 @@ mod tests {
     #[test]
     fn steps_are_added_up_by_op_and_copies_are_told_apart() {
         let mib = 1 << 20;
-        let steps = [step("Relu", mib, 10), step("Transpose", 3 * mib, 40), step("Relu", mib, 20)];
-        let times = [1u64, 5, 2].map(Duration::from_micros);
-        let profiled = Profiled { steps: &steps, times: &times };
+        let transpose = step("Transpose", 3 * mib, 40, 5);
+        let steps = [step("Relu", mib, 10, 1), transpose, step("Relu", mib, 20, 2)];
+        let profiled = Profiled { steps: &steps, n_own: 3 };
         check(
             &profiled.by_op(),
             &[
@@ -263,16 +276,44 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_within_a_loop_counts_as_often_as_it_ran_and_its_memory_is_the_loops() {
+        let mib = 1 << 20;
+        let within = Timed { n_calls: 4, ..step("Relu", mib, 99, 3) };
+        let steps = [step("While", mib, 10, 1), within];
+        let profiled = Profiled { steps: &steps, n_own: 1 };
+        let row = "Relu                              4       3.0 µs   75.0%   8.00 MiB   4.00 MiB";
+        check(&profiled.by_op(), &[row]);
+        check(&profiled.slowest(2), &["a/Relu ×4 (in place)\n", "a/While\n"]);
+        check(&profiled.memory((mib, mib)), &["|█\n"]);
+        let at = |step, start, time| {
+            let (start, time) = (Duration::from_micros(start), Duration::from_micros(time));
+            Event { step, start, time }
+        };
+        let trace = profiled.trace(&[at(1, 1, 3), at(0, 0, 4)]);
+        let trace: serde_json::Value = serde_json::from_str(&trace).expect("JSON");
+        let kinds: Vec<&str> = trace["traceEvents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|e| e["ph"].as_str())
+            .collect();
+        assert_eq!(kinds, ["X", "X", "C"]);
+    }
+
+    #[test]
     fn what_is_copied_between_the_host_and_a_gpu_is_told_for_each() {
         let mib = 1 << 20;
-        let on = |home, step| StepSnapshot { home, ..step };
+        let on = |home, op, bytes| {
+            let timed = step(op, bytes, 10, 0);
+            Timed { step: StepSnapshot { home, ..timed.step }, ..timed }
+        };
         let steps = [
-            on(Home::Host, step("StringSplitV2", 8, 10)),
-            on(Home::Device, step("_Copy", mib, 10)),
-            on(Home::Device, step("MatMul", mib, 10)),
-            on(Home::Host, step("_Copy", 2 * mib, 10)),
+            on(Home::Host, "StringSplitV2", 8),
+            on(Home::Device, "_Copy", mib),
+            on(Home::Device, "MatMul", mib),
+            on(Home::Host, "_Copy", 2 * mib),
         ];
-        let profiled = Profiled { steps: &steps, times: &[Duration::ZERO; 4] };
+        let profiled = Profiled { steps: &steps, n_own: 4 };
         check(
             &profiled.homes((3 * mib, mib)),
             &[
@@ -284,10 +325,10 @@ mod tests {
 
     #[test]
     fn the_trace_has_steps_and_the_memory_of_each() {
-        let steps = [step("Relu", 8, 10)];
-        let times = [Duration::from_micros(3)];
-        let profiled = Profiled { steps: &steps, times: &times };
-        let run = [(0, Duration::from_micros(2), Duration::from_micros(3))];
+        let steps = [step("Relu", 8, 10, 3)];
+        let profiled = Profiled { steps: &steps, n_own: 1 };
+        let (start, time) = (Duration::from_micros(2), Duration::from_micros(3));
+        let run = [Event { step: 0, start, time }];
         let trace: serde_json::Value = serde_json::from_str(&profiled.trace(&run)).expect("JSON");
         let [event, memory] = &trace["traceEvents"].as_array().expect("a list")[..] else {
             panic!("{trace}");
