@@ -97,20 +97,24 @@ pub(crate) fn broadcast(a: &Spec, b: &Spec) -> Result<Option<SmallVec<[Dim; 5]>>
 
 /// Two concrete shapes broadcast against each other.
 pub(crate) fn broadcast_shapes(a: &Shape, b: &Shape) -> Result<Shape> {
+    match broadcast_sizes(a, b) {
+        // The text is TensorFlow's (`bcast.h`).
+        None => invalid!("Incompatible shapes: {a} vs. {b}"),
+        Some(sizes) => Ok(Shape::checked(sizes)?),
+    }
+}
+
+/// The sizes of two concrete shapes broadcast against each other, if they can be.
+pub(crate) fn broadcast_sizes(a: &Shape, b: &Shape) -> Option<SmallVec<[i64; 5]>> {
     let rank = a.rank().max(b.rank());
     let size =
         |shape: &Shape, i: usize| (i + shape.rank()).checked_sub(rank).map_or(1, |at| shape[at]);
-    let dims: Option<SmallVec<[i64; 5]>> = (0..rank)
+    (0..rank)
         .map(|i| match (size(a, i), size(b, i)) {
             (x, y) if x == y => Some(x),
             (1, other) | (other, 1) => Some(other),
             _ => None,
         })
         .map(|dim| dim.and_then(|dim| i64::try_from(dim).ok()))
-        .collect();
-    match dims {
-        // The text is TensorFlow's (`bcast.h`).
-        None => invalid!("Incompatible shapes: {a} vs. {b}"),
-        Some(dims) => Ok(Shape::checked(dims)?),
-    }
+        .collect()
 }

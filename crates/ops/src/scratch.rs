@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::Pod;
+use tensor::Spec;
 
 /// Where parts begin: at multiples of so many bytes.
 const ALIGNMENT: usize = 64;
@@ -26,6 +27,12 @@ impl<'a> Scratch<'a> {
     /// The bytes that a part of `n` elements takes.
     pub(crate) fn bytes_of<T>(n: usize) -> usize {
         n.saturating_mul(size_of::<T>()).checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX)
+    }
+
+    /// The bytes that a part of as many elements as a tensor of this spec takes; none if its shape
+    /// is not known.
+    pub(crate) fn bytes_for<T>(spec: &Spec) -> usize {
+        Self::bytes_of::<T>(spec.shape().map_or(0, |shape| shape.n_elements()))
     }
 
     /// Room for `n` elements; what they are is not specified.

@@ -145,10 +145,11 @@ fn planned_calls(op: Arc<dyn Op>, inputs: &[Tensor], env: &Env<'_>) -> Option<us
     Some(calls[1].max(calls[3]))
 }
 
-/// What a plan knows of an input: its shape, and the values of what says sizes, axes and the like.
+/// What a plan knows of an input: its shape, the values of what says sizes, axes and the like, and
+/// the object that a handle stands for.
 fn known(input: &Tensor) -> Spec {
     let says_sizes = matches!(input.dtype(), DType::I32 | DType::I64) && input.n_elements() <= 16;
-    match says_sizes {
+    match says_sizes || input.dtype() == DType::Resource {
         true => Spec::constant(input.clone()),
         false => Spec::concrete(input.dtype(), input.shape()),
     }

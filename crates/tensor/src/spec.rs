@@ -140,7 +140,7 @@ impl Spec {
 
     /// The shape, if every dimension is known and they fit in memory.
     pub fn shape(&self) -> Option<Shape> {
-        let sizes: Option<Vec<i64>> = self.dims()?.iter().map(Dim::known).collect();
+        let sizes: Option<SmallVec<[i64; 5]>> = self.dims()?.iter().map(Dim::known).collect();
         Shape::checked(sizes?).ok()
     }
 

@@ -12,11 +12,25 @@ struct Bitcast {
 impl Op for Bitcast {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input] = arity(inputs)?;
+        Ok(vec![self.output(input)?])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let input = ctx.input(0);
+        let output = self.output(&Spec::concrete(input.dtype(), input.shape()))?;
+        let Some(shape) = output.shape() else { return invalid!("the tensor is too large") };
+        ctx.output(0, self.to, &shape)?.bytes().copy_from_slice(input.bytes());
+        Ok(())
+    }
+}
+
+impl Bitcast {
+    fn output(&self, input: &Spec) -> Result<Spec> {
         let (from, to) = (input.dtype.size(), self.to.size());
         if from == 0 || to == 0 {
             return invalid!("Cannot bitcast from {} to {}", input.dtype, self.to);
         }
-        let Some(dims) = input.dims() else { return Ok(vec![Spec::unknown(self.to)]) };
+        let Some(dims) = input.dims() else { return Ok(Spec::unknown(self.to)) };
         let mut dims: Dims = dims.iter().cloned().collect();
         if from > to {
             dims.push(Dim::of(from / to));
@@ -32,14 +46,6 @@ impl Op for Bitcast {
                 );
             }
         }
-        Ok(vec![spec_of(self.to, Some(dims))])
-    }
-
-    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let input = ctx.input(0);
-        let specs = self.infer(&[Spec::concrete(input.dtype(), input.shape())])?;
-        let Some(shape) = specs[0].shape() else { return invalid!("the tensor is too large") };
-        ctx.output(0, self.to, &shape)?.bytes().copy_from_slice(input.bytes());
-        Ok(())
+        Ok(spec_of(self.to, Some(dims)))
     }
 }

@@ -40,7 +40,8 @@ impl Op for Bound {
             return invalid!("Leading dim_size of both tensors must match.");
         }
         let side = self.side;
-        let places: Vec<usize> = for_number!(sorted.dtype(), T => {
+        let mut places = ctx.scratch().part(values.n_elements());
+        for_number!(sorted.dtype(), T => {
             let (sorted, values) = (sorted.as_slice::<T>(), values.as_slice::<T>());
             let place = |(row, value): (usize, &T)| {
                 let row = &sorted[row * n_sorted..(row + 1) * n_sorted];
@@ -50,9 +51,14 @@ impl Op for Bound {
                 }
             };
             let row_of = |(i, value)| (i / n_values.max(&1), value);
-            values.iter().enumerate().map(row_of).map(place).collect()
+            let found = values.iter().enumerate().map(row_of).map(place);
+            places.iter_mut().zip(found).for_each(|(to, place)| *to = place);
         });
         let output = ctx.output(0, self.out, values.shape())?;
         super::write_sizes(output, &places)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[1])
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Follows `data_format_ops.cc` of TensorFlow.
 
+use smallvec::SmallVec;
+
 use crate::prelude::*;
 
 pub(super) const DIM_MAP: OpDef = OpDef::pure("DataFormatDimMap", |attrs| {
@@ -51,11 +53,13 @@ impl Op for DimMap {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let order = &self.0.order;
         let x = ctx.input(0);
-        let axes = ints(&x)?;
-        let places = axes.iter().map(|axis| Ok(order[normalise_axis(*axis, order.len())?]));
-        let places: Vec<usize> = places.collect::<Result<_>>()?;
-        let output = ctx.output(0, x.dtype(), x.shape())?;
-        super::write_sizes(output, &places)
+        let mut output = ctx.output(0, x.dtype(), x.shape())?;
+        for_integer!(x.dtype(), T => {
+            for (i, out) in output.as_mut_slice::<T>().iter_mut().enumerate() {
+                *out = order[normalise_axis(int_at(&x, i)?, order.len())?] as T;
+            }
+        });
+        Ok(())
     }
 }
 
@@ -79,7 +83,7 @@ impl Op for VecPermute {
             _ => return invalid!("input must be a vector or have 2 columns, got {}", x.shape()),
         };
         // Fewer elements are those of the spatial dimensions alone.
-        let keep = |format: &[u8]| -> Vec<u8> {
+        let keep = |format: &[u8]| -> SmallVec<[u8; 8]> {
             let is_kept = |letter: &u8| n == rank || !b"NC".contains(letter);
             format.iter().copied().filter(is_kept).collect()
         };
@@ -89,7 +93,7 @@ impl Op for VecPermute {
             return invalid!("1D input must be of size {spatial} or {rank}, but got {}", x.shape());
         }
         let from = |letter: &u8| source.iter().position(|other| other == letter);
-        let sources: Option<Vec<usize>> = target.iter().map(from).collect();
+        let sources: Option<SmallVec<[usize; 8]>> = target.iter().map(from).collect();
         let Some(sources) = sources else { return invalid!("the formats do not match") };
         let mut output = ctx.output(0, x.dtype(), x.shape())?;
         for_width!(x.dtype(), T => {

@@ -110,13 +110,11 @@ impl Op for Stitch {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let inputs: Vec<View<'_>> = ctx.inputs().to_vec();
-        let (indices, data) = self.split(&inputs)?;
+        let (indices, data) = self.split(ctx.inputs())?;
         let rank = indices[0].shape().rank();
         let Some(inner) = data[0].shape().get(rank..) else {
             return invalid!("data[0] has a lower rank than its indices");
         };
-        let mut numbers = Vec::with_capacity(self.n);
         let mut length = 0;
         for (i, (indices, data)) in indices.iter().zip(data).enumerate() {
             let rank = indices.shape().rank();
@@ -129,16 +127,29 @@ impl Op for Stitch {
                     indices.shape()
                 );
             }
-            let rows = ints(indices)?;
-            if let Some(at) = rows.iter().position(|row| *row < 0) {
-                return invalid!("indices[{i}] = {} is out of range", rows[at]);
+            for at in 0..indices.n_elements() {
+                let row = int_at(indices, at)?;
+                if row < 0 {
+                    return invalid!("indices[{i}] = {row} is out of range");
+                }
+                length = length.max(row.saturating_add(1));
             }
-            length = rows.iter().map(|row| row.saturating_add(1)).fold(length, i64::max);
-            numbers.push(rows);
+        }
+        let (dtype, width) = (data[0].dtype(), inner.iter().product::<usize>());
+        if let Some(other) = data.iter().find(|data| data.dtype() != dtype) {
+            return invalid!("expected {dtype} for every input but got {}", other.dtype());
         }
         let shape = std::iter::once(length).chain(inner.iter().map(|dim| *dim as i64));
-        let stitched = Stitched { numbers, width: inner.iter().product() };
-        rearrange(ctx, 0, data, &Shape::checked(shape)?, &stitched)
+        let shape = Shape::checked(shape)?;
+        if !dtype.is_plain() {
+            let inputs: Vec<View<'_>> = ctx.inputs().to_vec();
+            let (indices, data) = self.split(&inputs)?;
+            return rearrange(ctx, 0, data, &shape, &Stitched { indices, width });
+        }
+        let (inputs, mut out) = ctx.inputs_and_output(0, dtype, &shape)?;
+        let (indices, data) = self.split(inputs)?;
+        let data = data.iter().map(View::bytes);
+        stitch(indices, data, width * dtype.size(), out.bytes())
     }
 }
 
@@ -152,28 +163,38 @@ impl Stitch {
     }
 }
 
-struct Stitched {
-    numbers: Vec<Ints>,
+struct Stitched<'a> {
+    indices: &'a [View<'a>],
     width: usize,
 }
 
-impl Move for Stitched {
+impl Move for Stitched<'_> {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],
         output: &mut [T],
     ) -> Result<()> {
-        // A row that no index names is zero; in TensorFlow it is whatever was there.
-        output.fill(T::zeroed());
-        if self.width == 0 {
-            return Ok(());
-        }
-        for (numbers, data) in self.numbers.iter().zip(inputs) {
-            for (number, row) in numbers.iter().zip(data.chunks_exact(self.width)) {
-                let start = *number as usize * self.width;
-                output[start..start + self.width].copy_from_slice(row);
-            }
-        }
-        Ok(())
+        stitch(self.indices, inputs.iter().copied(), self.width, output)
     }
+}
+
+/// Copies the rows of `data`, of `width` elements each, to where their indices say.
+fn stitch<'a, T: bytemuck::Pod>(
+    indices: &[View<'_>],
+    data: impl Iterator<Item = &'a [T]>,
+    width: usize,
+    output: &mut [T],
+) -> Result<()> {
+    // A row that no index names is zero; in TensorFlow it is whatever was there.
+    output.fill(T::zeroed());
+    if width == 0 {
+        return Ok(());
+    }
+    for (indices, data) in indices.iter().zip(data) {
+        for (at, row) in data.chunks_exact(width).enumerate() {
+            let start = int_at(indices, at)? as usize * width;
+            output[start..start + width].copy_from_slice(row);
+        }
+    }
+    Ok(())
 }

@@ -80,6 +80,10 @@ impl Op for FakeParam {
         let dims = self.dims.iter().flatten();
         let shape = Shape::checked(dims.map(|dim| dim.known().unwrap_or(0)))?;
         let value = match self.dtype {
+            dtype if dtype.is_plain() => {
+                ctx.output(0, dtype, &shape)?.bytes().fill(0);
+                return Ok(());
+            }
             DType::Variant | DType::Resource => Tensor::from_handles(
                 self.dtype,
                 shape.clone(),

@@ -26,22 +26,23 @@ impl Op for Inplace {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (x, v) = (ctx.input(0), ctx.input(2));
-        let rows = ints(&ctx.input(1))?;
+        let (x, rows, v) = (ctx.input(0), ctx.input(1), ctx.input(2));
+        let n = rows.n_elements();
         let Some((n_rows, inner)) = x.shape().split_first() else {
             return invalid!("x must be at least a vector");
         };
-        let fits = v.shape().first() == Some(&rows.len()) && v.shape().get(1..) == Some(inner);
+        let fits = v.shape().first() == Some(&n) && v.shape().get(1..) == Some(inner);
         if !fits || x.dtype() != v.dtype() || !x.dtype().is_plain() {
             let (x, v) = (x.shape(), v.shape());
-            return invalid!("v {v} does not have a row of x {x} for each of {} rows", rows.len());
+            return invalid!("v {v} does not have a row of x {x} for each of {n} rows");
         }
         let len: usize = inner.iter().product();
-        let mut starts = Vec::with_capacity(rows.len());
-        for row in rows {
+        let mut starts = ctx.scratch().part(n);
+        for (i, start) in starts.iter_mut().enumerate() {
+            let row = int_at(&rows, i)?;
             // Rows are counted around, as TensorFlow does.
             match usize::try_from(row.rem_euclid((*n_rows as i64).max(1))) {
-                Ok(row) if row < *n_rows => starts.push(row * len),
+                Ok(row) if row < *n_rows => *start = row * len,
                 _ => return invalid!("there is no row {row}"),
             }
         }
@@ -65,5 +66,9 @@ impl Op for Inplace {
             }
         });
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[1])
     }
 }

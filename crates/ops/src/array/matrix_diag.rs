@@ -77,7 +77,7 @@ impl Op for Make {
             Version::One => ((0, 0), (-1, -1)),
             _ => (read_band(&ctx.input(1))?, (int(&ctx.input(2))?, int(&ctx.input(3))?)),
         };
-        let dims: Vec<Dim> = diagonal.shape().iter().map(|dim| Dim::of(*dim)).collect();
+        let dims: Dims = diagonal.shape().iter().map(|dim| Dim::of(*dim)).collect();
         let made = Spec::new(diagonal.dtype(), made_dims(&dims, bounds, sizes)?);
         let Some(shape) = made.shape() else { return invalid!("the matrix is too large") };
         let band = Band::new(&shape, bounds, self.align)?;
@@ -121,7 +121,7 @@ impl Op for Part {
         let input = ctx.input(0);
         let bounds = if self.version == Version::One { (0, 0) } else { read_band(&ctx.input(1))? };
         let band = Band::new(input.shape(), bounds, self.align)?;
-        let dims: Vec<Dim> = input.shape().iter().map(|dim| Dim::of(*dim)).collect();
+        let dims: Dims = input.shape().iter().map(|dim| Dim::of(*dim)).collect();
         let part = Spec::new(input.dtype(), diag_dims(&dims, bounds)?);
         let Some(shape) = part.shape() else { return invalid!("the diagonals are too large") };
         let pick = band::Pick { band };
@@ -160,7 +160,7 @@ impl Op for Set {
         let (input, diagonal) = (ctx.input(0), ctx.input(1));
         let bounds = if self.version == Version::One { (0, 0) } else { read_band(&ctx.input(2))? };
         let band = Band::new(input.shape(), bounds, self.align)?;
-        let dims: Vec<Dim> = input.shape().iter().map(|dim| Dim::of(*dim)).collect();
+        let dims: Dims = input.shape().iter().map(|dim| Dim::of(*dim)).collect();
         let expected = Spec::new(diagonal.dtype(), diag_dims(&dims, bounds)?);
         if expected.shape().as_ref() != Some(diagonal.shape()) {
             // The text is TensorFlow's (`matrix_set_diag_op.cc`).

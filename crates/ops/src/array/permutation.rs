@@ -1,23 +1,11 @@
 //! `InvertPermutation` and `UnravelIndex`: arithmetic on indices.
 
+use num_traits::PrimInt;
+
 use crate::prelude::*;
 
 pub(super) const INVERT: OpDef = OpDef::pure("InvertPermutation", |_| Ok(Box::new(Invert)));
 pub(super) const UNRAVEL: OpDef = OpDef::pure("UnravelIndex", |_| Ok(Box::new(Unravel)));
-
-/// Writes integers as `int32` or `int64`.
-fn write_ints(ctx: &mut Ctx<'_>, dtype: DType, shape: &Shape, values: &[i64]) -> Result<()> {
-    let mut output = ctx.output(0, dtype, shape)?;
-    match dtype {
-        DType::I64 => output.as_mut_slice::<i64>().copy_from_slice(values),
-        DType::I32 => {
-            let pairs = output.as_mut_slice::<i32>().iter_mut().zip(values);
-            pairs.for_each(|(x, value)| *x = *value as i32);
-        }
-        other => return invalid!("expected int32 or int64 but got {other}"),
-    }
-    Ok(())
-}
 
 struct Invert;
 
@@ -30,21 +18,32 @@ impl Op for Invert {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let perm = ctx.input(0);
-        let values = ints(&perm)?;
-        let mut inverse = vec![-1; values.len()];
-        for (i, value) in values.iter().enumerate() {
-            let slot = usize::try_from(*value).ok().and_then(|at| inverse.get_mut(at));
-            // The texts are TensorFlow's (`transpose_op.cc`).
-            let Some(slot) = slot else {
-                return invalid!("{value} is not between 0 and {}", values.len());
-            };
-            if *slot != -1 {
-                return invalid!("{value} is duplicated in the input.");
-            }
-            *slot = i as i64;
+        let mut out = ctx.output(0, perm.dtype(), perm.shape())?;
+        match perm.dtype() {
+            DType::I32 => invert::<i32>(perm.as_slice(), out.as_mut_slice()),
+            DType::I64 => invert::<i64>(perm.as_slice(), out.as_mut_slice()),
+            other => invalid!("expected int32 or int64 but got {other}"),
         }
-        write_ints(ctx, perm.dtype(), perm.shape(), &inverse)
     }
+}
+
+/// Writes the place of each value.
+fn invert<T: PrimInt + std::fmt::Display>(values: &[T], inverse: &mut [T]) -> Result<()> {
+    // All bits are set: -1, which is no place.
+    let none = !T::zero();
+    inverse.fill(none);
+    for (i, value) in values.iter().enumerate() {
+        let slot = value.to_usize().and_then(|at| inverse.get_mut(at));
+        // The texts are TensorFlow's (`transpose_op.cc`).
+        let (Some(slot), Some(place)) = (slot, T::from(i)) else {
+            return invalid!("{value} is not between 0 and {}", values.len());
+        };
+        if *slot != none {
+            return invalid!("{value} is duplicated in the input.");
+        }
+        *slot = place;
+    }
+    Ok(())
 }
 
 /// Flat indices as one row of indices a dimension.
@@ -72,23 +71,30 @@ impl Op for Unravel {
         let Some(size) = size.filter(|_| dims.iter().all(|dim| *dim > 0)) else {
             return invalid!("the dims {dims:?} are no shape");
         };
-        let values = ints(&indices)?;
-        if values.is_empty() {
+        let n = indices.n_elements();
+        if n == 0 {
             return invalid!("received empty tensor indices");
         }
-        if values.iter().any(|index| *index < 0 || *index >= size) {
-            return invalid!("index is out of bound as with dims");
-        }
-        let mut stride = size;
-        let mut unravelled = Vec::with_capacity(dims.len() * values.len());
-        for dim in &dims {
-            stride /= dim;
-            unravelled.extend(values.iter().map(|index| index / stride % dim));
+        for i in 0..n {
+            if !(0..size).contains(&int_at(&indices, i)?) {
+                return invalid!("index is out of bound as with dims");
+            }
         }
         let shape = match indices.shape().rank() {
             0 => Shape::checked([dims.len() as i64])?,
-            _ => Shape::checked([dims.len() as i64, values.len() as i64])?,
+            _ => Shape::checked([dims.len() as i64, n as i64])?,
         };
-        write_ints(ctx, indices.dtype(), &shape, &unravelled)
+        let mut out = ctx.output(0, indices.dtype(), &shape)?;
+        let mut stride = size;
+        for (row, dim) in dims.iter().enumerate() {
+            stride /= dim;
+            for_integer!(indices.dtype(), T => {
+                let out = &mut out.as_mut_slice::<T>()[row * n..(row + 1) * n];
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = (int_at(&indices, i)? / stride % dim) as T;
+                }
+            });
+        }
+        Ok(())
     }
 }

@@ -53,7 +53,9 @@ impl Op for Mfcc {
         let &[n_signals, n_frames, n_bins] = input.shape().dims() else {
             return invalid!("spectrogram must be 3-dimensional, got {}", input.shape());
         };
-        let bank = Bank::new(self, n_bins, rate as f64)?;
+        let mut scratch = ctx.scratch();
+        let bank = Bank::new(self, n_bins, rate as f64, &mut scratch)?;
+        let mut channels = scratch.part(self.n_channels);
         let shape = [n_signals, n_frames, self.n_coefficients].map(|dim| dim as i64);
         let mut out = ctx.output(0, DType::F32, &Shape::checked(shape)?)?;
         let n = self.n_channels as f64;
@@ -62,7 +64,7 @@ impl Op for Mfcc {
         let frames = input.as_slice::<f32>().chunks_exact(n_bins);
         let rows = out.as_mut_slice::<f32>().chunks_exact_mut(self.n_coefficients);
         for (frame, row) in frames.zip(rows) {
-            let mut channels = bank.channels(frame);
+            bank.sort(frame, &mut channels);
             channels.iter_mut().for_each(|x| *x = x.max(FLOOR).ln());
             for (i, out) in row.iter_mut().enumerate() {
                 // Only as many cosines as there are channels differ from zero.
@@ -72,21 +74,26 @@ impl Op for Mfcc {
         }
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let n_bins = inputs[0].shape().map_or(0, |shape| shape.last_dim());
+        let (numbers, n) = (Scratch::bytes_of::<f64>, self.n_channels);
+        numbers(n + 1) + Scratch::bytes_of::<usize>(n_bins) + numbers(n_bins) + numbers(n)
+    }
 }
 
 /// Triangles on the mel scale, through which frequencies fall into channels.
-struct Bank {
-    n_channels: usize,
+struct Bank<'a> {
     first: usize,
     last: usize,
-    /// The channel below each bin; none below the first.
-    below: Vec<Option<usize>>,
-    /// The part of each bin that falls into the channel below.
-    weights: Vec<f64>,
+    /// The channel above each bin.
+    above: Part<'a, usize>,
+    /// The part of each bin that falls into the channel below, if it is not below the first.
+    weights: Part<'a, f64>,
 }
 
-impl Bank {
-    fn new(mfcc: &Mfcc, n_bins: usize, rate: f64) -> Result<Self> {
+impl<'a> Bank<'a> {
+    fn new(mfcc: &Mfcc, n_bins: usize, rate: f64, scratch: &mut Scratch<'a>) -> Result<Self> {
         // The texts are TensorFlow's (`mfcc_mel_filterbank.cc`).
         if rate <= 0.0 || n_bins < 2 {
             return invalid!("Mfcc initialization failed for sample rate {rate}");
@@ -96,49 +103,43 @@ impl Bank {
         }
         let low = mel(mfcc.lower);
         let spacing = (mel(mfcc.upper) - low) / (mfcc.n_channels + 1) as f64;
-        let centers: Vec<f64> =
-            (0..=mfcc.n_channels).map(|i| low + spacing * (i + 1) as f64).collect();
+        let mut centers = scratch.part(mfcc.n_channels + 1);
+        let all = centers.iter_mut().enumerate();
+        all.for_each(|(i, center)| *center = low + spacing * (i + 1) as f64);
         let hertz = 0.5 * rate / (n_bins - 1) as f64;
         let (first, last) = ((1.5 + mfcc.lower / hertz) as usize, (mfcc.upper / hertz) as usize);
-        let (mut below, mut weights, mut channel) = (Vec::new(), Vec::new(), 0);
+        let (mut above, mut weights, mut channel) = (scratch.part(n_bins), scratch.part(n_bins), 0);
         for bin in 0..n_bins {
             let at = mel(bin as f64 * hertz);
             if !(first..=last).contains(&bin) {
-                below.push(None);
-                weights.push(0.0);
+                (above[bin], weights[bin]) = (0, 0.0);
                 continue;
             }
             while channel < mfcc.n_channels && centers[channel] < at {
                 channel += 1;
             }
-            let under = channel.checked_sub(1);
-            below.push(under);
-            weights.push(match under {
-                Some(under) => (centers[under + 1] - at) / (centers[under + 1] - centers[under]),
-                None => (centers[0] - at) / (centers[0] - low),
-            });
+            above[bin] = channel;
+            let start = channel.checked_sub(1).map_or(low, |below| centers[below]);
+            weights[bin] = (centers[channel] - at) / (centers[channel] - start);
         }
-        Ok(Self { n_channels: mfcc.n_channels, first, last, below, weights })
+        Ok(Self { first, last, above, weights })
     }
 
-    fn channels(&self, frame: &[f32]) -> Vec<f64> {
-        let mut channels = vec![0.0; self.n_channels];
+    /// Writes what of a frame falls into each channel.
+    fn sort(&self, frame: &[f32], channels: &mut [f64]) {
+        channels.fill(0.0);
         let bins = self.first..self.last.saturating_add(1).min(frame.len());
         for bin in bins {
             let value = f64::from(frame[bin]).sqrt();
             let part = value * self.weights[bin];
-            let above = match self.below[bin] {
-                Some(below) => {
-                    channels[below] += part;
-                    below + 1
-                }
-                None => 0,
-            };
+            let above = self.above[bin];
+            if let Some(below) = above.checked_sub(1) {
+                channels[below] += part;
+            }
             if let Some(channel) = channels.get_mut(above) {
                 *channel += value - part;
             }
         }
-        channels
     }
 }
 

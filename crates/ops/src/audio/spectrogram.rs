@@ -33,8 +33,13 @@ impl Spectrogram {
         n_samples.checked_sub(self.window).map_or(0, |rest| 1 + rest / self.stride)
     }
 
+    /// The length of a transform.
+    fn length(&self) -> usize {
+        self.window.next_power_of_two()
+    }
+
     fn n_bins(&self) -> usize {
-        1 + self.window.next_power_of_two() / 2
+        1 + self.length() / 2
     }
 }
 
@@ -61,24 +66,31 @@ impl Op for Spectrogram {
         let audio = input.as_slice::<f32>();
         let (n_frames, n_bins) = (self.n_frames(n_samples), self.n_bins());
         let dims = [n_channels, n_frames, n_bins].map(|dim| dim as i64);
+        let mut scratch = ctx.scratch();
         let mut out = ctx.output(0, DType::F32, &Shape::checked(dims)?)?;
         let angle = 2.0 * PI / self.window as f64;
-        let hann: Vec<f64> =
-            (0..self.window).map(|i| 0.5 - 0.5 * (angle * i as f64).cos()).collect();
-        let line = Line::new(self.window.next_power_of_two(), false);
-        let mut values = vec![Complex::new(0.0, 0.0); self.window.next_power_of_two()];
+        let mut hann = scratch.part(self.window);
+        let weight = |i: usize| 0.5 - 0.5 * (angle * i as f64).cos();
+        hann.iter_mut().enumerate().for_each(|(i, to)| *to = weight(i));
+        let mut values = scratch.part(self.length());
+        let mut line = Line::new(self.length(), false, &mut scratch);
         for (row, out) in out.as_mut_slice::<f32>().chunks_exact_mut(n_bins).enumerate() {
             let (channel, start) = (row / n_frames, row % n_frames * self.stride);
             values.fill(Complex::new(0.0, 0.0));
-            for (i, (value, weight)) in values.iter_mut().zip(&hann).enumerate() {
+            for (i, (value, weight)) in values.iter_mut().zip(hann.iter()).enumerate() {
                 value.re = f64::from(audio[(start + i) * n_channels + channel]) * weight;
             }
             line.transform(&mut values);
-            for (out, value) in out.iter_mut().zip(&values) {
+            for (out, value) in out.iter_mut().zip(values.iter()) {
                 let square = value.norm_sqr() as f32;
                 *out = if self.squared { square } else { square.sqrt() };
             }
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
+        let values = Scratch::bytes_of::<Complex<f64>>(self.length());
+        Scratch::bytes_of::<f64>(self.window) + values + Line::bytes(self.length())
     }
 }

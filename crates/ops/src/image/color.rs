@@ -3,7 +3,8 @@
 //! Follows `colorspace_op.h`, `adjust_hue_op.cc`, `adjust_saturation_op.cc` and
 //! `adjust_contrast_op.cc`.
 
-use crate::nn::{narrow, widen};
+use crate::error::unimplemented;
+use crate::nn::{float, narrow, widen_to};
 use crate::prelude::*;
 
 pub(super) const RGB_TO_HSV: OpDef =
@@ -74,43 +75,59 @@ impl Op for Color {
         let images = ctx.input(0);
         let amount = match self.takes_amount() {
             false => 0.,
-            true => match widen(&ctx.input(1)).as_deref() {
-                Some([amount]) => *amount,
-                _ => return invalid!("the amount must be a number"),
+            true => match float(&ctx.input(1)) {
+                Some(amount) => amount,
+                None => return invalid!("the amount must be a number"),
             },
         };
         if self.change != Change::Contrast && images.shape().last_dim() != 3 {
             return Err(self.not_three(&images.shape().to_string()));
         }
-        let shape = images.shape().clone();
-        let wide: Option<Vec<f32>> = match images.dtype() {
-            DType::F64 => Some(images.as_slice::<f64>().iter().map(|x| *x as f32).collect()),
-            _ => widen(&images),
-        };
-        let Some(mut wide) = wide else {
-            let text = format!("dtype {} is not supported here", images.dtype());
-            return Err(Error::Unimplemented(text));
-        };
+        let (shape, mut scratch) = (images.shape(), ctx.scratch());
+        let mut out = ctx.output(0, images.dtype(), shape)?;
+        if images.dtype() == DType::F32 {
+            let out = out.as_mut_slice::<f32>();
+            out.copy_from_slice(images.as_slice());
+            return self.apply(out, shape, amount);
+        }
+        let mut wide = scratch.part(images.n_elements());
+        if images.dtype() == DType::F64 {
+            let from = images.as_slice::<f64>();
+            wide.iter_mut().zip(from).for_each(|(wide, x)| *wide = *x as f32);
+            self.apply(&mut wide, shape, amount)?;
+            let out = out.as_mut_slice::<f64>().iter_mut();
+            out.zip(wide.iter()).for_each(|(out, x)| *out = f64::from(*x));
+            return Ok(());
+        }
+        if !widen_to(&images, &mut wide) {
+            return unimplemented!("dtype {} is not supported here", images.dtype());
+        }
+        self.apply(&mut wide, shape, amount)?;
+        narrow(&wide, &mut out)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let images = &inputs[0];
+        if images.dtype == DType::F32 { 0 } else { Scratch::bytes_for::<f32>(images) }
+    }
+}
+
+impl Color {
+    fn apply(&self, pixels: &mut [f32], shape: &Shape, amount: f32) -> Result<()> {
         match self.change {
-            Change::ToHsv => each(&mut wide, to_hsv),
-            Change::ToRgb => each(&mut wide, to_rgb),
-            Change::Hue => each(&mut wide, |pixel| {
+            Change::ToHsv => each(pixels, to_hsv),
+            Change::ToRgb => each(pixels, to_rgb),
+            Change::Hue => each(pixels, |pixel| {
                 let [hue, saturation, value] = to_hsv(pixel);
                 to_rgb([(hue + amount).rem_euclid(1.), saturation, value])
             }),
-            Change::Saturation => each(&mut wide, |pixel| {
+            Change::Saturation => each(pixels, |pixel| {
                 let [hue, saturation, value] = to_hsv(pixel);
                 to_rgb([hue, (saturation * amount).clamp(0., 1.), value])
             }),
-            Change::Contrast => contrast(&mut wide, &shape, amount)?,
+            Change::Contrast => return contrast(pixels, shape, amount),
         }
-        let mut out = ctx.output(0, images.dtype(), &shape)?;
-        if images.dtype() == DType::F64 {
-            let out = out.as_mut_slice::<f64>().iter_mut();
-            out.zip(wide).for_each(|(out, x)| *out = f64::from(x));
-            return Ok(());
-        }
-        narrow(&wide, &mut out)
+        Ok(())
     }
 }
 

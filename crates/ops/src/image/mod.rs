@@ -9,6 +9,7 @@ mod decode;
 mod encode_jpeg;
 mod encode_png;
 mod gif;
+mod heap;
 mod jpeg;
 mod nms;
 mod pixels;

@@ -3,10 +3,11 @@
 //! Follows `non_max_suppression_op.cc`.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 
 use super::boxes::{Corners, overlap};
-use crate::nn::{narrow, widen};
+use super::heap::Heap;
+use crate::error::unimplemented;
+use crate::nn::{Floats, float, narrow};
 use crate::prelude::*;
 
 pub(super) const V1: OpDef = OpDef::pure("NonMaxSuppression", |attrs| {
@@ -99,26 +100,29 @@ impl Op for Nms {
         if !fits {
             return invalid!("boxes {} and scores {} do not fit", boxes.shape(), scores.shape());
         }
-        let (Some(wide_boxes), Some(wide_scores)) = (widen(&boxes), widen(&scores)) else {
-            let text = format!("dtype {} is not supported here", boxes.dtype());
-            return Err(Error::Unimplemented(text));
+        let mut scratch = ctx.scratch();
+        let wide = (Floats::of(&boxes, &mut scratch), Floats::of(&scores, &mut scratch));
+        let (Some(wide_boxes), Some(wide_scores)) = wide else {
+            return unimplemented!("dtype {} is not supported here", boxes.dtype());
         };
         let query = self.query(ctx)?;
+        let mut room = Room { candidates: scratch.part(n), selected: scratch.part(n) };
         let selected = if self.overlaps {
-            select(&query, &wide_scores, |a, b| wide_boxes[a * n + b])
+            select(&query, &wide_scores, &mut room, |a, b| wide_boxes[a * n + b])
         } else {
             let corners: &[Corners] = wide_boxes.as_chunks().0;
-            select(&query, &wide_scores, |a, b| overlap(corners[a], corners[b]))
+            select(&query, &wide_scores, &mut room, |a, b| overlap(corners[a], corners[b]))
         };
         let len = if self.pad { query.most } else { selected.len() };
         let shape = Shape::checked([len as i64])?;
         let mut indices = ctx.output(0, DType::I32, &shape)?;
         let indices = indices.as_mut_slice::<i32>();
         indices.fill(0);
-        indices.iter_mut().zip(&selected).for_each(|(out, (i, _))| *out = *i as i32);
+        indices.iter_mut().zip(selected).for_each(|(out, found)| *out = found.index as i32);
         if self.scored {
-            let mut values: Vec<f32> = selected.iter().map(|(_, score)| *score).collect();
-            values.resize(len, 0.);
+            let mut values = scratch.part(len);
+            values.fill(0.);
+            values.iter_mut().zip(selected).for_each(|(value, found)| *value = found.score);
             narrow(&values, &mut ctx.output(1, boxes.dtype(), &shape)?)?;
         }
         if self.counted {
@@ -128,17 +132,23 @@ impl Op for Nms {
         }
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let (boxes, scores) = (&inputs[0], &inputs[1]);
+        let values = if self.scored { Scratch::bytes_for::<f32>(&outputs[1]) } else { 0 };
+        let candidates = Scratch::bytes_for::<Candidate>(scores);
+        Floats::bytes(boxes) + Floats::bytes(scores) + 2 * candidates + values
+    }
 }
 
 impl Nms {
     fn query(&self, ctx: &Ctx<'_>) -> Result<Query> {
-        let number = |i: usize| match widen(&ctx.input(i)).as_deref() {
-            Some([number]) => Ok(*number),
-            _ => invalid!("input {i} must be a number"),
+        let number = |i: usize| match float(&ctx.input(i)) {
+            Some(number) => Ok(number),
+            None => invalid!("input {i} must be a number"),
         };
-        let most = match ctx.input(2).to_i64().as_deref() {
-            Some([most]) => *most,
-            _ => return invalid!("max_output_size must be a number"),
+        let Ok(most) = int(&ctx.input(2)) else {
+            return invalid!("max_output_size must be a number");
         };
         let Ok(most) = usize::try_from(most) else {
             return invalid!("max_output_size must be non-negative");
@@ -160,12 +170,19 @@ impl Nms {
 }
 
 /// A box that may be selected.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 struct Candidate {
     score: f32,
-    index: usize,
+    index: u32,
     /// How many selected boxes it was compared with.
-    seen: usize,
+    seen: u32,
+}
+
+/// Room for as many boxes as there are.
+struct Room<'a> {
+    candidates: Part<'a, Candidate>,
+    selected: Part<'a, Candidate>,
 }
 
 impl Eq for Candidate {}
@@ -183,41 +200,46 @@ impl PartialOrd for Candidate {
 }
 
 /// The selected boxes and their scores, best first.
-fn select(
+fn select<'a>(
     query: &Query,
     scores: &[f32],
+    room: &'a mut Room<'_>,
     overlap: impl Fn(usize, usize) -> f32,
-) -> Vec<(usize, f32)> {
-    let candidates = scores.iter().enumerate().filter(|(_, score)| **score > query.least_score);
-    let mut candidates: BinaryHeap<Candidate> =
-        candidates.map(|(index, score)| Candidate { score: *score, index, seen: 0 }).collect();
-    let mut selected: Vec<(usize, f32)> = Vec::new();
-    while selected.len() < query.most {
+) -> &'a [Candidate] {
+    let mut candidates = Heap::new(&mut room.candidates);
+    for (index, score) in scores.iter().enumerate() {
+        if *score > query.least_score {
+            candidates.push(Candidate { score: *score, index: index as u32, seen: 0 });
+        }
+    }
+    let (selected, mut n_selected) = (&mut room.selected[..], 0);
+    while n_selected < query.most {
         let Some(mut next) = candidates.pop() else { break };
         let before = next.score;
-        if !suppress(query, &mut next, &selected, &overlap) {
+        if !suppress(query, &mut next, &selected[..n_selected], &overlap) {
             continue;
         }
-        next.seen = selected.len();
+        next.seen = n_selected as u32;
         if next.score == before {
-            selected.push((next.index, next.score));
+            selected[n_selected] = next;
+            n_selected += 1;
         } else if next.score > query.least_score {
             candidates.push(next);
         }
     }
-    selected
+    &selected[..n_selected]
 }
 
 /// Lowers the score of a box by what it overlaps with; `false` if it is out of the question.
 fn suppress(
     query: &Query,
     next: &mut Candidate,
-    selected: &[(usize, f32)],
+    selected: &[Candidate],
     overlap: impl Fn(usize, usize) -> f32,
 ) -> bool {
     let soft = query.sigma > 0.;
-    for (index, _) in selected[next.seen..].iter().rev() {
-        let share = overlap(next.index, *index);
+    for other in selected[next.seen as usize..].iter().rev() {
+        let share = overlap(next.index as usize, other.index as usize);
         if !soft && share > query.threshold {
             return false;
         }

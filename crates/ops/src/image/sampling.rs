@@ -71,16 +71,15 @@ impl Sampling {
             let first = x.floor() as i64 - 1;
             let part = ((x - x.floor()) * TABLE as f32).round_ties_even() as usize;
             let weights = [far(part), near(part), near(TABLE - part), far(TABLE - part)];
-            let mut taps = std::array::from_fn(|i| {
-                let at = (first + i as i64).clamp(0, last);
-                // With half pixels, what lies outside of the image does not count.
-                let counts = !self.half_pixel_centers || at == first + i as i64;
-                (at as usize, if counts { weights[i] } else { 0. })
-            });
-            if self.half_pixel_centers {
-                normalise(&mut taps);
+            if !self.half_pixel_centers {
+                return std::array::from_fn(|i| (at(first, i, last), weights[i]));
             }
-            taps
+            // With half pixels, what lies outside of the image does not count.
+            let mut inside = std::array::from_fn::<f32, 4, _>(|i| {
+                if (0..=last).contains(&(first + i as i64)) { weights[i] } else { 0. }
+            });
+            normalise(&mut inside);
+            std::array::from_fn(|i| (at(first, i, last), inside[i]))
         }
     }
 
@@ -113,11 +112,16 @@ impl Sampling {
     }
 }
 
+/// Place number `i` from `first` on, or the nearest one in the image.
+fn at(first: i64, i: usize, last: i64) -> usize {
+    (first + i as i64).clamp(0, last) as usize
+}
+
 /// Makes the weights sum to one, unless they cancel.
-pub(super) fn normalise(taps: &mut [(usize, f32)]) {
-    let sum: f32 = taps.iter().map(|tap| tap.1).sum();
+pub(super) fn normalise(weights: &mut [f32]) {
+    let sum: f32 = weights.iter().sum();
     if sum.abs() >= 1000. * f32::MIN_POSITIVE {
-        taps.iter_mut().for_each(|tap| tap.1 /= sum);
+        weights.iter_mut().for_each(|weight| *weight /= sum);
     }
 }
 

@@ -6,8 +6,6 @@ use std::f32::consts::PI;
 
 use num_traits::AsPrimitive;
 
-use smallvec::SmallVec;
-
 use super::sampling::{normalise, weighted};
 use crate::prelude::*;
 
@@ -75,8 +73,9 @@ impl Op for ScaleAndTranslate {
             return invalid!("image and output must have positive dimensions");
         }
         let shape = Shape::checked([batch, height, width, channels].map(|dim| dim as i64))?;
-        let rows = self.taps((in_height, height), scale_y, move_y);
-        let columns = self.taps((in_width, width), scale_x, move_x);
+        let mut scratch = ctx.scratch();
+        let rows = self.taps((in_height, height), (scale_y, move_y), &mut scratch);
+        let columns = self.taps((in_width, width), (scale_x, move_x), &mut scratch);
         let pool = ctx.env().pool;
         let mut out = ctx.output(0, DType::F32, &shape)?;
         let (size, line) = (in_height * in_width * channels, width * channels);
@@ -84,45 +83,86 @@ impl Op for ScaleAndTranslate {
             let images: &[T] = images.as_slice();
             pool.run_chunks(out.as_mut_slice(), line, &|number, out: &mut [f32]| {
                 let image = &images[number / height * size..][..size];
-                for (out, column) in out.chunks_exact_mut(channels).zip(&columns) {
+                for (x, out) in out.chunks_exact_mut(channels).enumerate() {
                     for (c, out) in out.iter_mut().enumerate() {
                         let at = |y: usize, x: usize| -> f32 {
                             image[(y * in_width + x) * channels + c].as_()
                         };
-                        let rows = rows[number % height].iter().copied();
-                        *out = weighted(rows, &column.iter().copied(), at);
+                        *out = weighted(rows.of(number % height), &columns.of(x), at);
                     }
                 }
             });
         });
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let (Some(from), Some(to)) = (inputs[0].shape(), outputs[0].shape()) else { return 0 };
+        let axis = |i: usize| {
+            let (from, to) = (from[i], to[i]);
+            // How far a filter reaches depends on the scale. There is room for the widest one that
+            // scales all of the image to all of the output, and for any of a small image.
+            let n_taps = (from.saturating_mul(to)).min(16 * (from + to));
+            Scratch::bytes_of::<[usize; 2]>(to) + Scratch::bytes_of::<f32>(n_taps)
+        };
+        axis(1) + axis(2)
+    }
 }
 
-/// The places along one axis that a pixel is made of, with their weights.
-type Taps = SmallVec<[(usize, f32); 4]>;
+/// The places along one axis that each output pixel is made of, with their weights.
+struct Taps<'a> {
+    /// For each pixel, its first place, and where its weights begin.
+    spans: Part<'a, [usize; 2]>,
+    weights: Part<'a, f32>,
+}
+
+impl Taps<'_> {
+    /// The places and weights of a pixel.
+    fn of(&self, x: usize) -> impl Iterator<Item = (usize, f32)> + Clone {
+        let [first, start] = self.spans[x];
+        let end = self.spans.get(x + 1).map_or(self.weights.len(), |next| next[1]);
+        (first..).zip(self.weights[start..end].iter().copied())
+    }
+}
 
 impl ScaleAndTranslate {
     /// The places along one axis that each output pixel is made of; none outside of the image.
-    fn taps(&self, (from, to): (usize, usize), scale: f32, translation: f32) -> Vec<Taps> {
+    fn taps<'a>(
+        &self,
+        (from, to): (usize, usize),
+        (scale, translation): (f32, f32),
+        scratch: &mut Scratch<'a>,
+    ) -> Taps<'a> {
         let inverse = 1. / scale;
         let shift = -inverse * translation;
         let stretch = if self.antialias { inverse.max(1.) } else { 1. };
         let radius = self.kernel.radius() * stretch;
         let last = (from - 1) as f32;
-        let taps = |x: usize| {
-            let centre = (x as f32 + 0.5) * inverse + shift;
+        let centre = |x: usize| (x as f32 + 0.5) * inverse + shift;
+        let places = |x: usize| {
+            let centre = centre(x);
             if !(centre >= 0. && centre <= from as f32) {
-                return Taps::new();
+                return 0..0;
             }
             let first = (centre - radius - 0.5).ceil().clamp(0., last) as usize;
             let end = (centre + radius - 0.5).floor().clamp(0., last) as usize;
-            let weight = |i: usize| self.kernel.at(((i as f32 + 0.5 - centre) / stretch).abs());
-            let mut taps: Taps = (first..=end).map(|i| (i, weight(i))).collect();
-            normalise(&mut taps);
-            taps
+            first..end + 1
         };
-        (0..to).map(taps).collect()
+        let mut spans = scratch.part(to);
+        let mut n_taps = 0;
+        for (x, span) in spans.iter_mut().enumerate() {
+            *span = [places(x).start, n_taps];
+            n_taps += places(x).len();
+        }
+        let mut weights = scratch.part(n_taps);
+        for (x, [_, start]) in spans.iter().enumerate() {
+            let weights = &mut weights[*start..][..places(x).len()];
+            for (i, weight) in places(x).zip(&mut *weights) {
+                *weight = self.kernel.at(((i as f32 + 0.5 - centre(x)) / stretch).abs());
+            }
+            normalise(weights);
+        }
+        Taps { spans, weights }
     }
 }
 

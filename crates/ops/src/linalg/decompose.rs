@@ -4,78 +4,83 @@ use super::square::Field;
 
 /// Rows of a matrix in the order in which elimination takes them, with the factors below the
 /// diagonal.
-pub(super) struct Lu<F> {
+pub(super) struct Lu<'a, F> {
     n: usize,
-    data: Vec<F>,
-    rows: Vec<usize>,
+    data: &'a mut [F],
+    rows: &'a mut [usize],
     /// Whether an odd number of rows changed places.
     odd: bool,
 }
 
-impl<F: Field> Lu<F> {
-    /// Eliminates with the largest pivot of each column; `None` if the matrix is singular.
-    pub(super) fn new(matrix: &[F], n: usize) -> Option<Self> {
-        let lu = Self::with_zeros(matrix, n);
-        let regular = (0..n).all(|i| lu.data[i * n + i].size() > 0.);
-        regular.then_some(lu)
+impl<'a, F: Field> Lu<'a, F> {
+    /// Eliminates in the matrix with the largest pivot of each column, leaving zeros on the
+    /// diagonal of a singular one. `rows` has room for a number each.
+    pub(super) fn new(matrix: &'a mut [F], rows: &'a mut [usize]) -> Self {
+        let n = rows.len();
+        rows.iter_mut().enumerate().for_each(|(i, row)| *row = i);
+        let lu = Self { n, data: matrix, rows, odd: false };
+        lu.eliminated()
     }
 
-    /// The same, leaving zeros on the diagonal of a singular matrix.
-    fn with_zeros(matrix: &[F], n: usize) -> Self {
-        let mut lu = Self { n, data: matrix.to_vec(), rows: (0..n).collect(), odd: false };
+    fn eliminated(mut self) -> Self {
+        let n = self.n;
         for column in 0..n {
-            let size = |row: usize| lu.data[row * n + column].size();
+            let size = |row: usize| self.data[row * n + column].size();
             let best = (column..n).max_by(|a, b| size(*a).total_cmp(&size(*b))).unwrap_or(column);
             if size(best) == 0. {
                 continue;
             }
             if best != column {
-                (0..n).for_each(|i| lu.data.swap(best * n + i, column * n + i));
-                lu.rows.swap(best, column);
-                lu.odd = !lu.odd;
+                (0..n).for_each(|i| self.data.swap(best * n + i, column * n + i));
+                self.rows.swap(best, column);
+                self.odd = !self.odd;
             }
             for row in column + 1..n {
-                let factor = lu.data[row * n + column] / lu.data[column * n + column];
-                lu.data[row * n + column] = factor;
+                let factor = self.data[row * n + column] / self.data[column * n + column];
+                self.data[row * n + column] = factor;
                 for i in column + 1..n {
-                    let above = lu.data[column * n + i];
-                    lu.data[row * n + i] = lu.data[row * n + i] - factor * above;
+                    let above = self.data[column * n + i];
+                    self.data[row * n + i] = self.data[row * n + i] - factor * above;
                 }
             }
         }
-        lu
+        self
+    }
+
+    /// Whether the matrix has an inverse.
+    pub(super) fn is_regular(&self) -> bool {
+        (0..self.n).all(|i| self.data[i * self.n + i].size() > 0.)
     }
 
     /// The product of the pivots, with its sign.
-    pub(super) fn determinant(matrix: &[F], n: usize) -> F {
-        let lu = Self::with_zeros(matrix, n);
-        let product = (0..n).fold(F::one(), |product, i| product * lu.data[i * n + i]);
-        if lu.odd { -product } else { product }
+    pub(super) fn determinant(&self) -> F {
+        let n = self.n;
+        let product = (0..n).fold(F::one(), |product, i| product * self.data[i * n + i]);
+        if self.odd { -product } else { product }
     }
 
-    /// Solves for `columns` right sides, stored row by row.
-    pub(super) fn solve(&self, right: &[F], columns: usize) -> Vec<F> {
+    /// Solves for as many right sides as `x` has room for, stored row by row; `right` gives their
+    /// elements by row and column.
+    pub(super) fn solve(&self, right: impl Fn(usize, usize) -> F, x: &mut [F]) {
         let n = self.n;
-        let mut x: Vec<F> = self
-            .rows
-            .iter()
-            .flat_map(|row| right[row * columns..][..columns].iter().copied())
-            .collect();
+        let columns = x.len().checked_div(n).unwrap_or(0);
+        for (i, x) in x.iter_mut().enumerate() {
+            *x = right(self.rows[i / columns], i % columns);
+        }
         for row in 0..n {
             for k in 0..row {
                 let factor = self.data[row * n + k];
-                subtract(&mut x, (row, k), factor, columns);
+                subtract(x, (row, k), factor, columns);
             }
         }
         for row in (0..n).rev() {
             for k in row + 1..n {
                 let factor = self.data[row * n + k];
-                subtract(&mut x, (row, k), factor, columns);
+                subtract(x, (row, k), factor, columns);
             }
             let pivot = self.data[row * n + row];
             x[row * columns..][..columns].iter_mut().for_each(|x| *x = *x / pivot);
         }
-        x
     }
 }
 
@@ -86,10 +91,10 @@ fn subtract<F: Field>(x: &mut [F], (row, k): (usize, usize), factor: F, columns:
     }
 }
 
-/// The lower triangle whose product with its adjoint is the matrix, of which only the lower
+/// Writes the lower triangle whose product with its adjoint is the matrix, of which only the lower
 /// triangle is read; `None` if the matrix is not positive definite.
-pub(super) fn cholesky<F: Field>(matrix: &[F], n: usize) -> Option<Vec<F>> {
-    let mut lower = vec![F::zero(); n * n];
+pub(super) fn cholesky<F: Field>(matrix: &[F], n: usize, lower: &mut [F]) -> Option<()> {
+    lower.fill(F::zero());
     for row in 0..n {
         for column in 0..=row {
             let mut sum = matrix[row * n + column];
@@ -108,7 +113,7 @@ pub(super) fn cholesky<F: Field>(matrix: &[F], n: usize) -> Option<Vec<F>> {
             lower[row * n + row] = F::real(square.sqrt());
         }
     }
-    Some(lower)
+    Some(())
 }
 
 /// Which triangle of a matrix counts, and how it is meant.
@@ -118,28 +123,22 @@ pub(super) struct Triangle {
     pub(super) adjoint: bool,
 }
 
-/// Solves for `columns` right sides with a triangle of the matrix.
-pub(super) fn solve_triangle<F: Field>(
-    triangle: Triangle,
-    matrix: &[F],
-    n: usize,
-    (right, columns): (&[F], usize),
-) -> Vec<F> {
+/// Solves for the right sides in `x`, in their place, with a triangle of the matrix.
+pub(super) fn solve_triangle<F: Field>(triangle: Triangle, matrix: &[F], n: usize, x: &mut [F]) {
+    let columns = x.len().checked_div(n).unwrap_or(0);
     let at = |row: usize, column: usize| match triangle.adjoint {
         true => matrix[column * n + row].conjugate(),
         false => matrix[row * n + column],
     };
-    let mut x = right.to_vec();
     let forward = triangle.lower != triangle.adjoint;
     for i in 0..n {
         let row = if forward { i } else { n - 1 - i };
         for j in 0..i {
             let k = if forward { j } else { n - 1 - j };
-            subtract(&mut x, (row, k), at(row, k), columns);
+            subtract(x, (row, k), at(row, k), columns);
         }
         // As in TensorFlow, a singular triangle gives infinities.
         let pivot = at(row, row);
         x[row * columns..][..columns].iter_mut().for_each(|x| *x = *x / pivot);
     }
-    x
 }

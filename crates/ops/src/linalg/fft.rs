@@ -6,6 +6,7 @@ mod line;
 
 pub(crate) use line::Line;
 use num_complex::Complex;
+use smallvec::SmallVec;
 
 use crate::error::unimplemented;
 use crate::prelude::*;
@@ -85,81 +86,122 @@ impl Op for Fft {
         let Some(lead) = shape.rank().checked_sub(self.rank) else {
             return invalid!("Input must have rank of at least {} but got: {shape}", self.rank);
         };
-        // The sizes of the transform, of what is read and of what is written.
-        let mut sizes: Vec<usize> = shape[lead..].to_vec();
-        if self.real.is_some() {
-            sizes = lengths(ctx.input(1), self.rank)?;
-        }
-        let halved = |sizes: &[usize]| {
-            let mut halved = sizes.to_vec();
-            if let Some(last) = halved.last_mut() {
-                *last = if *last == 0 { 0 } else { *last / 2 + 1 };
-            }
-            halved
+        let sizes = match self.real {
+            Some(_) => lengths(ctx.input(1), self.rank)?,
+            None => Sizes::from_slice(&shape[lead..]),
         };
-        let (read, written) = match (self.real, self.way) {
-            (None, _) => (sizes.clone(), sizes.clone()),
-            (Some(_), Way::Forward) => (sizes.clone(), halved(&sizes)),
-            (Some(_), Way::Back) => (halved(&sizes), sizes.clone()),
-        };
+        let transform = Transform::new(self, Sizes::from_slice(&shape[lead..]), sizes);
+        let Transform { sizes, shape: inner, read, written } = &transform;
         let empty = sizes.contains(&0) || shape.n_elements() == 0;
-        if !empty && shape[lead..].iter().zip(&read).any(|(have, need)| have < need) {
+        if !empty && inner.iter().zip(read).any(|(have, need)| have < need) {
             return invalid!("Input {shape} is too small for a transform of {sizes:?}");
         }
-        let dims = shape[..lead].iter().chain(&written).map(|dim| *dim as i64);
+        let dims = shape[..lead].iter().chain(written).map(|dim| *dim as i64);
         let out_shape = Shape::checked(dims)?;
         if empty && out_shape.n_elements() > 1 << 24 {
             return invalid!("a transform of {sizes:?} of nothing");
         }
-        let input = Input { shape: &shape[lead..], read: &read, values: widen(signal)? };
+        let mut scratch = ctx.scratch();
         let mut out = ctx.output(0, self.real.unwrap_or(signal.dtype()), &out_shape)?;
         if empty {
             out.bytes().fill(0);
             return Ok(());
         }
-        let results = self.transform(&input, &sizes, &written);
-        narrow(&results, &mut out)
+        self.transform(&transform, signal, &mut scratch, &mut out)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let Some(shape) = inputs[0].shape() else { return 0 };
+        let Some(lead) = shape.rank().checked_sub(self.rank) else { return 0 };
+        let inner = Sizes::from_slice(&shape[lead..]);
+        let sizes = match (self.real, inputs.get(1).and_then(known_ints)) {
+            (None, _) => Some(inner.clone()),
+            (Some(_), lengths) => lengths
+                .and_then(|lengths| lengths.iter().map(|n| usize::try_from(*n).ok()).collect()),
+        };
+        match sizes.filter(|sizes| sizes.len() == self.rank && !sizes.contains(&0)) {
+            Some(sizes) => Transform::new(self, inner, sizes).bytes(),
+            None => 0,
+        }
     }
 }
 
-/// The signals of one call.
-struct Input<'a> {
-    /// The innermost dimensions, and how much of each is read.
-    shape: &'a [usize],
-    read: &'a [usize],
-    values: Vec<Complex<f64>>,
+/// Sizes of the dimensions that are transformed.
+type Sizes = SmallVec<[usize; 3]>;
+
+/// The sizes of a transform.
+struct Transform {
+    /// Its own.
+    sizes: Sizes,
+    /// Those of the signal, and how much of them is read.
+    shape: Sizes,
+    read: Sizes,
+    written: Sizes,
+}
+
+impl Transform {
+    fn new(fft: &Fft, shape: Sizes, sizes: Sizes) -> Self {
+        let mut halved = sizes.clone();
+        if let Some(last) = halved.last_mut() {
+            *last = if *last == 0 { 0 } else { *last / 2 + 1 };
+        }
+        let (read, written) = match (fft.real, fft.way) {
+            (None, _) => (sizes.clone(), sizes.clone()),
+            (Some(_), Way::Forward) => (sizes.clone(), halved),
+            (Some(_), Way::Back) => (halved, sizes.clone()),
+        };
+        Self { sizes, shape, read, written }
+    }
+
+    /// The bytes of scratch memory of a transform.
+    fn bytes(&self) -> usize {
+        let numbers = |sizes: &[usize]| {
+            Scratch::bytes_of::<Complex<f64>>(
+                sizes.iter().fold(1, |n, size| n.saturating_mul(*size)),
+            )
+        };
+        let lines: usize = self.sizes.iter().map(|size| Line::bytes(*size)).sum();
+        let longest = numbers(&[self.sizes.iter().copied().max().unwrap_or(0)]);
+        let grids = numbers(&self.shape) + numbers(&self.sizes) + numbers(&self.written);
+        lines.saturating_add(longest).saturating_add(grids)
+    }
 }
 
 impl Fft {
     /// All transforms, one after the other.
     fn transform(
         &self,
-        input: &Input<'_>,
-        sizes: &[usize],
-        written: &[usize],
-    ) -> Vec<Complex<f64>> {
-        let (n, step) = (sizes.iter().product::<usize>(), input.shape.iter().product::<usize>());
-        let lines: Vec<Line> =
-            sizes.iter().map(|size| Line::new(*size, self.way == Way::Back)).collect();
-        let mut results = Vec::new();
-        for signal in input.values.chunks_exact(step.max(1)) {
-            let mut grid = vec![Complex::new(0., 0.); n];
+        transform: &Transform,
+        signals: View<'_>,
+        scratch: &mut Scratch<'_>,
+        out: &mut ViewMut<'_>,
+    ) -> Result<()> {
+        let Transform { sizes, shape, read, written } = transform;
+        let count = |sizes: &[usize]| sizes.iter().product::<usize>();
+        let mut lines: SmallVec<[Line<'_>; 3]> =
+            sizes.iter().map(|n| Line::new(*n, self.way == Way::Back, scratch)).collect();
+        let mut signal = scratch.part(count(shape));
+        let mut grid = scratch.part(count(sizes));
+        let mut result = scratch.part(count(written));
+        let mut line = scratch.part(sizes.iter().copied().max().unwrap_or(0));
+        for number in 0..signals.n_elements() / signal.len().max(1) {
+            widen(signals, number * signal.len(), &mut signal)?;
             for (i, value) in grid.iter_mut().enumerate() {
-                if let Some(at) = place(i, sizes, input.read, input.shape) {
-                    *value = signal[at];
-                }
+                let at = place(i, sizes, read, shape);
+                *value = at.map_or(Complex::new(0., 0.), |at| signal[at]);
             }
             let back_to_real = self.real.is_some() && self.way == Way::Back;
             for axis in 0..sizes.len() {
                 if back_to_real && axis + 1 == sizes.len() {
                     mirror(&mut grid, sizes[axis]);
                 }
-                along(&mut grid, sizes, axis, &lines[axis]);
+                along(&mut grid, sizes, (axis, &mut lines[axis]), &mut line);
             }
-            results
-                .extend((0..n).filter_map(|i| place(i, sizes, written, sizes).map(|at| grid[at])));
+            let kept = (0..grid.len()).filter_map(|i| place(i, sizes, written, sizes));
+            result.iter_mut().zip(kept).for_each(|(to, at)| *to = grid[at]);
+            narrow(&result, number * result.len(), out)?;
         }
-        results
+        Ok(())
     }
 }
 
@@ -191,54 +233,72 @@ fn mirror(grid: &mut [Complex<f64>], size: usize) {
     }
 }
 
-/// Transforms each line of a grid along one axis.
-fn along(grid: &mut [Complex<f64>], sizes: &[usize], axis: usize, line: &Line) {
+/// Transforms each line of a grid along one axis. `values` has room for the longest.
+fn along(
+    grid: &mut [Complex<f64>],
+    sizes: &[usize],
+    (axis, line): (usize, &mut Line<'_>),
+    values: &mut [Complex<f64>],
+) {
     let (n, step) = (sizes[axis], sizes[axis + 1..].iter().product::<usize>());
-    let mut values = vec![Complex::new(0., 0.); n];
+    let values = &mut values[..n];
     for first in (0..grid.len()).filter(|i| i / step % n == 0) {
         values.iter_mut().enumerate().for_each(|(i, v)| *v = grid[first + i * step]);
-        line.transform(&mut values);
+        line.transform(values);
         values.iter().enumerate().for_each(|(i, v)| grid[first + i * step] = *v);
     }
 }
 
-fn lengths(lengths: View<'_>, rank: usize) -> Result<Vec<usize>> {
-    let sizes: Option<Vec<usize>> = lengths
-        .to_i64()
-        .and_then(|lengths| lengths.iter().map(|n| usize::try_from(*n).ok()).collect());
+fn lengths(lengths: View<'_>, rank: usize) -> Result<Sizes> {
+    let sizes: Option<Sizes> =
+        ints(&lengths)?.iter().map(|length| usize::try_from(*length).ok()).collect();
     match sizes {
         Some(sizes) if sizes.len() == rank => Ok(sizes),
         _ => invalid!("fft_length must be {rank} sizes: {}", lengths.shape()),
     }
 }
 
-fn widen(view: View<'_>) -> Result<Vec<Complex<f64>>> {
+/// Writes the elements from `start` on as complex doubles.
+fn widen(view: View<'_>, start: usize, wide: &mut [Complex<f64>]) -> Result<()> {
+    fn each<T: Element>(
+        view: View<'_>,
+        start: usize,
+        wide: &mut [Complex<f64>],
+        widen: impl Fn(T) -> Complex<f64>,
+    ) {
+        wide.iter_mut().zip(&view.as_slice()[start..]).for_each(|(to, x)| *to = widen(*x));
+    }
     let real = |x: f64| Complex::new(x, 0.);
-    Ok(match view.dtype() {
-        DType::F32 => view.as_slice::<f32>().iter().map(|x| real(f64::from(*x))).collect(),
-        DType::F64 => view.as_slice::<f64>().iter().map(|x| real(*x)).collect(),
-        DType::Complex64 => view
-            .as_slice::<Complex<f32>>()
-            .iter()
-            .map(|x| Complex::new(f64::from(x.re), f64::from(x.im)))
-            .collect(),
-        DType::Complex128 => view.as_slice().to_vec(),
+    match view.dtype() {
+        DType::F32 => each(view, start, wide, |x: f32| real(f64::from(x))),
+        DType::F64 => each(view, start, wide, real),
+        DType::Complex64 => each(view, start, wide, |x: Complex<f32>| {
+            Complex::new(f64::from(x.re), f64::from(x.im))
+        }),
+        DType::Complex128 => each(view, start, wide, |x: Complex<f64>| x),
         dtype => return unimplemented!("no transform of {dtype}"),
-    })
+    }
+    Ok(())
 }
 
-fn narrow(wide: &[Complex<f64>], out: &mut ViewMut<'_>) -> Result<()> {
+/// Writes results from element `start` of the output on.
+fn narrow(wide: &[Complex<f64>], start: usize, out: &mut ViewMut<'_>) -> Result<()> {
+    fn each<T: Element>(
+        wide: &[Complex<f64>],
+        start: usize,
+        out: &mut ViewMut<'_>,
+        narrow: impl Fn(Complex<f64>) -> T,
+    ) {
+        let out = out.as_mut_slice()[start..].iter_mut();
+        out.zip(wide).for_each(|(to, x)| *to = narrow(*x));
+    }
     match out.dtype() {
-        DType::F32 => {
-            out.as_mut_slice::<f32>().iter_mut().zip(wide).for_each(|(o, x)| *o = x.re as f32);
+        DType::F32 => each(wide, start, out, |x| x.re as f32),
+        DType::F64 => each(wide, start, out, |x| x.re),
+        DType::Complex64 => {
+            each(wide, start, out, |x| Complex::new(x.re as f32, x.im as f32));
         }
-        DType::F64 => out.as_mut_slice::<f64>().iter_mut().zip(wide).for_each(|(o, x)| *o = x.re),
-        DType::Complex64 => out
-            .as_mut_slice::<Complex<f32>>()
-            .iter_mut()
-            .zip(wide)
-            .for_each(|(o, x)| *o = Complex::new(x.re as f32, x.im as f32)),
-        DType::Complex128 => out.as_mut_slice().copy_from_slice(wide),
+        DType::Complex128 => each(wide, start, out, |x| x),
         dtype => return unimplemented!("no transform to {dtype}"),
     }
     Ok(())

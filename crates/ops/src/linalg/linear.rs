@@ -4,7 +4,7 @@
 //! output has the dimensions `tail`, which the matrix's columns are spread over.
 
 use super::batch::Stack;
-use super::matmul_kernel::{Call, PackedRight};
+use super::matmul_kernel::{self, Call, PackedRight};
 use super::product::Form;
 use crate::nn::Steps;
 use crate::op::Packed;
@@ -83,7 +83,7 @@ impl Op for Linear {
             pool: ctx.env().pool,
             epilogue,
         };
-        let scratch = ctx.take_scratch();
+        let scratch = ctx.scratch();
         let mut out = ctx.output(0, a.dtype(), &shape)?;
         call.run(scratch, &mut out)
     }
@@ -94,5 +94,9 @@ impl Op for Linear {
             return Ok(None);
         }
         PackedRight::pack(weight, (rows, columns), Form::Plain).map(Some)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        matmul_kernel::scratch_bytes(inputs, outputs, (Form::Plain, Form::Plain))
     }
 }

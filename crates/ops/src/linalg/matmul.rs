@@ -3,7 +3,7 @@
 //! Follows `matmul_op_impl.h`.
 
 use super::batch::Stack;
-use super::matmul_kernel::{Call, PackedRight};
+use super::matmul_kernel::{self, Call, PackedRight};
 use super::product::Form;
 use crate::op::Packed;
 use crate::prelude::*;
@@ -65,19 +65,8 @@ impl Op for MatMul {
         PackedRight::pack(weight, split_sizes(weight.shape()).1, self.b).map(Some)
     }
 
-    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
-        let [a, b, ..] = inputs else { return 0 };
-        if b.as_constant().is_some() || a.dtype != DType::F32 {
-            return 0;
-        }
-        let (Some(a), Some(b)) = (a.shape(), b.shape()) else { return 0 };
-        if self.checked(&a, &b).is_err() {
-            return 0;
-        }
-        let matrices = |shape: &Shape| split_sizes(shape).0.iter().product::<usize>();
-        let right = PackedRight::scratch_len(split_sizes(&b).1, self.b) * matrices(&b);
-        let left = if self.a == Form::Plain { 0 } else { a.n_elements() };
-        (left + right) * size_of::<f32>()
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        matmul_kernel::scratch_bytes(inputs, outputs, (self.a, self.b))
     }
 }
 
@@ -143,7 +132,7 @@ impl MatMul {
             pool: ctx.env().pool,
             epilogue,
         };
-        let scratch = ctx.take_scratch();
+        let scratch = ctx.scratch();
         let mut out = ctx.output(0, self.dtype.unwrap_or(a.dtype()), &shape)?;
         call.run(scratch, &mut out)
     }

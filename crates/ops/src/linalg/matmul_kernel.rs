@@ -1,6 +1,5 @@
 //! A matrix product with all sizes known: `f32` through packed panels, all else through `product`.
 
-use half::{bf16, f16};
 use num_complex::Complex;
 use pool::Pool;
 use tensor::Handle;
@@ -9,6 +8,7 @@ use super::Scalar;
 use super::batch::Stack;
 use super::product::{Form, Matrix, product};
 use crate::error::unimplemented;
+use crate::nn::{through_f32, wide_bytes};
 use crate::op::Packed;
 use crate::prelude::*;
 use crate::simd::{self, Epilogue, Left, Panels, PanelsView, Product};
@@ -57,15 +57,35 @@ pub(super) struct Call<'a> {
     pub(super) epilogue: Epilogue<'a>,
 }
 
+/// The bytes of scratch memory that a product of these stacks of matrices takes.
+pub(super) fn scratch_bytes(inputs: &[Spec], outputs: &[Spec], forms: (Form, Form)) -> usize {
+    let ([a, b, ..], [out, ..]) = (inputs, outputs) else { return 0 };
+    if a.dtype != out.dtype {
+        return Scratch::bytes_for::<i32>(a) + Scratch::bytes_for::<i32>(b);
+    }
+    if a.dtype != DType::F32 {
+        return wide_bytes(&inputs[..2], outputs);
+    }
+    let (Some(a), Some(b_shape)) = (a.shape(), b.shape()) else { return 0 };
+    let left = if forms.0 == Form::Plain { 0 } else { a.n_elements() };
+    let right = match (b.as_constant(), b_shape.dims()) {
+        (None, [lead @ .., rows, columns]) => {
+            PackedRight::scratch_len((*rows, *columns), forms.1) * lead.iter().product::<usize>()
+        }
+        _ => 0,
+    };
+    (left + right) * size_of::<f32>()
+}
+
 impl Call<'_> {
     /// Writes the product. `scratch` may be empty.
-    pub(super) fn run(&self, scratch: &mut [u8], out: &mut ViewMut<'_>) -> Result<()> {
+    pub(super) fn run(&self, scratch: Scratch<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         let (a, b) = (self.a, self.b);
         if out.shape().n_elements() == 0 {
             return Ok(());
         }
         if a.dtype() != out.dtype() || b.dtype() != out.dtype() {
-            return self.widened(out);
+            return self.widened(scratch, out);
         }
         match out.dtype() {
             DType::F32 => self.fast(a.as_slice(), scratch, out.as_mut_slice()),
@@ -76,17 +96,10 @@ impl Call<'_> {
             DType::Complex128 => {
                 self.plain::<Complex<f64>>(a.as_slice(), b.as_slice(), out.as_mut_slice());
             }
-            DType::F16 => {
-                let mut wide = vec![0.; out.shape().n_elements()];
-                self.plain(&widen::<f16>(a), &widen::<f16>(b), &mut wide);
-                let narrow = out.as_mut_slice::<f16>().iter_mut();
-                narrow.zip(wide).for_each(|(out, x)| *out = f16::from_f32(x));
-            }
-            DType::BF16 => {
-                let mut wide = vec![0.; out.shape().n_elements()];
-                self.plain(&widen::<bf16>(a), &widen::<bf16>(b), &mut wide);
-                let narrow = out.as_mut_slice::<bf16>().iter_mut();
-                narrow.zip(wide).for_each(|(out, x)| *out = bf16::from_f32(x));
+            DType::F16 | DType::BF16 => {
+                return through_f32(scratch, &[a, b], out, |_, wide, out| {
+                    self.plain(&wide[0], &wide[1], out);
+                });
             }
             dtype => for_integer!(dtype, T => {
                 self.plain::<T>(a.as_slice(), b.as_slice(), out.as_mut_slice());
@@ -96,12 +109,13 @@ impl Call<'_> {
     }
 
     /// Small integers whose product is `int32`.
-    fn widened(&self, out: &mut ViewMut<'_>) -> Result<()> {
+    fn widened(&self, mut scratch: Scratch<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         if out.dtype() != DType::I32 {
             let (a, b) = (self.a.dtype(), self.b.dtype());
             return unimplemented!("no product of {a} and {b} as {}", out.dtype());
         }
-        self.plain::<i32>(&to_i32(self.a)?, &to_i32(self.b)?, out.as_mut_slice());
+        let (a, b) = (to_i32(self.a, &mut scratch)?, to_i32(self.b, &mut scratch)?);
+        self.plain::<i32>(&a, &b, out.as_mut_slice());
         Ok(())
     }
 
@@ -118,15 +132,14 @@ impl Call<'_> {
     }
 
     /// `f32`: both sides brought into the order of the kernels first, if they are not in it.
-    fn fast(&self, a: &[f32], scratch: &mut [u8], out: &mut [f32]) {
+    fn fast(&self, a: &[f32], mut scratch: Scratch<'_>, out: &mut [f32]) {
         let (a_len, b_len) = self.lens();
         let turn = self.forms.0 != Form::Plain && self.a_size.0 != 1 && self.a_size.1 != 1;
         let right_len = PackedRight::scratch_len(self.b_size, self.forms.1);
         let b_count = self.b.n_elements().checked_div(b_len).unwrap_or(1);
         let n_right = if self.packed.is_some() { 0 } else { right_len * b_count };
         let n_left = if turn { a.len() } else { 0 };
-        let mut own = Vec::new();
-        let memory = crate::simd::floats(scratch, n_right + n_left, &mut own);
+        let mut memory = scratch.part(n_right + n_left);
         let (right, left) = memory.split_at_mut(n_right);
         if self.packed.is_none() && right_len > 0 {
             let b: &[f32] = self.b.as_slice();
@@ -182,15 +195,15 @@ impl Call<'_> {
     }
 }
 
-/// The elements as `f32`.
-fn widen<T: Element + Into<f32>>(view: View<'_>) -> Vec<f32> {
-    view.as_slice::<T>().iter().map(|x| (*x).into()).collect()
-}
-
-fn to_i32(view: View<'_>) -> Result<Vec<i32>> {
-    match view.dtype() {
-        DType::I8 => Ok(view.as_slice::<i8>().iter().map(|x| i32::from(*x)).collect()),
-        DType::U8 => Ok(view.as_slice::<u8>().iter().map(|x| i32::from(*x)).collect()),
-        dtype => unimplemented!("no product of {dtype} as int32"),
+fn to_i32<'a>(view: View<'_>, scratch: &mut Scratch<'a>) -> Result<Part<'a, i32>> {
+    fn widen<T: Element + Into<i32>>(from: View<'_>, to: &mut [i32]) {
+        to.iter_mut().zip(from.as_slice::<T>()).for_each(|(to, x)| *to = (*x).into());
     }
+    let mut wide = scratch.part(view.n_elements());
+    match view.dtype() {
+        DType::I8 => widen::<i8>(view, &mut wide),
+        DType::U8 => widen::<u8>(view, &mut wide),
+        dtype => return unimplemented!("no product of {dtype} as int32"),
+    }
+    Ok(wide)
 }

@@ -6,7 +6,7 @@
 
 use super::batch::Stack;
 use super::decompose::{Lu, Triangle, cholesky, solve_triangle};
-use super::square::{Field, Number, for_number_field, require_square, square_size};
+use super::square::{Field, Number, field_bytes, for_number_field, require_square, square_size};
 use crate::prelude::*;
 
 pub(super) const INVERSE: OpDef = OpDef::pure("MatrixInverse", |attrs| {
@@ -58,50 +58,96 @@ impl Op for Unary {
             Task::Determinant => Shape::of(&shape[..shape.rank() - 2]),
             Task::Inverse { .. } | Task::Cholesky => shape.clone(),
         };
+        let scratch = ctx.scratch();
         let mut out = ctx.output(0, matrices.dtype(), &out_shape)?;
         for_number_field!(matrices.dtype(), T => {
-            self.compute::<T>(matrices.as_slice(), n, out.as_mut_slice())
+            self.compute::<T>(matrices.as_slice(), Room::new(scratch, n, n), out.as_mut_slice())
         })
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let n = inputs[0].shape().map_or(0, |shape| shape.last_dim());
+        room_bytes(inputs[0].dtype, n, n)
     }
 }
 
+/// Room for a matrix, the numbers of its rows, and a result.
+struct Room<'a, F> {
+    matrix: Part<'a, F>,
+    rows: Part<'a, usize>,
+    result: Part<'a, F>,
+}
+
+impl<'a, F: Field> Room<'a, F> {
+    /// Room for matrices of `n` rows and results of so many columns.
+    fn new(mut scratch: Scratch<'a>, n: usize, columns: usize) -> Self {
+        let (matrix, rows) = (scratch.part(n * n), scratch.part(n));
+        Self { matrix, rows, result: scratch.part(n * columns) }
+    }
+
+    /// Takes a matrix over, or its adjoint.
+    fn load<T: Number<Field = F>>(&mut self, matrix: &[T], adjoint: bool) {
+        let n = self.rows.len();
+        for (i, to) in self.matrix.iter_mut().enumerate() {
+            *to = match adjoint {
+                true => matrix[i % n * n + i / n].widen().conjugate(),
+                false => matrix[i].widen(),
+            };
+        }
+    }
+}
+
+fn room_bytes(dtype: DType, n: usize, columns: usize) -> usize {
+    let numbers = |n: usize| field_bytes(dtype, n);
+    numbers(n * n) + Scratch::bytes_of::<usize>(n) + numbers(n * columns)
+}
+
 impl Unary {
-    fn compute<T: Number>(&self, matrices: &[T], n: usize, out: &mut [T]) -> Result<()> {
+    fn compute<T: Number>(
+        &self,
+        matrices: &[T],
+        mut room: Room<'_, T::Field>,
+        out: &mut [T],
+    ) -> Result<()> {
+        let n = room.rows.len();
         let step = match self.task {
             Task::Determinant => 1,
             Task::Inverse { .. } | Task::Cholesky => (n * n).max(1),
         };
         for (i, out) in out.chunks_exact_mut(step).enumerate() {
-            let matrix: Vec<_> = matrices[i * n * n..][..n * n].iter().map(|x| x.widen()).collect();
-            let result = match self.task {
-                Task::Determinant => vec![Lu::determinant(&matrix, n)],
-                Task::Inverse { adjoint } => {
-                    let matrix = if adjoint { turned(&matrix, n) } else { matrix };
-                    let Some(lu) = Lu::new(&matrix, n) else {
-                        return invalid!("Input is not invertible.");
-                    };
-                    lu.solve(&identity(n), n)
+            let adjoint = matches!(self.task, Task::Inverse { adjoint: true });
+            room.load(&matrices[i * n * n..][..n * n], adjoint);
+            let Room { matrix, rows, result } = &mut room;
+            match self.task {
+                Task::Determinant => {
+                    out[0] = T::narrow(Lu::new(matrix, rows).determinant());
+                    continue;
                 }
-                Task::Cholesky => cholesky(&matrix, n).unwrap_or_else(|| undefined_triangle(n)),
-            };
-            out.iter_mut().zip(result).for_each(|(out, x)| *out = T::narrow(x));
+                Task::Inverse { .. } => {
+                    let lu = Lu::new(matrix, rows);
+                    if !lu.is_regular() {
+                        return invalid!("Input is not invertible.");
+                    }
+                    let (one, zero) = (Field::real(1.), Field::real(0.));
+                    lu.solve(|row, column| if row == column { one } else { zero }, result);
+                }
+                Task::Cholesky => {
+                    if cholesky(matrix, n, result).is_none() {
+                        undefined_triangle(n, result);
+                    }
+                }
+            }
+            out.iter_mut().zip(result.iter()).for_each(|(out, x)| *out = T::narrow(*x));
         }
         Ok(())
     }
 }
 
-fn identity<F: Field>(n: usize) -> Vec<F> {
-    (0..n * n).map(|i| if i / n == i % n { F::one() } else { F::zero() }).collect()
-}
-
-/// The lower triangle of a matrix that has none.
-fn undefined_triangle<F: Field>(n: usize) -> Vec<F> {
-    (0..n * n).map(|i| if i % n <= i / n { F::undefined() } else { F::zero() }).collect()
-}
-
-/// The adjoint of a square matrix.
-fn turned<F: Field>(matrix: &[F], n: usize) -> Vec<F> {
-    (0..n * n).map(|i| matrix[i % n * n + i / n].conjugate()).collect()
+/// Writes the lower triangle of a matrix that has none.
+fn undefined_triangle<F: Field>(n: usize, triangle: &mut [F]) {
+    for (i, x) in triangle.iter_mut().enumerate() {
+        *x = if i % n <= i / n { F::undefined() } else { F::zero() };
+    }
 }
 
 struct Solve {
@@ -146,11 +192,18 @@ impl Op for Solve {
         let stack = Stack::new(a_lead, b_lead)?;
         let dims = stack.dims.iter().copied().chain([n, *columns]);
         let shape = Shape::checked(dims.map(|dim| dim as i64))?;
+        let scratch = ctx.scratch();
         let mut out = ctx.output(0, right.dtype(), &shape)?;
         for_number_field!(right.dtype(), T => {
             let sides = (matrices.as_slice::<T>(), right.as_slice::<T>());
-            self.compute(&stack, sides, (n, *columns), out.as_mut_slice())
+            self.compute(&stack, sides, Room::new(scratch, n, *columns), out.as_mut_slice())
         })
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let shape = inputs[1].shape().unwrap_or_default();
+        let [.., n, columns] = shape.dims() else { return 0 };
+        room_bytes(inputs[1].dtype, *n, *columns)
     }
 }
 
@@ -159,24 +212,29 @@ impl Solve {
         &self,
         stack: &Stack,
         (matrices, right): (&[T], &[T]),
-        (n, columns): (usize, usize),
+        mut room: Room<'_, T::Field>,
         out: &mut [T],
     ) -> Result<()> {
-        let size = n * columns;
+        let (n, size) = (room.rows.len(), room.result.len());
+        let columns = size.checked_div(n).unwrap_or(0);
         for (i, out) in out.chunks_exact_mut(size.max(1)).enumerate() {
             let (a, b) = stack.pair(i);
-            let widen = |x: &[T]| -> Vec<T::Field> { x.iter().map(|x| x.widen()).collect() };
-            let matrix = widen(&matrices[a * n * n..][..n * n]);
-            let right = widen(&right[b * size..][..size]);
-            let solved = match self.triangle {
-                Some(triangle) => Some(solve_triangle(triangle, &matrix, n, (&right, columns))),
-                None => {
-                    let matrix = if self.adjoint { turned(&matrix, n) } else { matrix };
-                    Lu::new(&matrix, n).map(|lu| lu.solve(&right, columns))
+            let right = &right[b * size..][..size];
+            // What counts of a triangle is read as it is meant.
+            let adjoint = self.adjoint && self.triangle.is_none();
+            room.load(&matrices[a * n * n..][..n * n], adjoint);
+            let Room { matrix, rows, result } = &mut room;
+            if let Some(triangle) = self.triangle {
+                result.iter_mut().zip(right).for_each(|(to, x)| *to = x.widen());
+                solve_triangle(triangle, matrix, n, result);
+            } else {
+                let lu = Lu::new(matrix, rows);
+                if !lu.is_regular() {
+                    return invalid!("Input matrix is not invertible.");
                 }
-            };
-            let Some(solved) = solved else { return invalid!("Input matrix is not invertible.") };
-            out.iter_mut().zip(solved).for_each(|(out, x)| *out = T::narrow(x));
+                lu.solve(|row, column| right[row * columns + column].widen(), result);
+            }
+            out.iter_mut().zip(result.iter()).for_each(|(out, x)| *out = T::narrow(*x));
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod product;
 mod scalar;
 mod square;
 
+pub(crate) use batch::Stack;
 pub(crate) use product::{Form, Matrix};
 pub(crate) use scalar::Scalar;
 

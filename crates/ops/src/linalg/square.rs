@@ -8,7 +8,7 @@ use crate::prelude::*;
 
 /// An element of a matrix that is decomposed: a real or complex double.
 pub(super) trait Field:
-    Copy
+    bytemuck::Pod
     + Send
     + Sync
     + Zero
@@ -123,6 +123,12 @@ impl Number for Complex<f64> {
     fn narrow(wide: Self) -> Self {
         wide
     }
+}
+
+/// The bytes of scratch memory of `n` numbers of `dtype` as elements of its field.
+pub(super) fn field_bytes(dtype: DType, n: usize) -> usize {
+    let is_complex = matches!(dtype, DType::Complex64 | DType::Complex128);
+    Scratch::bytes_of::<f64>(if is_complex { 2 * n } else { n })
 }
 
 /// Calls `$body` with the type of a dtype that can be decomposed.

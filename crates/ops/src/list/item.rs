@@ -3,7 +3,7 @@
 use tensor::{Items, ListSpec};
 
 use super::shapes;
-use super::tensor_list::{TensorList, list_spec, or_zeros, show};
+use super::tensor_list::{TensorList, list_spec, show, write_item};
 use crate::prelude::*;
 
 pub(super) const GET: OpDef = OpDef::pure("TensorListGetItem", |attrs| {
@@ -51,7 +51,7 @@ impl Op for Get {
             }
             item => {
                 let shape = list.item_shape(&asked)?;
-                ctx.set_output(0, or_zeros(item, self.dtype, &shape)?)
+                write_item(ctx, 0, item, (self.dtype, &shape))
             }
         }
     }
@@ -224,7 +224,7 @@ impl Op for PopBack {
             return invalid!("Trying to pop from an empty list.");
         };
         let item = item.as_ref().map(Tensor::view);
-        ctx.set_output(1, or_zeros(item, self.dtype, &shape)?)?;
+        write_item(ctx, 1, item, (self.dtype, &shape))?;
         list.write(ctx, 0)
     }
 }

@@ -82,7 +82,7 @@ impl Items {
     }
 
     /// All items in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Option<View<'_>>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Option<View<'_>>> + Clone {
         (0..self.len()).map(|index| self.get(index))
     }
 

@@ -6,7 +6,7 @@ use tensor::ListSpec;
 use super::item::item_dims;
 use super::items::Items;
 use super::shapes::{self, ElementShape};
-use super::tensor_list::{TensorList, is_known, list_spec, or_zeros, show};
+use super::tensor_list::{TensorList, is_known, list_spec, shape_of, show};
 use crate::moves::rearranged;
 use crate::prelude::*;
 
@@ -81,8 +81,10 @@ impl Op for GatherItems {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let list = TensorList::input_of(ctx, 0, self.dtype)?;
         let shape = list.item_shape(&shapes::read(&ctx.input(2))?)?;
-        let mut picked = Vec::new();
-        for index in ints(&ctx.input(1))? {
+        let indices = ctx.input(1);
+        let mut places = ctx.scratch().part(indices.n_elements());
+        for (i, place) in places.iter_mut().enumerate() {
+            let index = int_at(&indices, i)?;
             let Some(at) = usize::try_from(index).ok().filter(|at| *at < list.items.len()) else {
                 // The text is TensorFlow's (`list_kernels.h`).
                 let length = list.items.len();
@@ -90,9 +92,14 @@ impl Op for GatherItems {
                     "Trying to gather element {index} in a list with {length} elements."
                 );
             };
-            picked.push(list.items.get(at));
+            *place = at;
         }
-        write_stacked(ctx, list.dtype, picked.into_iter(), &shape)
+        let picked = places.iter().map(|at| list.items.get(*at));
+        write_stacked(ctx, list.dtype, picked, &shape)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[1])
     }
 }
 
@@ -100,29 +107,54 @@ impl Op for GatherItems {
 pub(super) fn write_stacked<'a>(
     ctx: &mut Ctx<'_>,
     dtype: DType,
-    items: impl Iterator<Item = Option<View<'a>>>,
+    items: impl Iterator<Item = Option<View<'a>>> + Clone,
     shape: &ElementShape,
 ) -> Result<()> {
-    let items: Vec<Tensor> =
-        items.map(|item| or_zeros(item, dtype, shape)).collect::<Result<_>>()?;
-    let inner = match (items.first(), is_known(shape)) {
-        (_, Some(shape)) => shape,
-        (Some(first), None) => first.shape().clone(),
-        (None, None) => {
-            // The text is TensorFlow's (`list_kernels.h`).
-            let shape = show(shape);
-            return invalid!(
-                "Tried to stack elements of an empty list with non-fully-defined element_shape: \
-                 {shape}"
-            );
-        }
+    let (mut first, mut n_items) = (None, 0);
+    for item in items.clone() {
+        let shape = shape_of(item.as_ref(), shape)?;
+        first.get_or_insert(shape);
+        n_items += 1;
+    }
+    let Some(inner) = is_known(shape).or(first) else {
+        // The text is TensorFlow's (`list_kernels.h`).
+        let shape = show(shape);
+        return invalid!(
+            "Tried to stack elements of an empty list with non-fully-defined element_shape: {shape}"
+        );
     };
-    if let Some(other) = items.iter().find(|item| *item.shape() != inner) {
+    if let Some(other) = items.clone().flatten().find(|item| *item.shape() != inner) {
         let other = other.shape();
         return invalid!("TensorListStack expects elements of shape {inner}, got {other}");
     }
-    let dims = std::iter::once(items.len() as i64).chain(inner.to_i64());
+    let dims = std::iter::once(n_items).chain(inner.to_i64());
     let stacked = Shape::checked(dims)?;
+    if !dtype.is_plain() {
+        return stack_objects(ctx, dtype, items, (&inner, stacked));
+    }
+    let mut out = ctx.output(0, dtype, &stacked)?;
+    let rows = out.bytes().chunks_exact_mut((inner.n_elements() * dtype.size()).max(1));
+    for (item, row) in items.zip(rows) {
+        match item {
+            Some(item) => row.copy_from_slice(item.bytes()),
+            None => row.fill(0),
+        }
+    }
+    Ok(())
+}
+
+/// The same for strings and handles, whose shapes were checked.
+fn stack_objects<'a>(
+    ctx: &mut Ctx<'_>,
+    dtype: DType,
+    items: impl Iterator<Item = Option<View<'a>>>,
+    (inner, stacked): (&Shape, Shape),
+) -> Result<()> {
+    let or_zeros = |item: Option<View<'_>>| match item {
+        Some(item) => item.to_tensor(),
+        None => Tensor::zeros(dtype, inner.clone()),
+    };
+    let items: Vec<Tensor> = items.map(or_zeros).collect::<tensor::Result<_>>()?;
     if items.is_empty() {
         return ctx.set_output(0, Tensor::zeros(dtype, stacked)?);
     }

@@ -157,26 +157,38 @@ impl TensorList {
     }
 }
 
-/// The item that `item` is: one that is not set is zero, if its shape is known.
-pub(super) fn or_zeros(
-    item: Option<View<'_>>,
-    dtype: DType,
-    shape: &ElementShape,
-) -> Result<Tensor> {
-    if let Some(item) = item {
-        if !super::shapes::takes(shape, item.shape()) {
+/// The shape of the item that `item` is: one that is not set is zero, if its shape is known.
+pub(super) fn shape_of(item: Option<&View<'_>>, shape: &ElementShape) -> Result<Shape> {
+    match (item, is_known(shape)) {
+        (Some(item), _) if super::shapes::takes(shape, item.shape()) => Ok(item.shape().clone()),
+        (Some(item), _) => {
             let (shape, item) = (show(shape), item.shape());
-            return invalid!("Incompatible shapes: expected element shape {shape}, got {item}");
+            invalid!("Incompatible shapes: expected element shape {shape}, got {item}")
         }
-        return Ok(item.to_tensor()?);
-    }
-    match is_known(shape) {
-        Some(shape) => Ok(Tensor::zeros(dtype, shape)?),
+        (None, Some(shape)) => Ok(shape),
         // The text is TensorFlow's (`list_kernels.h`).
-        None => invalid!(
+        (None, None) => invalid!(
             "Trying to read an uninitialized element but element_shape is not fully defined: {}",
             show(shape)
         ),
+    }
+}
+
+/// Makes output number `index` of an item, or of zeros if it is not set.
+pub(super) fn write_item(
+    ctx: &mut Ctx<'_>,
+    index: usize,
+    item: Option<View<'_>>,
+    (dtype, shape): (DType, &ElementShape),
+) -> Result<()> {
+    let shape = shape_of(item.as_ref(), shape)?;
+    match item {
+        Some(item) => ctx.forward(index, item, shape),
+        None if dtype.is_plain() => {
+            ctx.output(index, dtype, &shape)?.bytes().fill(0);
+            Ok(())
+        }
+        None => ctx.set_output(index, Tensor::zeros(dtype, shape)?),
     }
 }
 

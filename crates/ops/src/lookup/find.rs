@@ -53,7 +53,11 @@ impl Op for Find {
         }
         table.refuse_reserved(&keys)?;
         let map = table.map()?;
-        map.find(&keys)?.write(ctx, &map, default, &shape)
+        map.find(&keys, &mut ctx.scratch())?.write(ctx, &map, default, &shape)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[1])
     }
 }
 
@@ -67,7 +71,7 @@ impl Op for Size {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let n_keys = table(ctx)?.map().map_or(0, |map| map.len());
+        let n_keys = table(ctx)?.n_keys();
         ctx.output(0, DType::I64, &Shape::scalar())?.as_mut_slice::<i64>()[0] = n_keys as i64;
         Ok(())
     }

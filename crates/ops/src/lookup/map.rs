@@ -65,27 +65,24 @@ impl Map {
     }
 
     /// The row of each key in the values, as a move that reads `[values, default]`.
-    pub(super) fn find(&self, keys: &View<'_>) -> Result<Rows> {
-        let rows = match &self.keys {
+    pub(super) fn find<'a>(&self, keys: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Rows<'a>> {
+        let mut rows = scratch.part(keys.n_elements());
+        match &self.keys {
             Keys::Strings(known) => {
                 let find =
                     |key: &[u8]| self.index.find(hash::of_bytes(key), |at| known.get(at) == key);
-                keys.strings().iter().map(|key| find(key).unwrap_or(MISSING)).collect()
+                let found = keys.strings().iter().map(|key| find(key).unwrap_or(MISSING));
+                rows.iter_mut().zip(found).for_each(|(row, found)| *row = found);
             }
-            Keys::Ints(..) if keys.dtype() == DType::I64 => {
-                self.find_ints(keys.as_slice::<i64>().iter().copied())
+            Keys::Ints(_, known) => {
+                let find =
+                    |key: i64| self.index.find(hash::of_u64(key as u64), |at| known[at] == key);
+                for (i, row) in rows.iter_mut().enumerate() {
+                    *row = find(int_at(keys, i)?).unwrap_or(MISSING);
+                }
             }
-            Keys::Ints(..) => {
-                self.find_ints(keys.as_slice::<i32>().iter().map(|key| i64::from(*key)))
-            }
-        };
+        }
         Ok(Rows { rows })
-    }
-
-    fn find_ints(&self, keys: impl Iterator<Item = i64>) -> Vec<usize> {
-        let Keys::Ints(_, known) = &self.keys else { return Vec::new() };
-        let find = |key: i64| self.index.find(hash::of_u64(key as u64), |at| known[at] == key);
-        keys.map(|key| find(key).unwrap_or(MISSING)).collect()
     }
 
     /// The values, one row a key.
@@ -135,7 +132,7 @@ impl Map {
         }
         let mut dims = self.values.shape().to_i64();
         dims[0] = rows.len() as i64;
-        let stacked = Rows { rows };
+        let stacked = Rows { rows: Part::Own(rows) };
         self.values = rearranged(&[self.values.view(), *values], &Shape::checked(dims)?, &stacked)?;
         Ok(self)
     }
@@ -174,11 +171,11 @@ impl Keys {
 
 /// Rows picked from two tensors that are seen one behind another; a row that is missing is the
 /// whole of the second, or the row of it at the same place.
-pub(super) struct Rows {
-    rows: Vec<usize>,
+pub(super) struct Rows<'a> {
+    rows: Part<'a, usize>,
 }
 
-impl Move for Rows {
+impl Move for Rows<'_> {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],

@@ -95,6 +95,11 @@ impl Table {
         &self.value_shape
     }
 
+    /// The number of its keys; none if it was not filled.
+    pub(super) fn n_keys(&self) -> usize {
+        self.map.lock().as_ref().map_or(0, |filled| filled.map.len())
+    }
+
     /// What it holds now. Fails if it was not filled.
     pub(super) fn map(&self) -> Result<Arc<Map>> {
         // The text is TensorFlow's (`initializable_lookup_table.cc`).
@@ -351,7 +356,7 @@ pub(super) fn known_table(handle: &Spec) -> Option<&Table> {
     known.view().handles().first()?.get()
 }
 
-impl Rows {
+impl Rows<'_> {
     /// Makes output 0 of the values of `map` and of the default for keys that are not there.
     pub(super) fn write(
         &self,

@@ -64,16 +64,28 @@ struct Counting {
 
 impl Counting {
     fn run(self, ctx: &mut Ctx<'_>, shape: impl Fn(i64) -> tensor::Result<Shape>) -> Result<()> {
+        match ctx.input(0).dtype() {
+            DType::I32 => self.run_as::<i32>(ctx, shape),
+            DType::I64 => self.run_as::<i64>(ctx, shape),
+            other => invalid!("expected dtype int32 or int64 but got {other}"),
+        }
+    }
+
+    fn run_as<N: Element + Into<i64>>(
+        self,
+        ctx: &mut Ctx<'_>,
+        shape: impl Fn(i64) -> tensor::Result<Shape>,
+    ) -> Result<()> {
         let (x, size, weights) = (ctx.input(0), ctx.input(1), ctx.input(2));
-        let size = match size.to_i64().as_deref() {
-            Some([size]) if size < &0 => return invalid!("size ({size}) must be non-negative"),
-            Some([size]) => *size,
-            _ => return invalid!("size must be a scalar integer but has shape {}", size.shape()),
+        let size = match int(&size) {
+            Ok(size) if size < 0 => return invalid!("size ({size}) must be non-negative"),
+            Ok(size) => size,
+            Err(_) => {
+                return invalid!("size must be a scalar integer but has shape {}", size.shape());
+            }
         };
-        let Some(numbers) = x.to_i64() else {
-            return invalid!("expected dtype int32 or int64 but got {}", x.dtype());
-        };
-        if numbers.iter().any(|number| *number < 0) {
+        let numbers: &[N] = x.as_slice();
+        if numbers.iter().any(|number| (*number).into() < 0) {
             return invalid!("Input arr must be non-negative!");
         }
         if weights.n_elements() != 0 && weights.shape() != x.shape() {
@@ -86,17 +98,24 @@ impl Counting {
         let mut out = ctx.output(0, weights.dtype(), &shape(size)?)?;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         match weights.dtype() {
-            DType::F32 => self.count::<f32>(&numbers, weights.as_slice(), out.as_mut_slice(), size),
-            DType::F64 => self.count::<f64>(&numbers, weights.as_slice(), out.as_mut_slice(), size),
-            DType::I32 => self.count::<i32>(&numbers, weights.as_slice(), out.as_mut_slice(), size),
-            DType::I64 => self.count::<i64>(&numbers, weights.as_slice(), out.as_mut_slice(), size),
+            DType::F32 => self.count::<N, f32>(numbers, weights, out.as_mut_slice(), size),
+            DType::F64 => self.count::<N, f64>(numbers, weights, out.as_mut_slice(), size),
+            DType::I32 => self.count::<N, i32>(numbers, weights, out.as_mut_slice(), size),
+            DType::I64 => self.count::<N, i64>(numbers, weights, out.as_mut_slice(), size),
             other => return unimplemented!("dtype {other} is not supported here"),
         }
         Ok(())
     }
 
     /// Adds up the weights, or ones, of each row's numbers below `size`.
-    fn count<T: Weight>(self, numbers: &[i64], weights: &[T], bins: &mut [T], size: usize) {
+    fn count<N: Copy + Into<i64>, T: Weight>(
+        self,
+        numbers: &[N],
+        weights: View<'_>,
+        bins: &mut [T],
+        size: usize,
+    ) {
+        let weights: &[T] = weights.as_slice();
         bins.fill(T::zeroed());
         if size == 0 || self.width == 0 {
             return;
@@ -104,9 +123,8 @@ impl Counting {
         for (row, numbers) in numbers.chunks(self.width).enumerate().take(self.n_rows) {
             let bins = &mut bins[row * size..(row + 1) * size];
             for (column, number) in numbers.iter().enumerate() {
-                let Some(bin) = usize::try_from(*number).ok().and_then(|n| bins.get_mut(n)) else {
-                    continue;
-                };
+                let number = usize::try_from((*number).into()).ok();
+                let Some(bin) = number.and_then(|number| bins.get_mut(number)) else { continue };
                 let weight = weights.get(row * self.width + column);
                 *bin = match weight {
                     _ if self.binary => T::ONE,

@@ -52,14 +52,25 @@ impl Op for Cast {
         if self.from == self.to {
             return ctx.forward(0, x, x.shape().clone());
         }
-        let cleared = if self.truncate { clear_low_bits(x, self.to)? } else { None };
-        let bytes = cleared.as_ref().map_or(x.bytes(), |tensor| tensor.view().bytes());
-        let pool = ctx.env().pool;
+        let (pool, bytes) = (ctx.env().pool, x.bytes());
         let mut out = ctx.output(0, self.to, x.shape())?;
         let (from, to) = (self.from.size(), self.to.size());
+        let lost = if self.truncate { lost_bits(self.from, self.to) } else { 0 };
         in_pieces(pool, out.bytes(), CHEAP * to, |at, piece| {
             let start = at / to * from;
-            (self.kernel)(&bytes[start..start + piece.len() / to * from], piece);
+            let bytes = &bytes[start..start + piece.len() / to * from];
+            if lost == 0 {
+                return (self.kernel)(bytes, piece);
+            }
+            // As wide as the widest float, so that each has its place.
+            let mut block = [0u64; BLOCK];
+            let block: &mut [u8] = bytemuck::cast_slice_mut(&mut block);
+            for (x, y) in bytes.chunks(BLOCK * from).zip(piece.chunks_mut(BLOCK * to)) {
+                let block = &mut block[..x.len()];
+                block.copy_from_slice(x);
+                block.chunks_exact_mut(from).for_each(|number| clear_low_bits(number, lost));
+                (self.kernel)(block, y);
+            }
         });
         Ok(())
     }
@@ -246,8 +257,8 @@ fn blocks<S: Narrow, D: Pod>(x: &[u8], y: &mut [u8], work: impl Fn(&[f32], &mut 
     }
 }
 
-/// The input without the bits that `to` has no room for, if it is a wider float.
-fn clear_low_bits(x: View<'_>, to: DType) -> Result<Option<Tensor>> {
+/// How many low bits of a float the narrower `to` has no room for.
+fn lost_bits(from: DType, to: DType) -> u32 {
     let mantissa = |dtype| match dtype {
         DType::F64 => 52,
         DType::F32 => 23,
@@ -255,16 +266,14 @@ fn clear_low_bits(x: View<'_>, to: DType) -> Result<Option<Tensor>> {
         DType::BF16 => 7,
         _ => 0,
     };
-    let (has, keeps): (u32, u32) = (mantissa(x.dtype()), mantissa(to));
-    if keeps == 0 || has <= keeps {
-        return Ok(None);
+    match (mantissa(from), mantissa(to)) {
+        (_, 0) => 0,
+        (has, keeps) => u32::saturating_sub(has, keeps),
     }
-    let bits = has - keeps;
-    let mut bytes = x.bytes().to_vec();
-    for number in bytes.chunks_exact_mut(x.dtype().size()) {
-        let whole = (bits / 8) as usize;
-        number[..whole].fill(0);
-        number[whole] &= u8::MAX << (bits % 8);
-    }
-    Ok(Some(Tensor::from_bytes(x.dtype(), x.shape().clone(), &bytes)?))
+}
+
+fn clear_low_bits(number: &mut [u8], bits: u32) {
+    let whole = (bits / 8) as usize;
+    number[..whole].fill(0);
+    number[whole] &= u8::MAX << (bits % 8);
 }

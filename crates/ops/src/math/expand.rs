@@ -3,6 +3,8 @@
 use smallvec::SmallVec;
 use tensor::Shape;
 
+use crate::scratch::{Part, Scratch};
+
 /// The elements of a tensor of shape `from` repeated to fill `to`, which it broadcasts to; `None`
 /// if they fill it already.
 pub(super) fn expand<W: Copy + Default>(x: &[W], from: &Shape, to: &Shape) -> Option<Vec<W>> {
@@ -11,6 +13,25 @@ pub(super) fn expand<W: Copy + Default>(x: &[W], from: &Shape, to: &Shape) -> Op
         return None;
     }
     let mut out = vec![W::default(); n];
+    if n > 0 {
+        let ones = std::iter::repeat_n(1, to.rank() - from.rank());
+        let from: SmallVec<[usize; 5]> = ones.chain(from.iter().copied()).collect();
+        repeat(x, &from, to, &mut out);
+    }
+    Some(out)
+}
+
+/// The same in scratch memory.
+pub(super) fn expand_part<'a, W: bytemuck::Pod>(
+    x: &[W],
+    (from, to): (&Shape, &Shape),
+    scratch: &mut Scratch<'a>,
+) -> Option<Part<'a, W>> {
+    let n = to.n_elements();
+    if x.len() == n {
+        return None;
+    }
+    let mut out = scratch.part(n);
     if n > 0 {
         let ones = std::iter::repeat_n(1, to.rank() - from.rank());
         let from: SmallVec<[usize; 5]> = ones.chain(from.iter().copied()).collect();

@@ -1,5 +1,7 @@
 //! `HistogramFixedWidth`: how many elements fall into each of so many equal bins.
 
+use num_traits::AsPrimitive;
+
 use super::arg::axis_value;
 use crate::error::unimplemented;
 use crate::prelude::*;
@@ -30,36 +32,55 @@ impl Op for Histogram {
         if n <= 0 {
             return invalid!("nbins should be a positive number, but got {n}");
         }
-        let (values, ends) = (numbers(x)?, numbers(range)?);
-        let &[low, high] = &ends[..] else {
+        if range.n_elements() != 2 {
             return invalid!("value_range should be a vector of 2 elements");
+        }
+        let (low, high) = match range.dtype() {
+            DType::F32 => ends::<f32>(range),
+            DType::F64 => ends::<f64>(range),
+            DType::I32 => ends::<i32>(range),
+            DType::I64 => ends::<i64>(range),
+            other => return unimplemented!("dtype {other} is not supported here"),
         };
         if low >= high || low.is_nan() || high.is_nan() {
             return invalid!("value_range should satisfy value_range[0] < value_range[1]");
         }
         let shape = Shape::checked([n])?;
-        let mut counts = vec![0i64; shape.n_elements()];
-        let step = (high - low) / n as f64;
-        for value in values.iter().filter(|value| !value.is_nan()) {
-            // A float beyond the ends of an integer becomes that end.
-            let bin = ((value - low) / step).floor() as i64;
-            counts[bin.clamp(0, n - 1) as usize] += 1;
+        let mut counts = ctx.scratch().part(shape.n_elements());
+        let bins = (low, (high - low) / n as f64);
+        match x.dtype() {
+            DType::F32 => count::<f32>(x, bins, &mut counts),
+            DType::F64 => count::<f64>(x, bins, &mut counts),
+            DType::I32 => count::<i32>(x, bins, &mut counts),
+            DType::I64 => count::<i64>(x, bins, &mut counts),
+            other => return unimplemented!("dtype {other} is not supported here"),
         }
         let mut out = ctx.output(0, self.dtype, &shape)?;
         for_integer!(self.dtype, T => {
             let out = out.as_mut_slice::<T>().iter_mut();
-            out.zip(counts).for_each(|(out, count)| *out = count as T);
+            out.zip(counts.iter()).for_each(|(out, count)| *out = *count as T);
         });
         Ok(())
     }
+
+    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
+        Scratch::bytes_for::<i64>(&outputs[0])
+    }
 }
 
-fn numbers(view: View<'_>) -> Result<Vec<f64>> {
-    Ok(match view.dtype() {
-        DType::F32 => view.as_slice::<f32>().iter().map(|x| f64::from(*x)).collect(),
-        DType::F64 => view.as_slice::<f64>().to_vec(),
-        DType::I32 => view.as_slice::<i32>().iter().map(|x| f64::from(*x)).collect(),
-        DType::I64 => view.as_slice::<i64>().iter().map(|x| *x as f64).collect(),
-        other => return unimplemented!("dtype {other} is not supported here"),
-    })
+fn ends<T: Element + AsPrimitive<f64>>(range: View<'_>) -> (f64, f64) {
+    let range: &[T] = range.as_slice();
+    (range[0].as_(), range[1].as_())
+}
+
+/// Counts the values in each bin, the first of which begins at `low`.
+fn count<T: Element + AsPrimitive<f64>>(x: View<'_>, (low, step): (f64, f64), counts: &mut [i64]) {
+    counts.fill(0);
+    let last = counts.len() as i64 - 1;
+    let values = x.as_slice::<T>().iter().map(|value| AsPrimitive::<f64>::as_(*value));
+    for value in values.filter(|value| !value.is_nan()) {
+        // A float beyond the ends of an integer becomes that end.
+        let bin = ((value - low) / step).floor() as i64;
+        counts[bin.clamp(0, last) as usize] += 1;
+    }
 }

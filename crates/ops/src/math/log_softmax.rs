@@ -2,9 +2,11 @@
 
 use half::{bf16, f16};
 
+use super::expand::expand_part;
+use super::rows;
 use super::table::Narrow;
-use super::{expand, rows};
 use crate::error::unimplemented;
+use crate::nn::{Floats, narrow};
 use crate::prelude::*;
 use crate::simd::{Rounded, approx};
 
@@ -86,6 +88,7 @@ impl Op for LogSoftmax {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let mut scratch = ctx.scratch();
         let (x, mut out) = ctx.unary()?;
         if x.shape().rank() == 0 {
             return invalid!("expected rank at least 1 but got a scalar");
@@ -94,11 +97,23 @@ impl Op for LogSoftmax {
         match x.dtype() {
             DType::F32 => log_softmax::<f32>(x.as_slice(), out.as_mut_slice(), width),
             DType::F64 => log_softmax::<f64>(x.as_slice(), out.as_mut_slice(), width),
-            DType::F16 => log_softmax_half::<f16>(x.as_slice(), out.as_mut_slice(), width),
-            DType::BF16 => log_softmax_half::<bf16>(x.as_slice(), out.as_mut_slice(), width),
-            other => return unimplemented!("dtype {other} is not supported here"),
+            dtype => {
+                let mut row = (scratch.part(width), scratch.part(width));
+                let row = (&mut row.0[..], &mut row.1[..]);
+                match dtype {
+                    DType::F16 => log_softmax_half::<f16>(x.as_slice(), out.as_mut_slice(), row),
+                    DType::BF16 => log_softmax_half::<bf16>(x.as_slice(), out.as_mut_slice(), row),
+                    other => return unimplemented!("dtype {other} is not supported here"),
+                }
+            }
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let width = inputs[0].shape().map_or(0, |shape| shape.last_dim());
+        let is_half = matches!(inputs[0].dtype, DType::F16 | DType::BF16);
+        if is_half { 2 * Scratch::bytes_of::<f32>(width) } else { 0 }
     }
 }
 
@@ -110,12 +125,14 @@ fn log_softmax<T: Row>(x: &[T], out: &mut [T], width: usize) {
     }
 }
 
-fn log_softmax_half<T: Narrow>(x: &[T], out: &mut [T], width: usize) {
-    let mut wide = vec![0f32; x.len()];
-    let mut result = vec![0f32; x.len()];
-    T::widen(x, &mut wide);
-    log_softmax(&wide, &mut result, width);
-    T::round(&result, out);
+/// The same row by row, through wider ones.
+fn log_softmax_half<T: Narrow>(x: &[T], out: &mut [T], (wide, result): (&mut [f32], &mut [f32])) {
+    let width = wide.len().max(1);
+    for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+        T::widen(x, wide);
+        log_softmax(wide, result, width);
+        T::round(result, out);
+    }
 }
 
 impl Op for CrossEntropy {
@@ -137,43 +154,61 @@ impl Op for CrossEntropy {
         }
         let dtype = logits.dtype();
         let batch = Shape::of(&shape[..1]);
+        let mut scratch = ctx.scratch();
         let (mut loss, mut slope) = ctx.two_outputs((dtype, &batch), (dtype, &shape))?;
-        macro_rules! entropy {
-            ($T:ty) => {{
-                let (x, y) = (logits.as_slice::<$T>(), labels.as_slice::<$T>());
-                let wide_x = expand::expand(x, logits.shape(), &shape);
-                let wide_y = expand::expand(y, labels.shape(), &shape);
-                let (x, y) = (wide_x.as_deref().unwrap_or(x), wide_y.as_deref().unwrap_or(y));
-                cross_entropy(x, y, loss.as_mut_slice(), slope.as_mut_slice());
-            }};
-        }
-        macro_rules! half_entropy {
-            ($T:ty) => {{
-                let (x, y) = (widened::<$T>(logits.as_slice()), widened::<$T>(labels.as_slice()));
-                let x = expand::expand(&x, logits.shape(), &shape).unwrap_or(x);
-                let y = expand::expand(&y, labels.shape(), &shape).unwrap_or(y);
-                let mut wide = (vec![0f32; batch.n_elements()], vec![0f32; shape.n_elements()]);
-                cross_entropy(&x, &y, &mut wide.0, &mut wide.1);
-                <$T>::round(&wide.0, loss.as_mut_slice());
-                <$T>::round(&wide.1, slope.as_mut_slice());
-            }};
-        }
+        let shapes = ((logits.shape(), &shape), (labels.shape(), &shape));
         match dtype {
-            DType::F32 => entropy!(f32),
-            DType::F64 => entropy!(f64),
-            DType::F16 => half_entropy!(f16),
-            DType::BF16 => half_entropy!(bf16),
-            other => return unimplemented!("dtype {other} is not supported here"),
+            DType::F32 => {
+                let sides = (logits.as_slice::<f32>(), labels.as_slice());
+                let out = (loss.as_mut_slice(), slope.as_mut_slice());
+                expanded_cross_entropy(sides, shapes, &mut scratch, out);
+            }
+            DType::F64 => {
+                let sides = (logits.as_slice::<f64>(), labels.as_slice());
+                let out = (loss.as_mut_slice(), slope.as_mut_slice());
+                expanded_cross_entropy(sides, shapes, &mut scratch, out);
+            }
+            _ => {
+                let sides = (Floats::of(&logits, &mut scratch), Floats::of(&labels, &mut scratch));
+                let (Some(x), Some(y)) = sides else {
+                    return unimplemented!("dtype {dtype} is not supported here");
+                };
+                let (mut wide_loss, mut wide_slope) =
+                    (scratch.part(batch.n_elements()), scratch.part(shape.n_elements()));
+                let out = (&mut wide_loss[..], &mut wide_slope[..]);
+                expanded_cross_entropy((&x, &y), shapes, &mut scratch, out);
+                narrow(&wide_loss, &mut loss)?;
+                narrow(&wide_slope, &mut slope)?;
+            }
         }
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let both = &outputs[1];
+        let n = |spec: &Spec| spec.shape().map_or(0, |shape| shape.n_elements());
+        let size = both.dtype.size().max(size_of::<f32>());
+        let expanded = |input: &&Spec| n(input) != n(both);
+        let n_expanded = inputs.iter().filter(expanded).count();
+        half_bytes(inputs, outputs) + n_expanded * Scratch::bytes_of::<u8>(n(both) * size)
+    }
 }
 
-/// Numbers as `f32`.
-fn widened<T: Narrow>(x: &[T]) -> Vec<f32> {
-    let mut wide = vec![0f32; x.len()];
-    T::widen(x, &mut wide);
-    wide
+/// The bytes of scratch memory that 16-bit inputs and outputs take as wider ones.
+fn half_bytes(inputs: &[Spec], outputs: &[Spec]) -> usize {
+    inputs.iter().chain(outputs).map(Floats::bytes).sum()
+}
+
+/// The cross entropy of logits and labels that are broadcast to one shape.
+fn expanded_cross_entropy<T: Row>(
+    (x, y): (&[T], &[T]),
+    (x_shapes, y_shapes): ((&Shape, &Shape), (&Shape, &Shape)),
+    scratch: &mut Scratch<'_>,
+    (loss, slope): (&mut [T], &mut [T]),
+) {
+    let (all_x, all_y) = (expand_part(x, x_shapes, scratch), expand_part(y, y_shapes, scratch));
+    let (x, y) = (all_x.as_deref().unwrap_or(x), all_y.as_deref().unwrap_or(y));
+    cross_entropy(x, y, loss, slope);
 }
 
 /// Writes the loss of each row, and the softmax minus the labels.
@@ -207,10 +242,10 @@ impl Op for SparseCrossEntropy {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (logits, labels) = (ctx.input(0), ctx.input(1));
-        let (&[n, width], Some(list)) = (logits.shape().dims(), labels.to_i64()) else {
+        let &[n, width] = logits.shape().dims() else {
             return invalid!("logits must be 2-dimensional but have shape {}", logits.shape());
         };
-        if list.len() != n || labels.shape().rank() != 1 {
+        if labels.n_elements() != n || labels.shape().rank() != 1 {
             return invalid!(
                 "logits and labels must have the same first dimension, got logits shape {} and \
                  labels shape {}",
@@ -224,13 +259,19 @@ impl Op for SparseCrossEntropy {
                 logits.shape()
             );
         }
-        let classes: Vec<usize> =
-            list.iter().map(|label| usize::try_from(*label).unwrap_or(usize::MAX)).collect();
-        if let Some(at) = classes.iter().position(|class| *class >= width) {
-            return invalid!(
-                "Received a label value of {} which is outside the valid range of [0, {width})",
-                list[at]
-            );
+        let mut scratch = ctx.scratch();
+        let mut classes = scratch.part(n);
+        for (i, class) in classes.iter_mut().enumerate() {
+            let label = int_at(&labels, i)?;
+            match usize::try_from(label) {
+                Ok(label) if label < width => *class = label,
+                _ => {
+                    return invalid!(
+                        "Received a label value of {label} which is outside the valid range of [0, \
+                         {width})"
+                    );
+                }
+            }
         }
         let (dtype, batch) = (logits.dtype(), Shape::of(&[n]));
         let (mut loss, mut slope) = ctx.two_outputs((dtype, &batch), (dtype, logits.shape()))?;
@@ -240,23 +281,24 @@ impl Op for SparseCrossEntropy {
                 sparse_cross_entropy::<$T>(logits.as_slice(), &classes, loss, slope);
             }};
         }
-        macro_rules! half_entropy {
-            ($T:ty) => {{
-                let x = widened::<$T>(logits.as_slice());
-                let mut wide = (vec![0f32; n], vec![0f32; x.len()]);
-                sparse_cross_entropy(&x, &classes, &mut wide.0, &mut wide.1);
-                <$T>::round(&wide.0, loss.as_mut_slice());
-                <$T>::round(&wide.1, slope.as_mut_slice());
-            }};
-        }
         match dtype {
             DType::F32 => entropy!(f32),
             DType::F64 => entropy!(f64),
-            DType::F16 => half_entropy!(f16),
-            DType::BF16 => half_entropy!(bf16),
-            other => return unimplemented!("dtype {other} is not supported here"),
+            _ => {
+                let Some(x) = Floats::of(&logits, &mut scratch) else {
+                    return unimplemented!("dtype {dtype} is not supported here");
+                };
+                let (mut wide_loss, mut wide_slope) = (scratch.part(n), scratch.part(x.len()));
+                sparse_cross_entropy(&x, &classes, &mut wide_loss, &mut wide_slope);
+                narrow(&wide_loss, &mut loss)?;
+                narrow(&wide_slope, &mut slope)?;
+            }
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        half_bytes(inputs, outputs) + Scratch::bytes_for::<usize>(&inputs[1])
     }
 }
 

@@ -36,16 +36,23 @@ impl Op for NthElement {
         };
         check(n, Some(*width as i64))?;
         let n = if self.reverse { *width - 1 - n as usize } else { n as usize };
+        let mut scratch = ctx.scratch();
         let mut out = ctx.output(0, x.dtype(), &Shape::of(rest))?;
         for_number!(x.dtype(), T => {
             let rows = x.as_slice::<T>().chunks_exact(*width);
+            let mut sorted = scratch.part::<T>(*width);
             for (row, out) in rows.zip(out.as_mut_slice::<T>()) {
-                let mut row = row.to_vec();
+                sorted.copy_from_slice(row);
                 let compare = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);
-                *out = *row.select_nth_unstable_by(n, compare).1;
+                *out = *sorted.select_nth_unstable_by(n, compare).1;
             }
         });
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let width = inputs[0].shape().map_or(0, |shape| shape.last_dim());
+        Scratch::bytes_of::<u8>(width * inputs[0].dtype.size())
     }
 }
 

@@ -153,17 +153,17 @@ impl Op for InTopK {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (predictions, targets) = (ctx.input(0), ctx.input(1));
         let k = self.k.map_or_else(|| axis_value(ctx.input(2)), Ok)?;
-        let (&[n, width], Some(classes)) = (predictions.shape().dims(), targets.to_i64()) else {
+        let &[n, width] = predictions.shape().dims() else {
             return invalid!("predictions must be 2-dimensional");
         };
-        if classes.len() != n {
+        if targets.n_elements() != n {
             return invalid!("First dimension of predictions {n} must match {}", targets.shape());
         }
         let x: &[f32] = predictions.as_slice();
         let mut out = ctx.output(0, DType::Bool, &Shape::of(&[n]))?;
-        for (i, (class, out)) in classes.iter().zip(out.as_mut_slice::<u8>()).enumerate() {
+        for (i, out) in out.as_mut_slice::<u8>().iter_mut().enumerate() {
             let row = &x[i * width..(i + 1) * width];
-            *out = u8::from(is_in_top(row, *class, k));
+            *out = u8::from(is_in_top(row, int_at(&targets, i)?, k));
         }
         Ok(())
     }

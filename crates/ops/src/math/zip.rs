@@ -8,6 +8,7 @@ use super::broadcast::{Layout, Operands, Share};
 use super::map::{CHEAP, lacking};
 use super::strings;
 use super::table::{BLOCK, Column, Family, Narrow, Table, for_column};
+use crate::infer::broadcast_sizes;
 use crate::prelude::*;
 use crate::simd::{Loop, Madd, widest};
 
@@ -144,7 +145,8 @@ impl Op for Compare {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (a, b) = (ctx.input(0), ctx.input(1));
-        if let (Err(_), Some(answer)) = (broadcast_shapes(a.shape(), b.shape()), self.mismatch) {
+        let fits = broadcast_sizes(a.shape(), b.shape()).is_some();
+        if let Some(answer) = self.mismatch.filter(|_| !fits) {
             ctx.output(0, DType::Bool, &Shape::scalar())?.bytes().fill(u8::from(answer));
             return Ok(());
         }

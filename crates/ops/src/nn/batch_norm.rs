@@ -2,7 +2,7 @@
 //!
 //! Follows `fused_batch_norm_op.cc`.
 
-use super::dtypes::{narrow, widen};
+use super::dtypes::{Floats, narrow};
 use super::window::Layout;
 use crate::error::unimplemented;
 use crate::prelude::*;
@@ -32,12 +32,6 @@ struct BatchNorm {
     average_factor: f32,
     channels_first: bool,
     n_outputs: usize,
-}
-
-/// What stands for each channel.
-struct Moments {
-    mean: Vec<f32>,
-    variance: Vec<f32>,
 }
 
 impl BatchNorm {
@@ -83,93 +77,131 @@ impl Op for BatchNorm {
         let n = x.shape()[channel];
         let inner: usize = x.shape()[channel + 1..].iter().product();
         let [scale, offset, mean, variance] = std::array::from_fn(|i| ctx.input(i + 1));
-        let wanted = |i: usize| if self.training && i >= 2 { vec![n, 0] } else { vec![n] };
         for (i, input) in [scale, offset, mean, variance].iter().enumerate() {
-            if input.dtype() != DType::F32 || !wanted(i).contains(&input.n_elements()) {
+            let may_lack = self.training && i >= 2 && input.n_elements() == 0;
+            if input.dtype() != DType::F32 || (input.n_elements() != n && !may_lack) {
                 return invalid!("{} does not fit {n} channels", input.shape());
             }
         }
-        let Some(wide) = widen(&x) else {
+        let mut scratch = ctx.scratch();
+        let Some(wide) = Floats::of(&x, &mut scratch) else {
             return unimplemented!("dtype {} is not supported here", x.dtype());
         };
-        let running =
-            Moments { mean: mean.as_slice().to_vec(), variance: variance.as_slice().to_vec() };
-        let (used, [first, second, third, fourth]) = match self.training {
-            true => {
-                let (used, reported) = self.batch_moments(&wide, n, inner, &running);
-                let kept =
-                    [reported.mean, reported.variance, used.mean.clone(), used.variance.clone()];
-                (used, kept)
+        let running = (mean.as_slice::<f32>(), variance.as_slice::<f32>());
+        let mut factors = scratch.part::<[f32; 3]>(n);
+        let factor = |c: usize, mean: f32, variance: f32| {
+            let factor = scale.as_slice::<f32>()[c] / (variance + self.epsilon).sqrt();
+            [mean, factor, offset.as_slice::<f32>()[c]]
+        };
+        if self.training {
+            let mut sums = scratch.part(n);
+            let moments = Moments::of(&wide, inner, &mut sums);
+            let (mean, variance) = (|c: usize| moments.mean(c), |c: usize| moments.variance(c));
+            for (c, to) in factors.iter_mut().enumerate() {
+                *to = factor(c, mean(c), variance(c));
+            }
+            let running_mean = |c: usize| self.mix(running.0, c, mean(c));
+            let running_variance = |c: usize| self.mix(running.1, c, moments.unbiased(c));
+            self.report(ctx, n, [&running_mean, &running_variance, &mean, &variance])?;
+        } else {
+            for (c, to) in factors.iter_mut().enumerate() {
+                *to = factor(c, running.0[c], running.1[c]);
             }
             // What only training needs is zero, and there are no moments of nothing.
-            false => {
-                let seen = |x: &[f32]| if wide.is_empty() { vec![f32::NAN; n] } else { x.to_vec() };
-                let kept = [seen(&running.mean), seen(&running.variance), vec![0.; n], vec![0.; n]];
-                (running, kept)
-            }
-        };
-        let vector = Shape::of(&[n]);
-        for (i, values) in [first, second, third, fourth].iter().enumerate() {
-            ctx.output(i + 1, DType::F32, &vector)?.as_mut_slice().copy_from_slice(values);
+            let seen = |x: f32| if wide.is_empty() { f32::NAN } else { x };
+            let (mean, variance) = (|c: usize| seen(running.0[c]), |c: usize| seen(running.1[c]));
+            self.report(ctx, n, [&mean, &variance, &|_| 0., &|_| 0.])?;
         }
-        if self.n_outputs == 6 {
-            ctx.output(5, DType::F32, &Shape::scalar())?.as_mut_slice::<f32>().fill(0.);
-        }
-        let factors: Vec<[f32; 3]> = (0..n)
-            .map(|c| {
-                let factor = scale.as_slice::<f32>()[c] / (used.variance[c] + self.epsilon).sqrt();
-                [used.mean[c], factor, offset.as_slice::<f32>()[c]]
-            })
-            .collect();
         let mut out = ctx.output(0, x.dtype(), x.shape())?;
-        normalise(&wide, &factors, inner, &mut out)
+        if x.dtype() == DType::F32 {
+            normalise(&wide, &factors, inner, out.as_mut_slice());
+            return Ok(());
+        }
+        let mut result = scratch.part(wide.len());
+        normalise(&wide, &factors, inner, &mut result);
+        narrow(&result, &mut out)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        // The channels are those of the moments.
+        let sums = if self.training { Scratch::bytes_for::<[f64; 2]>(&outputs[1]) } else { 0 };
+        2 * Floats::bytes(&inputs[0]) + Scratch::bytes_for::<[f32; 3]>(&outputs[1]) + sums
     }
 }
 
 impl BatchNorm {
-    /// The moments that the batch is normalised by, and those that are reported.
-    fn batch_moments(
+    /// The running moment of channel `c` after a batch has shown another one.
+    fn mix(&self, old: &[f32], c: usize, new: f32) -> f32 {
+        if self.average_factor == 1. || old.is_empty() {
+            return new;
+        }
+        let keep = 1. - self.average_factor;
+        keep * old[c] + self.average_factor * new
+    }
+
+    /// Writes the outputs behind the first, by channel.
+    fn report(
         &self,
-        x: &[f32],
-        channels: usize,
-        inner: usize,
-        running: &Moments,
-    ) -> (Moments, Moments) {
-        let mut sums = vec![(0f64, 0f64); channels];
+        ctx: &mut Ctx<'_>,
+        n: usize,
+        values: [&dyn Fn(usize) -> f32; 4],
+    ) -> Result<()> {
+        let vector = Shape::of(&[n]);
+        for (i, value) in values.iter().enumerate() {
+            let mut out = ctx.output(i + 1, DType::F32, &vector)?;
+            let out = out.as_mut_slice::<f32>().iter_mut().enumerate();
+            out.for_each(|(c, out)| *out = value(c));
+        }
+        if self.n_outputs == 6 {
+            ctx.output(5, DType::F32, &Shape::scalar())?.as_mut_slice::<f32>().fill(0.);
+        }
+        Ok(())
+    }
+}
+
+/// The moments of a batch.
+struct Moments<'a> {
+    /// The mean of each channel, and the sum of the squared distances from it.
+    sums: &'a [[f64; 2]],
+    /// The elements of a channel.
+    count: f64,
+}
+
+impl<'a> Moments<'a> {
+    /// The moments of elements, each run of `inner` being of the next channel.
+    fn of(x: &[f32], inner: usize, sums: &'a mut [[f64; 2]]) -> Self {
+        let channels = sums.len();
+        sums.fill([0.; 2]);
         let rows = || x.chunks_exact(inner.max(1)).enumerate();
         for (i, row) in rows() {
-            sums[i % channels].0 += row.iter().map(|x| f64::from(*x)).sum::<f64>();
+            sums[i % channels][0] += row.iter().map(|x| f64::from(*x)).sum::<f64>();
         }
         let count = (x.len() / channels.max(1)) as f64;
-        sums.iter_mut().for_each(|sum| sum.0 /= count);
+        sums.iter_mut().for_each(|sum| sum[0] /= count);
         for (i, row) in rows() {
-            let (mean, squares) = &mut sums[i % channels];
+            let [mean, squares] = &mut sums[i % channels];
             *squares += row.iter().map(|x| (f64::from(*x) - *mean).powi(2)).sum::<f64>();
         }
-        let mean: Vec<f32> = sums.iter().map(|sum| sum.0 as f32).collect();
-        let variance = |divisor: f64| sums.iter().map(|sum| (sum.1 / divisor) as f32).collect();
-        let unbiased: Vec<f32> = variance((count - 1.).max(1.));
-        let used = Moments { mean: mean.clone(), variance: variance(count) };
-        let mix = |old: &[f32], new: &[f32]| -> Vec<f32> {
-            if self.average_factor == 1. || old.is_empty() {
-                return new.to_vec();
-            }
-            let keep = 1. - self.average_factor;
-            old.iter().zip(new).map(|(o, n)| keep * o + self.average_factor * n).collect()
-        };
-        let reported = Moments {
-            mean: mix(&running.mean, &mean),
-            variance: mix(&running.variance, &unbiased),
-        };
-        (used, reported)
+        Self { sums, count }
+    }
+
+    fn mean(&self, c: usize) -> f32 {
+        self.sums[c][0] as f32
+    }
+
+    fn variance(&self, c: usize) -> f32 {
+        (self.sums[c][1] / self.count) as f32
+    }
+
+    fn unbiased(&self, c: usize) -> f32 {
+        (self.sums[c][1] / (self.count - 1.).max(1.)) as f32
     }
 }
 
 /// Writes `(x - mean) * factor + offset`, each run of `inner` elements being of the next channel.
-fn normalise(x: &[f32], factors: &[[f32; 3]], inner: usize, out: &mut ViewMut<'_>) -> Result<()> {
-    let mut result = vec![0f32; x.len()];
+fn normalise(x: &[f32], factors: &[[f32; 3]], inner: usize, out: &mut [f32]) {
     let n = (factors.len() * inner).max(1);
-    for (x, out) in x.chunks_exact(n).zip(result.chunks_exact_mut(n)) {
+    for (x, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
         if inner == 1 {
             for ((x, out), [mean, factor, offset]) in x.iter().zip(out).zip(factors) {
                 *out = (x - mean) * factor + offset;
@@ -181,5 +213,4 @@ fn normalise(x: &[f32], factors: &[[f32; 3]], inner: usize, out: &mut ViewMut<'_
             x.iter().zip(out).for_each(|(x, out)| *out = (x - mean) * factor + offset);
         }
     }
-    narrow(&result, out)
 }

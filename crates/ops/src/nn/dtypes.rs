@@ -1,5 +1,7 @@
 //! Half precision through `f32`.
 
+use std::ops::Deref;
+
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
@@ -33,9 +35,7 @@ pub(crate) fn wide_bytes(inputs: &[Spec], outputs: &[Spec]) -> usize {
     if !outputs.first().is_some_and(is_half) {
         return 0;
     }
-    let elements = |spec: &Spec| spec.shape().map_or(0, |shape| shape.n_elements());
-    let all = inputs.iter().chain(&outputs[..1]);
-    all.map(|spec| Scratch::bytes_of::<f32>(elements(spec))).sum()
+    inputs.iter().chain(&outputs[..1]).map(Scratch::bytes_for::<f32>).sum()
 }
 
 /// Writes floats to `out`, rounded if it holds narrower ones.
@@ -49,14 +49,49 @@ pub(crate) fn narrow(wide: &[f32], out: &mut ViewMut<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The elements as `f32`, if they are floats of at most that width.
-pub(crate) fn widen(view: &View<'_>) -> Option<Vec<f32>> {
-    let mut wide = vec![0.; view.n_elements()];
-    widen_to(view, &mut wide).then_some(wide)
+/// Elements as `f32`: those of a tensor, or in scratch memory if they were widened.
+pub(crate) enum Floats<'a> {
+    Own(&'a [f32]),
+    Wide(Part<'a, f32>),
+}
+
+impl<'a> Floats<'a> {
+    /// The elements, if they are floats of at most that width.
+    pub(crate) fn of(view: &View<'a>, scratch: &mut Scratch<'a>) -> Option<Self> {
+        if view.dtype() == DType::F32 {
+            return Some(Self::Own(view.as_slice()));
+        }
+        let is_half = matches!(view.dtype(), DType::F16 | DType::BF16);
+        let mut wide = scratch.part(if is_half { view.n_elements() } else { 0 });
+        (is_half && widen_to(view, &mut wide)).then_some(Self::Wide(wide))
+    }
+
+    /// The bytes of scratch memory that they take.
+    pub(crate) fn bytes(spec: &Spec) -> usize {
+        let is_half = matches!(spec.dtype, DType::F16 | DType::BF16);
+        if is_half { Scratch::bytes_for::<f32>(spec) } else { 0 }
+    }
+}
+
+impl Deref for Floats<'_> {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Own(floats) => floats,
+            Self::Wide(floats) => floats,
+        }
+    }
+}
+
+/// The only element as `f32`, if there is one and it is a float of at most that width.
+pub(crate) fn float(view: &View<'_>) -> Option<f32> {
+    let mut float = [0.];
+    (view.n_elements() == 1 && widen_to(view, &mut float)).then_some(float[0])
 }
 
 /// Writes the elements as `f32`; says whether they are floats of at most that width.
-fn widen_to(view: &View<'_>, wide: &mut [f32]) -> bool {
+pub(crate) fn widen_to(view: &View<'_>, wide: &mut [f32]) -> bool {
     match view.dtype() {
         DType::F16 => round(view.as_slice(), wide, f16::to_f32),
         DType::BF16 => round(view.as_slice(), wide, bf16::to_f32),

@@ -39,36 +39,42 @@ impl Op for MaxPoolWithArgmax {
         let image = ctx.input(0);
         let pooling = self.pool.checked(image.shape())?;
         let shape = self.pool.output_shape(&pooling)?;
+        let mut places = ctx.scratch().part(shape.n_elements());
         let (mut out, mut index) =
             ctx.two_outputs((image.dtype(), &shape), (self.index, &shape))?;
-        let places: Vec<usize> = for_number!(image.dtype(), T => {
-            largest::<T>(&pooling, image.as_slice(), out.as_mut_slice())
+        for_number!(image.dtype(), T => {
+            largest::<T>(&pooling, image.as_slice(), out.as_mut_slice(), &mut places);
         });
         let size = if self.with_batch { 0 } else { pooling.window.n_inputs() * pooling.channels };
         let place = |at: usize| at.checked_rem(size).unwrap_or(at);
         match self.index {
             DType::I64 => {
                 let index = index.as_mut_slice::<i64>().iter_mut();
-                index.zip(places).for_each(|(out, at)| *out = place(at) as i64);
+                index.zip(places.iter()).for_each(|(out, at)| *out = place(*at) as i64);
             }
             DType::I32 => {
                 let index = index.as_mut_slice::<i32>().iter_mut();
-                index.zip(places).for_each(|(out, at)| *out = place(at) as i32);
+                index.zip(places.iter()).for_each(|(out, at)| *out = place(*at) as i32);
             }
             dtype => return unimplemented!("an index of dtype {dtype} is not supported here"),
         }
         Ok(())
     }
+
+    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&outputs[0])
+    }
 }
 
-/// Writes the largest elements and returns where they stand in `image`, the first if several do.
+/// Writes the largest elements and where they stand in `image`, the first if several do.
 fn largest<T: Copy + PartialOrd + Bounded>(
     pooling: &Pooling,
     image: &[T],
     out: &mut [T],
-) -> Vec<usize> {
+    places: &mut [usize],
+) {
     let Pooling { window, channels, .. } = *pooling;
-    let mut places = vec![0; out.len()];
+    places.fill(0);
     let pixels =
         out.chunks_exact_mut(channels.max(1)).zip(places.chunks_exact_mut(channels.max(1)));
     for (number, (out, places)) in pixels.enumerate() {
@@ -91,5 +97,4 @@ fn largest<T: Copy + PartialOrd + Bounded>(
             }
         }
     }
-    places
 }

@@ -24,7 +24,7 @@ mod window;
 
 use crate::op::OpDef;
 
-pub(crate) use dtypes::{narrow, widen};
+pub(crate) use dtypes::{Floats, float, narrow, through_f32, wide_bytes, widen_to};
 pub(crate) use fused::Steps;
 pub(crate) use transpose::swap_last;
 

@@ -5,7 +5,7 @@
 use super::dtypes::{through_f32, wide_bytes};
 use super::pooling_kernel::{Pooling, average, maximum};
 use super::transpose::{Turn, turned_bytes};
-use super::window::{Layout, Slide, Window, paddings, per_axis};
+use super::window::{Layout, Padding, PerAxis, Slide, Window, paddings, per_axis};
 use crate::prelude::*;
 
 pub(super) const MAX_POOL: OpDef = OpDef::pure("MaxPool", |attrs| build(attrs, 2, Kind::Max));
@@ -35,8 +35,8 @@ pub(super) enum Kind {
 /// A pooling whose window is known from attributes.
 pub(super) struct Pool {
     layout: Layout,
-    slides: Vec<Slide>,
-    sizes: Vec<usize>,
+    slides: PerAxis<Slide>,
+    sizes: PerAxis<usize>,
     kind: Kind,
 }
 
@@ -92,7 +92,7 @@ impl Pool {
     fn new(
         layout: Layout,
         kind: Kind,
-        paddings: Vec<super::window::Padding>,
+        paddings: PerAxis<Padding>,
         (sizes, strides): (&[i64], &[i64]),
     ) -> Result<Self> {
         let sizes = per_axis(sizes, layout, "ksize")?;
@@ -146,7 +146,7 @@ impl Pool {
 /// A pooling whose window comes as inputs.
 struct MaxPoolV2 {
     layout: Layout,
-    slides: Vec<Slide>,
+    slides: PerAxis<Slide>,
 }
 
 impl MaxPoolV2 {
@@ -169,11 +169,11 @@ impl Op for MaxPoolV2 {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let ints = |view: View<'_>| match view.to_i64() {
-            Some(ints) => Ok(ints),
-            None => invalid!("ksize and strides must be integers"),
-        };
-        let (sizes, strides) = (ints(ctx.input(1))?, ints(ctx.input(2))?);
+        let (sizes, strides) = (ints(&ctx.input(1))?, ints(&ctx.input(2))?);
         self.pool(&sizes, &strides)?.run(ctx)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        turned_bytes(self.layout, &inputs[0], &outputs[0])
     }
 }

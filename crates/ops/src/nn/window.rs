@@ -89,6 +89,9 @@ impl Layout {
     }
 }
 
+/// A value for each axis.
+pub(crate) type PerAxis<T> = SmallVec<[T; 3]>;
+
 /// Reads how a window slides from `strides`, `dilations`, `padding` and `explicit_paddings`.
 pub(crate) fn slides(attrs: &Attrs<'_>, layout: Layout) -> Result<Vec<Slide>> {
     let ones = &[1; 5][..layout.rank()];
@@ -107,16 +110,16 @@ pub(crate) fn slides(attrs: &Attrs<'_>, layout: Layout) -> Result<Vec<Slide>> {
 }
 
 /// The padding of each axis.
-pub(crate) fn paddings(attrs: &Attrs<'_>, layout: Layout) -> Result<Vec<Padding>> {
+pub(crate) fn paddings(attrs: &Attrs<'_>, layout: Layout) -> Result<PerAxis<Padding>> {
     match attrs.str("padding")? {
-        "SAME" => Ok(vec![Padding::Same; layout.n_axes]),
-        "VALID" => Ok(vec![Padding::Valid; layout.n_axes]),
+        "SAME" => Ok(SmallVec::from_elem(Padding::Same, layout.n_axes)),
+        "VALID" => Ok(SmallVec::from_elem(Padding::Valid, layout.n_axes)),
         "EXPLICIT" => explicit(attrs.ints("explicit_paddings")?, layout),
         name => invalid!("padding {name} is not known here"),
     }
 }
 
-fn explicit(values: &[i64], layout: Layout) -> Result<Vec<Padding>> {
+fn explicit(values: &[i64], layout: Layout) -> Result<PerAxis<Padding>> {
     if values.len() != 2 * layout.rank() {
         let n = 2 * layout.rank();
         return invalid!("explicit_paddings must contain {n} values, but got: {}", values.len());
@@ -137,14 +140,14 @@ fn explicit(values: &[i64], layout: Layout) -> Result<Vec<Padding>> {
 
 /// The values of an attribute that stand for the image's axes; those of batch and channels must be
 /// 1.
-pub(crate) fn per_axis(values: &[i64], layout: Layout, name: &str) -> Result<Vec<usize>> {
+pub(crate) fn per_axis(values: &[i64], layout: Layout, name: &str) -> Result<PerAxis<usize>> {
     if values.len() != layout.rank() {
         return invalid!("{name} must have {} values, but got {}", layout.rank(), values.len());
     }
     if values[0] != 1 || values[layout.channel()] != 1 {
         return Err(Error::Unimplemented(only_axes(name)));
     }
-    let sizes: Option<Vec<usize>> =
+    let sizes: Option<PerAxis<usize>> =
         (0..layout.n_axes).map(|i| small(values[layout.axis(i)]).filter(|v| *v > 0)).collect();
     sizes.map_or_else(|| invalid!("{name} must be above 0"), Ok)
 }

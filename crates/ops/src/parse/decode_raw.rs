@@ -122,8 +122,7 @@ impl Op for DecodePadded {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let length = ctx.input(1).to_i64().and_then(|length| length.first().copied());
-        let width = self.width(length.unwrap_or(0))?;
+        let width = self.width(int(&ctx.input(1)).unwrap_or(0))?;
         let shape = with_width(input.shape(), width)?;
         super::limit(self.0.dtype, &shape)?;
         let len = width * self.0.dtype.size();

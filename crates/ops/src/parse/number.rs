@@ -5,12 +5,12 @@ use std::ops::Neg;
 /// A float: blanks around it do not count, `inf`, `infinity` and `nan` in any case do, and so do
 /// hexadecimal integers.
 pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
-    parse(text, |text| text.parse().ok())
+    parse(text, |text| text.parse().ok(), |value| value as f64)
 }
 
 /// The same with the precision of `f32`, rounded once.
 pub(super) fn parse_float32(text: &[u8]) -> Option<f32> {
-    parse(text, |text| text.parse().ok())
+    parse(text, |text| text.parse().ok(), |value| value as f32)
 }
 
 /// An integer: blanks around it do not count; one that does not fit is none.
@@ -18,7 +18,11 @@ pub(super) fn parse_int<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(strip(text)).ok()?.parse().ok()
 }
 
-fn parse<T: Neg<Output = T>>(text: &[u8], number: impl Fn(&str) -> Option<T>) -> Option<T> {
+fn parse<T: Neg<Output = T>>(
+    text: &[u8],
+    number: impl Fn(&str) -> Option<T>,
+    round: impl Fn(u128) -> T,
+) -> Option<T> {
     let text = std::str::from_utf8(strip(text)).ok()?;
     let (is_negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -27,7 +31,7 @@ fn parse<T: Neg<Output = T>>(text: &[u8], number: impl Fn(&str) -> Option<T>) ->
     };
     let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
     let value = match hexadecimal {
-        Some(digits) => hexadecimal_value(digits).and_then(|value| number(&value.to_string()))?,
+        Some(digits) => round(hexadecimal_value(digits)?),
         // Rust would take a second sign.
         None if digits.starts_with(['+', '-']) => return None,
         None => number(digits)?,

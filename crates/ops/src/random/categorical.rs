@@ -40,6 +40,10 @@ impl Op for Multinomial {
         let philox = self.stream.reserve(n_rows * n.next_multiple_of(4));
         run(ctx, self.dtype, philox)
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        scratch_bytes(&inputs[0])
+    }
 }
 
 impl Op for Stateless {
@@ -53,6 +57,15 @@ impl Op for Stateless {
         let philox = Philox::scrambled(seed_value(ctx.input(2))?);
         run(ctx, self.dtype, philox)
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        scratch_bytes(&inputs[0])
+    }
+}
+
+/// The bytes of a row of these logits, and of its sums.
+fn scratch_bytes(logits: &Spec) -> usize {
+    2 * Scratch::bytes_of::<f64>(logits.shape().map_or(0, |shape| shape.last_dim()))
 }
 
 fn infer(dtype: DType, logits: &Spec, n: &Spec) -> Result<Vec<Spec>> {
@@ -72,10 +85,10 @@ fn sizes(ctx: &Ctx<'_>) -> Result<(usize, usize, usize)> {
     let &[n_rows, n_classes] = logits.shape().dims() else {
         return invalid!("logits should be a matrix, got shape {}", logits.shape());
     };
-    let n = match n.to_i64().as_deref() {
-        Some(&[n]) if n >= 0 && i32::try_from(n).is_ok() => n as usize,
-        Some(&[n]) => return invalid!("num_samples should be nonnegative, got {n}"),
-        _ => return invalid!("num_samples should be a scalar"),
+    let n = match int(&n) {
+        Ok(n) if n >= 0 && i32::try_from(n).is_ok() => n as usize,
+        Ok(n) => return invalid!("num_samples should be nonnegative, got {n}"),
+        Err(_) => return invalid!("num_samples should be a scalar"),
     };
     if n_rows > 0 && n > 0 && n_classes == 0 {
         return invalid!("num_classes should be positive, got 0");
@@ -85,39 +98,55 @@ fn sizes(ctx: &Ctx<'_>) -> Result<(usize, usize, usize)> {
 
 fn run(ctx: &mut Ctx<'_>, dtype: DType, philox: Philox) -> Result<()> {
     let (n_rows, n_classes, n) = sizes(ctx)?;
-    let logits = wide(ctx.input(0))?;
+    let logits = ctx.input(0);
     let shape = Shape::checked([n_rows as i64, n as i64])?;
+    let mut scratch = ctx.scratch();
+    let mut row = (scratch.part(n_classes), scratch.part(n_classes));
+    let row = (&mut row.0[..], &mut row.1[..]);
     let mut out = ctx.output(0, dtype, &shape)?;
-    let mut singles = Singles::new(philox);
-    let mut sums = vec![0f64; n_classes];
-    let mut draws = Vec::with_capacity(shape.n_elements());
-    for row in logits.chunks(n_classes.max(1)).take(n_rows) {
+    let singles = Singles::new(philox);
+    for_integer!(dtype, T => {
+        let rows = out.as_mut_slice::<T>().chunks_exact_mut(n.max(1));
+        draw(logits, rows, row, singles, |class| class as T)
+    })
+}
+
+/// Draws the classes of each row; `row` and `sums` have room for one.
+fn draw<'a, T: 'a>(
+    logits: View<'_>,
+    rows: impl Iterator<Item = &'a mut [T]>,
+    (row, sums): (&mut [f64], &mut [f64]),
+    mut singles: Singles,
+    number: impl Fn(usize) -> T,
+) -> Result<()> {
+    for (i, out) in rows.enumerate() {
+        widen(logits, i * row.len(), row)?;
         let finite = row.iter().copied().filter(|x| x.is_finite());
         let max = finite.fold(f64::MIN, f64::max);
         let mut total = 0.0;
-        for (x, sum) in row.iter().zip(&mut sums) {
+        for (x, sum) in row.iter().zip(&mut *sums) {
             total += if x.is_finite() { (x - max).exp() } else { 0.0 };
             *sum = total;
         }
-        for _ in 0..n {
+        for out in out {
             let place = unit_f64(singles.next(), singles.next()) * total;
-            draws.push(sums.partition_point(|sum| *sum <= place));
+            *out = number(sums.partition_point(|sum| *sum <= place));
         }
     }
-    for_integer!(dtype, T => {
-        let out = out.as_mut_slice::<T>().iter_mut();
-        out.zip(draws).for_each(|(out, class)| *out = class as T);
-    });
     Ok(())
 }
 
-/// The logits in double precision.
-fn wide(x: View<'_>) -> Result<Vec<f64>> {
-    Ok(match x.dtype() {
-        DType::F16 => x.as_slice::<f16>().iter().map(|x| x.to_f64()).collect(),
-        DType::BF16 => x.as_slice::<bf16>().iter().map(|x| x.to_f64()).collect(),
-        DType::F64 => x.as_slice::<f64>().to_vec(),
-        DType::F32 => x.as_slice::<f32>().iter().map(|x| f64::from(*x)).collect(),
-        dtype => for_integer!(dtype, T => x.as_slice::<T>().iter().map(|x| *x as f64).collect()),
-    })
+/// Writes a row of logits, from element `start` on, in double precision.
+fn widen(x: View<'_>, start: usize, row: &mut [f64]) -> Result<()> {
+    fn each<T: Element>(x: View<'_>, start: usize, row: &mut [f64], wide: impl Fn(T) -> f64) {
+        row.iter_mut().zip(&x.as_slice()[start..]).for_each(|(to, x)| *to = wide(*x));
+    }
+    match x.dtype() {
+        DType::F16 => each(x, start, row, f16::to_f64),
+        DType::BF16 => each(x, start, row, bf16::to_f64),
+        DType::F64 => each(x, start, row, |x: f64| x),
+        DType::F32 => each(x, start, row, |x: f32| f64::from(x)),
+        dtype => for_integer!(dtype, T => each(x, start, row, |x: T| x as f64)),
+    }
+    Ok(())
 }

@@ -137,8 +137,12 @@ impl Truncated for f64 {
 /// Numbers of the generator that each element may use up.
 const RESERVED: u64 = 256;
 
-/// Fills `out` with normal numbers, drawing again for those beyond ±2.
-pub(super) fn fill_truncated<T: Truncated>(philox: Philox, out: &mut [T]) {
+/// Fills `out` with normal numbers, drawing again for those beyond ±2, and rounded then.
+pub(super) fn fill_truncated<T: Truncated, U>(
+    philox: Philox,
+    out: &mut [U],
+    round: impl Fn(T) -> U,
+) {
     let stretch = T::GROUP as u64 * RESERVED / 4;
     for (i, out) in out.chunks_mut(T::GROUP).enumerate() {
         let mut own = philox;
@@ -148,7 +152,7 @@ pub(super) fn fill_truncated<T: Truncated>(philox: Philox, out: &mut [T]) {
         while n < out.len() {
             for x in T::two(&mut singles).into_iter().filter(|x| x.is_inside()) {
                 if n < out.len() {
-                    out[n] = x;
+                    out[n] = round(x);
                     n += 1;
                 }
             }

@@ -70,15 +70,13 @@ impl Draw {
             _ => Integers { low: 0, range: 0 },
         };
         let mut out = ctx.output(0, dtype, shape)?;
-        let mut narrow = |round: fn(f32) -> u16| {
-            let mut wide = vec![0f32; shape.n_elements()];
-            fill_truncated(philox, &mut wide);
-            let out = out.as_wide_mut::<u16>().iter_mut();
-            out.zip(wide).for_each(|(out, x)| *out = round(x));
-        };
         match (self, dtype) {
-            (Self::Truncated, DType::F16) => narrow(|x| f16::from_f32(x).to_bits()),
-            (Self::Truncated, DType::BF16) => narrow(|x| bf16::from_f32(x).to_bits()),
+            (Self::Truncated, DType::F16) => {
+                fill_truncated(philox, out.as_mut_slice(), f16::from_f32);
+            }
+            (Self::Truncated, DType::BF16) => {
+                fill_truncated(philox, out.as_mut_slice(), bf16::from_f32);
+            }
             (Self::Uniform, DType::F32) => fill(philox, out.as_mut_slice::<f32>(), &Uniform),
             (Self::Uniform, DType::F64) => fill(philox, out.as_mut_slice::<f64>(), &Uniform),
             (Self::Uniform, DType::F16) => fill(philox, out.as_mut_slice::<f16>(), &Uniform),
@@ -87,8 +85,8 @@ impl Draw {
             (Self::Normal, DType::F64) => fill(philox, out.as_mut_slice::<f64>(), &Normal),
             (Self::Normal, DType::F16) => fill(philox, out.as_mut_slice::<f16>(), &Normal),
             (Self::Normal, DType::BF16) => fill(philox, out.as_mut_slice::<bf16>(), &Normal),
-            (Self::Truncated, DType::F32) => fill_truncated(philox, out.as_mut_slice::<f32>()),
-            (Self::Truncated, DType::F64) => fill_truncated(philox, out.as_mut_slice::<f64>()),
+            (Self::Truncated, DType::F32) => fill_truncated(philox, out.as_mut_slice(), |x: f32| x),
+            (Self::Truncated, DType::F64) => fill_truncated(philox, out.as_mut_slice(), |x: f64| x),
             (Self::Integers | Self::Bits, DType::I32 | DType::U32) => {
                 fill(philox, out.as_wide_mut::<i32>(), &integers);
             }
@@ -107,8 +105,10 @@ fn between(low: View<'_>, high: View<'_>) -> Result<Integers> {
         if view.n_elements() != 1 {
             return invalid!("minval and maxval must be 0-D, got shape {}", view.shape());
         }
-        let value = view.to_i64().and_then(|values| values.first().copied());
-        value.map_or_else(|| unimplemented!("dtype {} is not supported here", view.dtype()), Ok)
+        match view.dtype() {
+            DType::I32 | DType::I64 => int_at(&view, 0),
+            dtype => unimplemented!("dtype {dtype} is not supported here"),
+        }
     };
     let (low, high) = (one(low)?, one(high)?);
     if low >= high {
@@ -135,8 +135,8 @@ fn shape_spec(dtype: DType, shape: &Spec) -> Result<Spec> {
 
 /// The shape that a tensor of sizes gives.
 fn shape_value(shape: View<'_>) -> Result<Shape> {
-    match shape.to_i64() {
-        Some(sizes) if shape.shape().rank() == 1 => Ok(Shape::checked(sizes)?),
+    match ints(&shape) {
+        Ok(sizes) if shape.shape().rank() == 1 => Ok(Shape::checked(sizes)?),
         _ => invalid!("shape must be a vector of int32 or int64, got shape {}", shape.shape()),
     }
 }

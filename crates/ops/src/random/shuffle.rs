@@ -24,7 +24,8 @@ impl Op for Shuffle {
         if n_rows <= 1 || x.n_elements() == 0 {
             return ctx.forward(0, x, x.shape().clone());
         }
-        let mut order: Vec<usize> = (0..n_rows).collect();
+        let mut order = ctx.scratch().part(n_rows);
+        order.iter_mut().enumerate().for_each(|(i, row)| *row = i);
         let mut singles = Singles::new(self.stream.reserve(n_rows));
         for i in 0..n_rows - 1 {
             let rest = n_rows - i;
@@ -42,5 +43,10 @@ impl Op for Shuffle {
             out.copy_from_slice(&x.bytes()[row * width..(row + 1) * width]);
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let n_rows = inputs[0].shape().and_then(|shape| shape.first().copied());
+        Scratch::bytes_of::<usize>(n_rows.unwrap_or(0))
     }
 }

@@ -160,13 +160,13 @@ fn check_seed(seed: &Spec) -> Result<()> {
 
 /// The two numbers of a seed.
 pub(super) fn seed_value(seed: View<'_>) -> Result<[u64; 2]> {
-    let unsigned = match seed.dtype() {
-        DType::U64 => Some(seed.as_slice::<u64>().to_vec()),
-        DType::U32 => Some(seed.as_slice::<u32>().iter().map(|x| u64::from(*x)).collect()),
-        _ => seed.to_i64().map(|x| x.into_iter().map(i64::cast_unsigned).collect()),
-    };
-    match unsigned.as_deref() {
-        Some(&[low, high]) => Ok([low, high]),
-        _ => invalid!("seed must have shape [2], not {}", seed.shape()),
+    if seed.n_elements() != 2 {
+        return invalid!("seed must have shape [2], not {}", seed.shape());
     }
+    let one = |i: usize| match seed.dtype() {
+        DType::U64 => Ok(seed.as_slice::<u64>()[i]),
+        DType::U32 => Ok(u64::from(seed.as_slice::<u32>()[i])),
+        _ => int_at(&seed, i).map(i64::cast_unsigned),
+    };
+    Ok([one(0)?, one(1)?])
 }

@@ -2,7 +2,7 @@
 //!
 //! Follows `lstm_ops.cc` and `gru_ops.cc` of TensorFlow.
 
-use crate::nn::{narrow, widen};
+use crate::nn::{Floats, narrow};
 use crate::prelude::*;
 
 pub(super) const LSTM_CELL: OpDef = OpDef::pure("LSTMBlockCell", |attrs| {
@@ -38,13 +38,49 @@ struct Lstm {
 }
 
 /// The weights of a cell.
-struct Weights {
+struct Weights<'a> {
     /// A row for each input and each hidden unit.
-    w: Vec<f32>,
+    w: Floats<'a>,
     /// The diagonal weights from the state to input, forget and output gate.
-    peepholes: [Vec<f32>; 3],
-    bias: Vec<f32>,
+    peepholes: Option<[Floats<'a>; 3]>,
+    bias: Floats<'a>,
     n_cells: usize,
+}
+
+/// What a step writes to.
+struct Room<'a> {
+    /// The sums of the four gates.
+    gates: Part<'a, f32>,
+    /// The outputs of all steps.
+    outputs: [Part<'a, f32>; N_OUTPUTS],
+}
+
+impl<'a> Room<'a> {
+    /// Room for steps of `n_cells` that give outputs of `n` elements, which are zero at first.
+    fn new(scratch: &mut Scratch<'a>, n_cells: usize, n: usize) -> Self {
+        let gates = scratch.part(4 * n_cells);
+        let outputs = std::array::from_fn(|_| {
+            let mut output = scratch.part(n);
+            output.fill(0.0);
+            output
+        });
+        Self { gates, outputs }
+    }
+
+    /// The bytes of it, and of inputs that are widened.
+    fn bytes(inputs: &[Spec], outputs: &[Spec]) -> usize {
+        wide_bytes(inputs, outputs) + Scratch::bytes_of::<f32>(4 * n_cells_of(outputs))
+    }
+}
+
+/// The bytes of inputs that are widened, and of all outputs as `f32`.
+fn wide_bytes(inputs: &[Spec], outputs: &[Spec]) -> usize {
+    let wide: usize = inputs.iter().map(Floats::bytes).sum();
+    wide + outputs.iter().map(Scratch::bytes_for::<f32>).sum::<usize>()
+}
+
+fn n_cells_of(outputs: &[Spec]) -> usize {
+    outputs[0].shape().map_or(0, |shape| shape.last_dim())
 }
 
 impl Lstm {
@@ -55,49 +91,56 @@ impl Lstm {
     }
 
     /// The weights in inputs number `first` on, for inputs of `n_inputs` elements.
-    fn weights(&self, ctx: &Ctx<'_>, first: usize, sizes: (usize, usize)) -> Result<Weights> {
-        let (n_inputs, n_cells) = sizes;
-        let of = |i: usize, shape: &[usize]| floats(ctx, first + i, shape);
+    fn weights<'a>(
+        &self,
+        ctx: &Ctx<'a>,
+        scratch: &mut Scratch<'a>,
+        first: usize,
+        (n_inputs, n_cells): (usize, usize),
+    ) -> Result<Weights<'a>> {
+        let mut of = |i: usize, shape: &[usize]| floats(ctx, scratch, first + i, shape);
         let bias = of(4, &[4 * n_cells])?;
         let w = of(0, &[n_inputs + n_cells, 4 * n_cells])?;
         let peepholes = match self.peephole {
-            true => [of(1, &[n_cells])?, of(2, &[n_cells])?, of(3, &[n_cells])?],
-            false => [Vec::new(), Vec::new(), Vec::new()],
+            true => Some([of(1, &[n_cells])?, of(2, &[n_cells])?, of(3, &[n_cells])?]),
+            false => None,
         };
         Ok(Weights { w, peepholes, bias, n_cells })
     }
 
-    /// One step of one row: `x` and the state before it to the seven outputs.
+    /// One step of row `row` of all steps: `x` and the state before it to the seven outputs.
     fn step(
         &self,
-        weights: &Weights,
+        weights: &Weights<'_>,
         x: &[f32],
         (state, hidden): (&[f32], &[f32]),
-        out: &mut [Vec<f32>; N_OUTPUTS],
+        (room, row): (&mut Room<'_>, usize),
     ) {
         let n = weights.n_cells;
-        let mut gates = weights.bias.clone();
-        multiply(x, &weights.w, &mut gates);
-        multiply(hidden, &weights.w[x.len() * 4 * n..], &mut gates);
+        let gates = &mut room.gates[..];
+        gates.copy_from_slice(&weights.bias);
+        multiply(x, &weights.w, gates);
+        multiply(hidden, &weights.w[x.len() * 4 * n..], gates);
         let (cell, forget) = match self.order {
             Order::InputCellForget => (n, 2 * n),
             Order::InputForgetCell => (2 * n, n),
         };
-        let [to_input, to_forget, to_output] = &weights.peepholes;
-        let peep = |w: &[f32], k: usize, state: f32| if self.peephole { w[k] * state } else { 0.0 };
+        let peep = |gate: usize, k: usize, state: f32| {
+            weights.peepholes.as_ref().map_or(0.0, |weights| weights[gate][k] * state)
+        };
         for k in 0..n {
             let before = state[k];
-            let i = sigmoid(gates[k] + peep(to_input, k, before));
-            let f = sigmoid(gates[forget + k] + self.forget_bias + peep(to_forget, k, before));
+            let i = sigmoid(gates[k] + peep(0, k, before));
+            let f = sigmoid(gates[forget + k] + self.forget_bias + peep(1, k, before));
             let ci = gates[cell + k].tanh();
             let mut cs = ci * i + before * f;
             if self.clip > 0.0 {
                 cs = cs.clamp(-self.clip, self.clip);
             }
-            let o = sigmoid(gates[3 * n + k] + peep(to_output, k, cs));
+            let o = sigmoid(gates[3 * n + k] + peep(2, k, cs));
             let co = cs.tanh();
-            for (out, value) in out.iter_mut().zip([i, cs, f, o, ci, co, o * co]) {
-                out.push(value);
+            for (out, value) in room.outputs.iter_mut().zip([i, cs, f, o, ci, co, o * co]) {
+                out[row * n + k] = value;
             }
         }
     }
@@ -115,13 +158,18 @@ fn multiply(x: &[f32], w: &[f32], out: &mut [f32]) {
 }
 
 /// Input number `i` as floats, which must have this shape.
-fn floats(ctx: &Ctx<'_>, i: usize, shape: &[usize]) -> Result<Vec<f32>> {
+fn floats<'a>(
+    ctx: &Ctx<'a>,
+    scratch: &mut Scratch<'a>,
+    i: usize,
+    shape: &[usize],
+) -> Result<Floats<'a>> {
     let view = ctx.input(i);
     if view.shape().dims() != shape {
         let (got, expected) = (view.shape(), Shape::of(shape));
         return invalid!("input {i} has shape {got}, but {expected} is expected");
     }
-    let wide = widen(&view);
+    let wide = Floats::of(&view, scratch);
     wide.ok_or_else(|| Error::Unimplemented(format!("dtype {} is not supported", view.dtype())))
 }
 
@@ -152,18 +200,24 @@ impl Op for LstmCell {
         else {
             return invalid!("x and cs_prev must be matrices");
         };
-        let x = floats(ctx, 0, &[n_rows, n_inputs])?;
-        let state = floats(ctx, 1, &[n_rows, n_cells])?;
-        let hidden = floats(ctx, 2, &[n_rows, n_cells])?;
-        let weights = self.0.weights(ctx, 3, (n_inputs, n_cells))?;
-        let mut out: [Vec<f32>; N_OUTPUTS] = Default::default();
-        for row in 0..n_rows {
-            let part = |of: &'_ [f32], n: usize| row * n..row * n + n.min(of.len());
-            let before = (&state[part(&state, n_cells)], &hidden[part(&hidden, n_cells)]);
-            self.0.step(&weights, &x[part(&x, n_inputs)], before, &mut out);
-        }
+        let mut scratch = ctx.scratch();
+        let x = floats(ctx, &mut scratch, 0, &[n_rows, n_inputs])?;
+        let state = floats(ctx, &mut scratch, 1, &[n_rows, n_cells])?;
+        let hidden = floats(ctx, &mut scratch, 2, &[n_rows, n_cells])?;
+        let weights = self.0.weights(ctx, &mut scratch, 3, (n_inputs, n_cells))?;
         let shape = Shape::of(&[n_rows, n_cells]);
-        out.iter().enumerate().try_for_each(|(i, values)| write(ctx, i, &shape, values))
+        let mut room = Room::new(&mut scratch, n_cells, shape.n_elements());
+        for row in 0..n_rows {
+            let (x, cells) = (&x[row * n_inputs..][..n_inputs], row * n_cells..(row + 1) * n_cells);
+            let before = (&state[cells.clone()], &hidden[cells]);
+            self.0.step(&weights, x, before, (&mut room, row));
+        }
+        let outputs = room.outputs.iter().enumerate();
+        outputs.into_iter().try_for_each(|(i, values)| write(ctx, i, &shape, values))
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        Room::bytes(inputs, outputs)
     }
 }
 
@@ -186,29 +240,35 @@ impl Op for BlockLstm {
         else {
             return invalid!("x must be 3D and cs_prev 2D");
         };
-        let x = floats(ctx, 1, &[n_steps, n_rows, n_inputs])?;
-        let mut state = floats(ctx, 2, &[n_rows, n_cells])?;
-        let mut hidden = floats(ctx, 3, &[n_rows, n_cells])?;
-        let weights = self.0.weights(ctx, 4, (n_inputs, n_cells))?;
+        let mut scratch = ctx.scratch();
+        let x = floats(ctx, &mut scratch, 1, &[n_steps, n_rows, n_inputs])?;
+        let first_state = floats(ctx, &mut scratch, 2, &[n_rows, n_cells])?;
+        let first_hidden = floats(ctx, &mut scratch, 3, &[n_rows, n_cells])?;
+        let weights = self.0.weights(ctx, &mut scratch, 4, (n_inputs, n_cells))?;
         let length = size(int(&ctx.input(0))?, "seq_len_max")?.min(n_steps);
-        let mut out: [Vec<f32>; N_OUTPUTS] = Default::default();
+        let shape = Shape::of(&[n_steps, n_rows, n_cells]);
+        let mut room = Room::new(&mut scratch, n_cells, shape.n_elements());
+        let (mut state, mut hidden) =
+            (scratch.part(n_rows * n_cells), scratch.part(n_rows * n_cells));
+        state.copy_from_slice(&first_state);
+        hidden.copy_from_slice(&first_hidden);
         for step in 0..length {
             for row in 0..n_rows {
-                let at = (step * n_rows + row) * n_inputs;
-                let cells = row * n_cells..(row + 1) * n_cells;
+                let (at, cells) = (step * n_rows + row, row * n_cells..(row + 1) * n_cells);
+                let x = &x[at * n_inputs..][..n_inputs];
                 let before = (&state[cells.clone()], &hidden[cells]);
-                self.0.step(&weights, &x[at..at + n_inputs], before, &mut out);
+                self.0.step(&weights, x, before, (&mut room, at));
             }
-            let done = step * n_rows * n_cells;
-            state.copy_from_slice(&out[1][done..]);
-            hidden.copy_from_slice(&out[6][done..]);
+            let done = step * n_rows * n_cells..(step + 1) * n_rows * n_cells;
+            state.copy_from_slice(&room.outputs[1][done.clone()]);
+            hidden.copy_from_slice(&room.outputs[6][done]);
         }
-        let shape = Shape::of(&[n_steps, n_rows, n_cells]);
-        for (i, values) in out.iter_mut().enumerate() {
-            values.resize(shape.n_elements(), 0.0);
-            write(ctx, i, &shape, values)?;
-        }
-        Ok(())
+        let outputs = room.outputs.iter().enumerate();
+        outputs.into_iter().try_for_each(|(i, values)| write(ctx, i, &shape, values))
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        Room::bytes(inputs, outputs) + 2 * Scratch::bytes_for::<f32>(&inputs[2])
     }
 }
 
@@ -229,33 +289,45 @@ impl Op for GruCell {
         else {
             return invalid!("x and h_prev must be matrices");
         };
-        let x = floats(ctx, 0, &[n_rows, n_inputs])?;
-        let hidden = floats(ctx, 1, &[n_rows, n_cells])?;
-        let w_gates = floats(ctx, 2, &[n_inputs + n_cells, 2 * n_cells])?;
-        let w_cell = floats(ctx, 3, &[n_inputs + n_cells, n_cells])?;
-        let (b_gates, b_cell) = (floats(ctx, 4, &[2 * n_cells])?, floats(ctx, 5, &[n_cells])?);
-        let mut out: [Vec<f32>; 4] = Default::default();
+        let mut scratch = ctx.scratch();
+        let mut of = |i: usize, shape: &[usize]| floats(ctx, &mut scratch, i, shape);
+        let (x, hidden) = (of(0, &[n_rows, n_inputs])?, of(1, &[n_rows, n_cells])?);
+        let w_gates = of(2, &[n_inputs + n_cells, 2 * n_cells])?;
+        let w_cell = of(3, &[n_inputs + n_cells, n_cells])?;
+        let (b_gates, b_cell) = (of(4, &[2 * n_cells])?, of(5, &[n_cells])?);
+        let mut gates = scratch.part::<f32>(2 * n_cells);
+        let mut kept = scratch.part::<f32>(n_cells);
+        let mut out: [Part<'_, f32>; 4] = std::array::from_fn(|_| scratch.part(n_rows * n_cells));
         for row in 0..n_rows {
+            let cells = row * n_cells..(row + 1) * n_cells;
             let x = &x[row * n_inputs..(row + 1) * n_inputs];
-            let hidden = &hidden[row * n_cells..(row + 1) * n_cells];
-            let mut gates = b_gates.clone();
+            let hidden = &hidden[cells.clone()];
+            gates.copy_from_slice(&b_gates);
             multiply(x, &w_gates, &mut gates);
             multiply(hidden, &w_gates[n_inputs * 2 * n_cells..], &mut gates);
             gates.iter_mut().for_each(|gate| *gate = sigmoid(*gate));
             let (reset, update) = gates.split_at(n_cells);
-            let kept: Vec<f32> = reset.iter().zip(hidden).map(|(r, h)| r * h).collect();
-            let mut cell = b_cell.clone();
-            multiply(x, &w_cell, &mut cell);
-            multiply(&kept, &w_cell[n_inputs * n_cells..], &mut cell);
-            cell.iter_mut().for_each(|c| *c = c.tanh());
-            for k in 0..n_cells {
-                out[3].push(update[k] * hidden[k] + (1.0 - update[k]) * cell[k]);
+            for (kept, (r, h)) in kept.iter_mut().zip(reset.iter().zip(hidden)) {
+                *kept = r * h;
             }
-            out[0].extend(reset);
-            out[1].extend(update);
-            out[2].extend(cell);
+            let [out_reset, out_update, out_cell, out_hidden] =
+                out.each_mut().map(|out| &mut out[cells.clone()]);
+            out_cell.copy_from_slice(&b_cell);
+            multiply(x, &w_cell, out_cell);
+            multiply(&kept, &w_cell[n_inputs * n_cells..], out_cell);
+            out_cell.iter_mut().for_each(|c| *c = c.tanh());
+            for k in 0..n_cells {
+                out_hidden[k] = update[k] * hidden[k] + (1.0 - update[k]) * out_cell[k];
+            }
+            out_reset.copy_from_slice(reset);
+            out_update.copy_from_slice(update);
         }
         let shape = Shape::of(&[n_rows, n_cells]);
         out.iter().enumerate().try_for_each(|(i, values)| write(ctx, i, &shape, values))
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let (n, bytes) = (n_cells_of(outputs), Scratch::bytes_of::<f32>);
+        wide_bytes(inputs, outputs) + bytes(2 * n) + bytes(n)
     }
 }

@@ -109,14 +109,3 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Kernels> {
     let vectors = [None];
     vectors.into_iter().flatten().chain([&scalar::KERNELS])
 }
-
-/// `n` floats of scratch memory: from `bytes` if it has them, else from `own`.
-pub(crate) fn floats<'a>(bytes: &'a mut [u8], n: usize, own: &'a mut Vec<f32>) -> &'a mut [f32] {
-    match bytemuck::try_cast_slice_mut::<u8, f32>(bytes) {
-        Ok(floats) if floats.len() >= n => &mut floats[..n],
-        _ => {
-            own.resize(n, 0.);
-            own
-        }
-    }
-}

@@ -5,7 +5,7 @@
 
 use super::coo::{self, Coo, checked_shape};
 use super::number::Number;
-use super::ragged::check_splits;
+use super::ragged::read_splits;
 use crate::prelude::*;
 
 pub(super) const RAGGED: OpDef =
@@ -28,9 +28,9 @@ impl Counter {
     fn count(&self, ctx: &mut Ctx<'_>, job: &Job<'_>, rows: impl Fn(usize) -> usize) -> Result<()> {
         let Job { values, weights, size, n_rows } = *job;
         let dtype = weights.dtype();
-        let Some(numbers) = values.to_i64() else {
+        if !matches!(values.dtype(), DType::I32 | DType::I64) {
             return invalid!("values must be int32 or int64, not {}", values.dtype());
-        };
+        }
         if weights.n_elements() > 0 && weights.shape() != values.shape() {
             return invalid!(
                 "weights must be the same shape as arr or a length-0 tensor, in which case it \
@@ -38,8 +38,10 @@ impl Counter {
                 weights.shape()
             );
         }
-        if numbers.iter().any(|number| *number < 0) {
-            return invalid!("Input must be non-negative");
+        for i in 0..values.n_elements() {
+            if int_at(&values, i)? < 0 {
+                return invalid!("Input must be non-negative");
+            }
         }
         let batch = n_rows.map(|n| n as i64);
         let shape = checked_shape(dtype, batch.into_iter().chain([size as i64]))?;
@@ -49,8 +51,12 @@ impl Counter {
                 let out: &mut [$T] = output.as_mut_slice();
                 let weights: &[$T] = weights.as_slice();
                 out.fill(<$T as Number>::zero());
-                for (i, number) in numbers.iter().enumerate().filter(|(_, n)| **n < size as i64) {
-                    let slot = &mut out[rows(i) * size + *number as usize];
+                for i in 0..values.n_elements() {
+                    let number = int_at(&values, i)? as usize;
+                    if number >= size {
+                        continue;
+                    }
+                    let slot = &mut out[rows(i) * size + number];
                     let weight = weights.get(i).copied().unwrap_or($one);
                     *slot = if self.is_binary { $one } else { slot.plus(weight) };
                 }
@@ -78,11 +84,10 @@ struct Job<'a> {
 
 /// The number of bins. Fails if it is no scalar or below zero.
 fn bins(size: View<'_>) -> Result<usize> {
-    let number = size.to_i64().filter(|_| size.n_elements() == 1).map(|sizes| sizes[0]);
-    match number.map(usize::try_from) {
-        Some(Ok(size)) => Ok(size),
-        Some(Err(_)) => invalid!("size ({}) must be non-negative", number.unwrap_or(-1)),
-        None => invalid!("Shape must be rank 0 but is {} for size", size.shape()),
+    match int(&size).map(|size| (size, usize::try_from(size))) {
+        Ok((_, Ok(size))) => Ok(size),
+        Ok((size, Err(_))) => invalid!("size ({size}) must be non-negative"),
+        Err(_) => invalid!("Shape must be rank 0 but is {} for size", size.shape()),
     }
 }
 
@@ -111,13 +116,18 @@ impl Op for Ragged {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (splits, values, weights) = (ctx.input(0), ctx.input(1), ctx.input(3));
         let size = bins(ctx.input(2))?;
-        let splits = check_splits(splits, values.n_elements())?;
-        let mut rows = vec![0; values.n_elements()];
+        let mut scratch = ctx.scratch();
+        let splits = read_splits(splits, values.n_elements(), &mut scratch)?;
+        let mut rows = scratch.part(values.n_elements());
         for (row, pair) in splits.windows(2).enumerate() {
             rows[pair[0]..pair[1]].fill(row);
         }
         let n_rows = Some(splits.len() - 1);
         self.0.count(ctx, &Job { values, weights, size, n_rows }, |i| rows[i])
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[0]) + Scratch::bytes_for::<usize>(&inputs[1])
     }
 }
 

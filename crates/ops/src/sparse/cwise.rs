@@ -30,12 +30,14 @@ impl Op for Cwise {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let sparse = Coo::read(ctx, 0)?;
         let dense = ctx.input(3);
-        let places = broadcast_places(&sparse, dense.shape())?;
+        let mut places = ctx.scratch().part(sparse.len());
+        broadcast_places(&sparse, dense.shape(), &mut places)?;
         let mut output = ctx.output(0, dense.dtype(), &Shape::of(&[sparse.len()]))?;
         for_any_number!(dense.dtype(), T => {
             let (values, dense): (&[T], &[T]) = (sparse.values.as_slice(), dense.as_slice());
-            for ((out, value), place) in output.as_mut_slice().iter_mut().zip(values).zip(places) {
-                let other = dense[place];
+            let out = output.as_mut_slice().iter_mut();
+            for ((out, value), place) in out.zip(values).zip(places.iter()) {
+                let other = dense[*place];
                 let result = match self {
                     Self::Add => Some(value.plus(other)),
                     Self::Mul => Some(value.times(other)),
@@ -47,10 +49,14 @@ impl Op for Cwise {
         });
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[1])
+    }
 }
 
-/// The element of a dense tensor, broadcast to the sparse one, that each entry meets.
-fn broadcast_places(sparse: &Coo<'_>, dense: &Shape) -> Result<Vec<usize>> {
+/// Writes the element of a dense tensor, broadcast to the sparse one, that each entry meets.
+fn broadcast_places(sparse: &Coo<'_>, dense: &Shape, places: &mut [usize]) -> Result<()> {
     let Some(skipped) = sparse.rank().checked_sub(dense.rank()) else {
         return invalid!(
             "broadcasts dense to sparse only; got incompatible shapes: {:?} vs. {dense}",
@@ -65,15 +71,13 @@ fn broadcast_places(sparse: &Coo<'_>, dense: &Shape) -> Result<Vec<usize>> {
         );
     }
     let strides = dense.strides();
-    let mut places = Vec::with_capacity(sparse.len());
-    for (i, index) in sparse.entries().enumerate() {
+    for (i, (index, place)) in sparse.entries().zip(places).enumerate() {
         coo::check_inside(index, sparse.dims, i)?;
         let steps = index[skipped..].iter().zip(dense.iter()).zip(&strides);
-        places.push(
-            steps.map(|((at, dim), step)| if *dim == 1 { 0 } else { *at as usize * step }).sum(),
-        );
+        *place =
+            steps.map(|((at, dim), step)| if *dim == 1 { 0 } else { *at as usize * step }).sum();
     }
-    Ok(places)
+    Ok(())
 }
 
 struct DenseAdd;
@@ -90,9 +94,7 @@ impl Op for DenseAdd {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (indices, values, dense) = (ctx.input(0), ctx.input(1), ctx.input(3));
-        let (Some(flat), Some(dims)) = (indices.to_i64(), ctx.input(2).to_i64()) else {
-            return invalid!("a_indices and a_shape must be int32 or int64");
-        };
+        let dims = ints(&ctx.input(2))?;
         let shape = dense.shape();
         if dims[..] != shape.to_i64()[..] {
             return invalid!("the sparse tensor of shape {dims:?} and the dense of {shape} differ");
@@ -105,21 +107,26 @@ impl Op for DenseAdd {
             );
         }
         let strides = shape.strides();
-        let mut places: Vec<usize> = Vec::with_capacity(values.n_elements());
-        for i in 0..values.n_elements() {
-            let index = &flat[i * dims.len()..(i + 1) * dims.len()];
-            coo::check_inside(index, &dims, i)?;
-            places.push(index.iter().zip(&strides).map(|(at, step)| *at as usize * step).sum());
+        let mut places = ctx.scratch().part::<usize>(values.n_elements());
+        for (i, place) in places.iter_mut().enumerate() {
+            let index = (0..dims.len()).map(|axis| int_at(&indices, i * dims.len() + axis));
+            let index = index.collect::<Result<Ints>>()?;
+            coo::check_inside(&index, &dims, i)?;
+            *place = index.iter().zip(&strides).map(|(at, step)| *at as usize * step).sum();
         }
         let mut output = ctx.output(0, dense.dtype(), shape)?;
         for_any_number!(dense.dtype(), T => {
             let values: &[T] = values.as_slice();
             let out: &mut [T] = output.as_mut_slice();
             out.copy_from_slice(dense.as_slice());
-            for (place, value) in places.into_iter().zip(values) {
-                out[place] = out[place].plus(*value);
+            for (place, value) in places.iter().zip(values) {
+                out[*place] = out[*place].plus(*value);
             }
         });
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[1])
     }
 }

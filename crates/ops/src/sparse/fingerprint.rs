@@ -30,16 +30,25 @@ impl Op for Fingerprint {
         }
         let n = data.shape()[0];
         let width: usize = data.shape()[1..].iter().product();
+        let is_joined = data.dtype() == DType::String && data.shape().rank() > 1;
+        let mut parts = ctx.scratch().part(if is_joined { width } else { 0 });
         let mut output = ctx.output(0, DType::U8, &Shape::of(&[n, 8]))?;
         for (i, out) in output.as_mut_slice::<u8>().chunks_exact_mut(8).enumerate() {
-            out.copy_from_slice(&of_element(data, i, width).to_le_bytes());
+            out.copy_from_slice(&of_element(data, i, width, &mut parts).to_le_bytes());
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let shape = inputs[0].shape().filter(|_| inputs[0].dtype == DType::String);
+        let width = shape.and_then(|shape| Some(shape.get(1..)?.iter().product()));
+        Scratch::bytes_of::<[u8; 8]>(width.unwrap_or(0))
     }
 }
 
 /// The fingerprint of the bytes of an element; of strings, that of their fingerprints.
-fn of_element(data: View<'_>, i: usize, width: usize) -> u64 {
+/// `parts` has room for these.
+fn of_element(data: View<'_>, i: usize, width: usize, parts: &mut [[u8; 8]]) -> u64 {
     if data.dtype() != DType::String {
         let n_bytes = width * data.dtype().size();
         return fingerprint64(&data.bytes()[i * n_bytes..(i + 1) * n_bytes]);
@@ -48,6 +57,6 @@ fn of_element(data: View<'_>, i: usize, width: usize) -> u64 {
     if data.shape().rank() == 1 {
         return strings.map(fingerprint64).sum();
     }
-    let bytes: Vec<u8> = strings.flat_map(|s| fingerprint64(s).to_le_bytes()).collect();
-    fingerprint64(&bytes)
+    parts.iter_mut().zip(strings).for_each(|(part, s)| *part = fingerprint64(s).to_le_bytes());
+    fingerprint64(parts.as_flattened())
 }

@@ -44,22 +44,21 @@ pub(super) fn gather(values: View<'_>, sources: &[usize]) -> Result<Tensor> {
     Ok(tensor)
 }
 
-/// A vector of elements of several vectors, counted through all of them.
-pub(super) fn gather_concatenated(parts: &[View<'_>], sources: &[usize]) -> Result<Tensor> {
-    let dtype = parts[0].dtype();
-    let shape = Shape::of(&[sources.len()]);
-    if dtype == DType::String {
-        let all: Vec<&[u8]> = parts.iter().flat_map(|part| part.strings().iter()).collect();
-        let picked = sources.iter().map(|i| all[*i]);
-        return Ok(Tensor::from_strings(shape, picked.collect())?);
+/// Makes output number `index` of `values[i]` for each `i`.
+pub(super) fn write_gathered(
+    ctx: &mut Ctx<'_>,
+    index: usize,
+    values: View<'_>,
+    sources: &[usize],
+) -> Result<()> {
+    if !values.dtype().is_plain() {
+        return ctx.set_output(index, gather(values, sources)?);
     }
-    let mut tensor = Tensor::zeros(dtype, shape)?;
-    let mut view = tensor.view_mut().expect("a new plain tensor has one owner");
-    for_width!(dtype, T => {
-        let all: Vec<T> = parts.iter().flat_map(View::as_wide::<T>).copied().collect();
-        for (out, i) in view.as_wide_mut::<T>().iter_mut().zip(sources) {
-            *out = all[*i];
-        }
+    let mut output = ctx.output(index, values.dtype(), &Shape::of(&[sources.len()]))?;
+    for_width!(values.dtype(), T => {
+        let elements = values.as_wide::<T>();
+        let out = output.as_wide_mut::<T>().iter_mut();
+        out.zip(sources).for_each(|(out, i)| *out = elements[*i]);
     });
-    Ok(tensor)
+    Ok(())
 }

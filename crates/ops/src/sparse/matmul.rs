@@ -37,9 +37,9 @@ impl Op for MatMul {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (indices, values, b) = (ctx.input(0), ctx.input(1), ctx.input(3));
-        let Some(flat) = indices.to_i64() else {
+        if !matches!(indices.dtype(), DType::I32 | DType::I64) {
             return invalid!("a_indices must be int32 or int64, not {}", indices.dtype());
-        };
+        }
         let dims: &[i64] = ctx.input(2).as_slice();
         let &[n_rows, n_inner] = dims else {
             return invalid!("Tensor 'a_shape' must have 2 elements");
@@ -63,14 +63,16 @@ impl Op for MatMul {
             );
         }
         let shape = checked_shape(values.dtype(), [m, n as i64])?;
+        let mut scratch = ctx.scratch();
         let mut output = ctx.output(0, values.dtype(), &shape)?;
-        let entries = self.entries(&flat, (m, k))?;
         for_any_number!(values.dtype(), T => {
-            let b = self.rows_of_b::<T>(b);
+            let mut turned = scratch.part::<T>(if self.adjoint_b { b.n_elements() } else { 0 });
+            let b = self.rows_of_b::<T>(b, &mut turned);
             let a: &[T] = values.as_slice();
             let out: &mut [T] = output.as_mut_slice();
             out.fill(T::zero());
-            for ((row, inner), a) in entries.iter().zip(a) {
+            for (i, a) in a.iter().enumerate() {
+                let (row, inner) = self.entry(&indices, i, (m, k))?;
                 let a = if self.adjoint_a { a.conjugate() } else { *a };
                 let b = &b[inner * n..(inner + 1) * n];
                 let out = &mut out[row * n..(row + 1) * n];
@@ -79,32 +81,38 @@ impl Op for MatMul {
         });
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let b = &inputs[3];
+        let n = b.shape().filter(|_| self.adjoint_b).map_or(0, |shape| shape.n_elements());
+        Scratch::bytes_of::<u8>(n * b.dtype.size())
+    }
 }
 
 impl MatMul {
-    /// The row of the output and the row of `b` of each entry.
-    fn entries(&self, flat: &[i64], (m, k): (i64, i64)) -> Result<Vec<(usize, usize)>> {
-        let mut entries = Vec::with_capacity(flat.len() / 2);
-        for (i, pair) in flat.chunks_exact(2).enumerate() {
-            let (row, inner) = if self.adjoint_a { (pair[1], pair[0]) } else { (pair[0], pair[1]) };
-            if !(0..k).contains(&inner) {
-                return invalid!("k ({inner}) from index[{i}] out of bounds (>={k})");
-            }
-            if !(0..m).contains(&row) {
-                return invalid!("m ({row}) from index[{i}] out of bounds (>={m})");
-            }
-            entries.push((row as usize, inner as usize));
+    /// The row of the output and the row of `b` of entry number `i`.
+    fn entry(&self, indices: &View<'_>, i: usize, (m, k): (i64, i64)) -> Result<(usize, usize)> {
+        let (first, second) = (int_at(indices, 2 * i)?, int_at(indices, 2 * i + 1)?);
+        let (row, inner) = if self.adjoint_a { (second, first) } else { (first, second) };
+        if !(0..k).contains(&inner) {
+            return invalid!("k ({inner}) from index[{i}] out of bounds (>={k})");
         }
-        Ok(entries)
+        if !(0..m).contains(&row) {
+            return invalid!("m ({row}) from index[{i}] out of bounds (>={m})");
+        }
+        Ok((row as usize, inner as usize))
     }
 
-    /// The rows of `b`, turned round if it is adjoint.
-    fn rows_of_b<'b, T: Number>(&self, b: View<'b>) -> std::borrow::Cow<'b, [T]> {
+    /// The rows of `b`, turned round into `turned` if it is adjoint.
+    fn rows_of_b<'b, T: Number>(&self, b: View<'b>, turned: &'b mut [T]) -> &'b [T] {
         let elements: &'b [T] = b.as_slice();
         if !self.adjoint_b {
-            return elements.into();
+            return elements;
         }
         let (n, k) = (b.shape()[0], b.shape()[1]);
-        (0..k).flat_map(|i| (0..n).map(move |j| elements[j * k + i].conjugate())).collect()
+        for (i, to) in turned.iter_mut().enumerate() {
+            *to = elements[i % n * k + i / n].conjugate();
+        }
+        turned
     }
 }

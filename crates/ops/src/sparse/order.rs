@@ -2,7 +2,7 @@
 //! `SparseSplit`.
 
 use super::coo::{self, Coo};
-use super::gather::{gather, gather_concatenated};
+use super::gather::{gather, write_gathered};
 use crate::prelude::*;
 
 pub(super) const REORDER: OpDef = OpDef::pure("SparseReorder", |_| Ok(Box::new(Reorder)));
@@ -28,14 +28,20 @@ impl Op for Reorder {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let sparse = Coo::read(ctx, 0)?;
-        let mut order: Vec<usize> = (0..sparse.len()).collect();
-        order.sort_by_key(|i| sparse.entry(*i));
-        let indices: Vec<i64> = order.iter().flat_map(|i| sparse.entry(*i)).copied().collect();
-        ctx.set_output(
-            0,
-            Tensor::from_slice(Shape::of(&[sparse.len(), sparse.rank()]), &indices)?,
-        )?;
-        ctx.set_output(1, gather(sparse.values, &order)?)
+        let mut order = ctx.scratch().part(sparse.len());
+        order.iter_mut().enumerate().for_each(|(i, entry)| *entry = i);
+        order.sort_unstable_by(|a, b| sparse.entry(*a).cmp(sparse.entry(*b)).then(a.cmp(b)));
+        let shape = Shape::of(&[sparse.len(), sparse.rank()]);
+        let mut indices = ctx.output(0, DType::I64, &shape)?;
+        let indices = indices.as_mut_slice::<i64>().chunks_exact_mut(sparse.rank().max(1));
+        for (to, entry) in indices.zip(order.iter()) {
+            to.copy_from_slice(sparse.entry(*entry));
+        }
+        write_gathered(ctx, 1, sparse.values, &order)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[1])
     }
 }
 
@@ -65,33 +71,80 @@ impl Op for Concat {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let read = |i| Coo::new(ctx.input(i), ctx.input(self.n + i), ctx.input(2 * self.n + i));
-        let parts: Vec<Coo<'_>> = (0..self.n).map(read).collect::<Result<_>>()?;
-        let rank = parts[0].rank();
-        let axis = normalise_axis(self.axis, rank)?;
-        let mut dims = parts[0].dims.to_vec();
+        let first = self.part(ctx, 0)?;
+        let axis = normalise_axis(self.axis, first.rank())?;
+        let mut dims = Ints::from_slice(first.dims);
         dims[axis] = 0;
-        // Each entry with its new index, and where its value is among all values.
-        let mut entries: Vec<(Vec<i64>, usize)> = Vec::new();
-        for (p, part) in parts.iter().enumerate() {
-            check_part(part, &dims, axis, p)?;
-            for index in part.entries() {
-                let mut index = index.to_vec();
-                index[axis] = index[axis].wrapping_add(dims[axis]);
-                entries.push((index, entries.len()));
-            }
+        let mut scratch = ctx.scratch();
+        // How far each part is moved along the axis.
+        let mut offsets = scratch.part(self.n);
+        let mut n_entries = 0;
+        for (p, offset) in offsets.iter_mut().enumerate() {
+            let part = self.part(ctx, p)?;
+            check_part(&part, &dims, axis, p)?;
+            *offset = dims[axis];
             let Some(size) = dims[axis].checked_add(part.dims[axis]) else {
                 return invalid!("the sizes along dimension {axis} overflow");
             };
             dims[axis] = size;
+            n_entries += part.len();
         }
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        let indices: Vec<i64> = entries.iter().flat_map(|(index, _)| index).copied().collect();
-        let sources: Vec<usize> = entries.iter().map(|(_, source)| *source).collect();
-        let views: Vec<View<'_>> = parts.iter().map(|part| part.values).collect();
-        ctx.set_output(0, Tensor::from_slice(Shape::of(&[entries.len(), rank]), &indices)?)?;
-        ctx.set_output(1, gather_concatenated(&views, &sources)?)?;
-        ctx.set_output(2, Tensor::vector(&dims)?)
+        let mut entries = scratch.part(n_entries);
+        let mut rest = &mut entries[..];
+        for p in 0..self.n {
+            let (own, after) = rest.split_at_mut(self.part(ctx, p)?.len());
+            own.iter_mut().enumerate().for_each(|(i, entry)| *entry = [p, i]);
+            rest = after;
+        }
+        let rank = dims.len();
+        let at = |inputs: &[View<'_>], [p, i]: Entry, d: usize| {
+            let index = inputs[p].as_slice::<i64>()[i * rank + d];
+            if d == axis { index.wrapping_add(offsets[p]) } else { index }
+        };
+        let inputs = ctx.inputs();
+        entries.sort_unstable_by(|a, b| {
+            let index = |entry: Entry| (0..rank).map(move |d| at(inputs, entry, d));
+            index(*a).cmp(index(*b)).then(a.cmp(b))
+        });
+        let (inputs, mut out) =
+            ctx.inputs_and_output(0, DType::I64, &Shape::of(&[n_entries, rank]))?;
+        let out = out.as_mut_slice::<i64>().iter_mut().enumerate();
+        out.for_each(|(i, out)| *out = at(inputs, entries[i / rank], i % rank));
+        self.write_values(ctx, &entries)?;
+        let mut shape = ctx.output(2, DType::I64, &Shape::of(&[rank]))?;
+        shape.as_mut_slice().copy_from_slice(&dims);
+        Ok(())
+    }
+
+    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
+        Scratch::bytes_of::<i64>(self.n) + Scratch::bytes_for::<Entry>(&outputs[1])
+    }
+}
+
+/// An entry among those of several parts: the number of its part, and its own there.
+type Entry = [usize; 2];
+
+impl Concat {
+    /// Part number `i`.
+    fn part<'a>(&self, ctx: &Ctx<'a>, i: usize) -> Result<Coo<'a>> {
+        Coo::new(ctx.input(i), ctx.input(self.n + i), ctx.input(2 * self.n + i))
+    }
+
+    /// Makes output 1 of the values of entries.
+    fn write_values(&self, ctx: &mut Ctx<'_>, entries: &[Entry]) -> Result<()> {
+        let (dtype, shape) = (ctx.input(self.n).dtype(), Shape::of(&[entries.len()]));
+        if !dtype.is_plain() {
+            let values = entries.iter().map(|[p, i]| ctx.input(self.n + p).strings().get(*i));
+            let values: Strings = values.collect();
+            return ctx.set_output(1, Tensor::from_strings(shape, values)?);
+        }
+        let (inputs, mut out) = ctx.inputs_and_output(1, dtype, &shape)?;
+        for_width!(dtype, T => {
+            for (out, [p, i]) in out.as_wide_mut::<T>().iter_mut().zip(entries) {
+                *out = inputs[self.n + p].as_wide::<T>()[*i];
+            }
+        });
+        Ok(())
     }
 }
 

@@ -16,24 +16,41 @@ pub(super) const RANGE: OpDef = OpDef::pure("RaggedRange", |attrs| {
 
 /// Row splits as sizes. Fails unless they cut `n_values` values into rows.
 pub(super) fn check_splits(splits: View<'_>, n_values: usize) -> Result<Vec<usize>> {
-    let Some(numbers) = splits.to_i64() else {
+    Ok(read_splits(splits, n_values, &mut Scratch::default())?.to_vec())
+}
+
+/// The same in scratch memory.
+pub(super) fn read_splits<'a>(
+    splits: View<'_>,
+    n_values: usize,
+    scratch: &mut Scratch<'a>,
+) -> Result<Part<'a, usize>> {
+    if !matches!(splits.dtype(), DType::I32 | DType::I64) {
         return invalid!("splits must be int32 or int64, not {}", splits.dtype());
-    };
-    let Some((first, last)) = numbers.first().zip(numbers.last()) else {
+    }
+    let n = splits.n_elements();
+    if n == 0 {
         return invalid!("Splits must be non-empty");
-    };
-    if *first != 0 {
+    }
+    let (first, last) = (int_at(&splits, 0)?, int_at(&splits, n - 1)?);
+    if first != 0 {
         return invalid!("Splits must start with 0, not with {first}");
     }
-    if numbers.windows(2).any(|pair| pair[0] > pair[1]) {
-        return invalid!("Splits must not decrease");
+    let mut numbers = scratch.part(n);
+    let mut before = 0;
+    for (i, number) in numbers.iter_mut().enumerate() {
+        let split = int_at(&splits, i)?;
+        if split < before {
+            return invalid!("Splits must not decrease");
+        }
+        (*number, before) = (split as usize, split);
     }
-    if *last != n_values as i64 {
+    if last != n_values as i64 {
         return invalid!(
             "Splits must end with the number of values, got {last} instead of {n_values}"
         );
     }
-    Ok(numbers.into_iter().map(|split| split as usize).collect())
+    Ok(numbers)
 }
 
 /// Splits in the dtype that an op gives them. Fails if they do not fit.

@@ -2,6 +2,8 @@
 //!
 //! Follows `ragged_tensor_to_tensor_op.cc` of TensorFlow.
 
+use smallvec::SmallVec;
+
 use super::coo::{checked_rows, checked_shape};
 use crate::prelude::*;
 
@@ -95,7 +97,8 @@ impl Op for RaggedToTensor {
         if values.shape().rank() == 0 {
             return invalid!("values must have at least rank 1");
         }
-        let levels = self.levels(ctx)?;
+        let mut scratch = ctx.scratch();
+        let levels = self.levels(ctx, &mut scratch)?;
         let dims = self.dims(shape, values.shape(), &levels)?;
         let out_shape = checked_shape(values.dtype(), dims.iter().map(|dim| *dim as i64))?;
         let n_outer = 1 + self.ragged_rank();
@@ -106,35 +109,71 @@ impl Op for RaggedToTensor {
                 values.shape()[0]
             );
         }
-        let places = places(&levels, &dims[..n_outer])?;
+        let places = places(&levels, &dims[..n_outer], &mut scratch)?;
 
         let element: Shape = values.shape()[1..].iter().copied().collect();
-        let pattern = broadcast_default(default.shape(), &element)?;
+        let mut pattern = scratch.part(element.n_elements());
+        broadcast_default(default.shape(), &element, &mut pattern)?;
         write(ctx, &places, &pattern, &out_shape)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let Some(values) = inputs[1].shape() else { return 0 };
+        let n = |spec: &Spec| spec.shape().map_or(0, |shape| shape.n_elements());
+        let mut n_rows = 0;
+        let mut bytes = 0;
+        for (kind, partition) in self.kinds.iter().zip(&inputs[3..]) {
+            let numbers = Scratch::bytes_of::<usize>;
+            match kind {
+                Kind::FirstDimSize => {
+                    n_rows =
+                        known_int(partition).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+                }
+                // How many values the rows have together depends on the splits, and is known if
+                // they are the last.
+                Kind::RowSplits => {
+                    bytes += 2 * numbers(n(partition).saturating_sub(1));
+                    n_rows = 0;
+                }
+                Kind::ValueRowIds => {
+                    bytes += 2 * numbers(n_rows);
+                    n_rows = n(partition);
+                }
+            }
+        }
+        let (n_values, element) = values.split_first().map_or((0, &[][..]), |(n, rest)| (*n, rest));
+        let pattern = element.iter().product();
+        bytes + Scratch::bytes_of::<usize>(n_values) + Scratch::bytes_of::<usize>(pattern)
     }
 }
 
 /// The rows of one ragged dimension: how many there are, and the row of each element.
-struct Level {
+struct Level<'a> {
     n_rows: usize,
     /// The number of elements of each row, in order.
-    lengths: Vec<usize>,
+    lengths: Part<'a, usize>,
 }
 
+/// What stands for the place of a value that is cut off.
+const CUT_OFF: usize = usize::MAX;
+
 impl RaggedToTensor {
-    fn levels(&self, ctx: &Ctx<'_>) -> Result<Vec<Level>> {
-        let mut levels: Vec<Level> = Vec::new();
+    fn levels<'a>(&self, ctx: &Ctx<'_>, scratch: &mut Scratch<'a>) -> Result<Levels<'a>> {
+        let mut levels = Levels::new();
         let mut n_rows = None;
         for (i, kind) in self.kinds.iter().enumerate() {
             let partition = ctx.input(3 + i);
-            let numbers = partition.to_i64().ok_or_else(|| wrong_dtype(partition.dtype()))?;
+            if !matches!(partition.dtype(), DType::I32 | DType::I64) {
+                return invalid!("expected int32 or int64 but got {}", partition.dtype());
+            }
             let level = match kind {
                 Kind::FirstDimSize => {
-                    n_rows = numbers.first().copied();
+                    let is_there = partition.n_elements() > 0;
+                    n_rows = is_there.then(|| int_at(&partition, 0)).transpose()?;
                     continue;
                 }
-                Kind::RowSplits => from_splits(&numbers)?,
-                Kind::ValueRowIds => from_row_ids(&numbers, n_rows.unwrap_or(0))?,
+                Kind::RowSplits => from_splits(&partition, scratch)?,
+                Kind::ValueRowIds => from_row_ids(&partition, n_rows.unwrap_or(0), scratch)?,
             };
             if let Some(expected) = n_rows.filter(|expected| *expected != level.n_rows as i64) {
                 return invalid!("a row partition has {} rows, not {expected}", level.n_rows);
@@ -146,17 +185,22 @@ impl RaggedToTensor {
     }
 
     /// The output's dimensions: those asked for, else those that the rows and values have.
-    fn dims(&self, shape: View<'_>, values: &Shape, levels: &[Level]) -> Result<Vec<usize>> {
+    fn dims(
+        &self,
+        shape: View<'_>,
+        values: &Shape,
+        levels: &[Level<'_>],
+    ) -> Result<SmallVec<[usize; 5]>> {
         let inner = &values[1..];
         let rank = 1 + self.ragged_rank() + inner.len();
-        let mut wanted = shape.to_i64().ok_or_else(|| wrong_dtype(shape.dtype()))?;
+        let mut wanted = ints(&shape)?;
         if shape.shape().rank() == 0 {
-            if wanted != [-1] {
+            if wanted[..] != [-1] {
                 return invalid!(
                     "the only valid scalar shape tensor is the fully unknown shape -1"
                 );
             }
-            wanted = vec![-1; rank];
+            wanted = Ints::from_elem(-1, rank);
         }
         if wanted.len() != rank {
             return invalid!(
@@ -186,56 +230,80 @@ impl RaggedToTensor {
     }
 }
 
-fn from_splits(splits: &[i64]) -> Result<Level> {
-    if splits.first() != Some(&0) || splits.windows(2).any(|pair| pair[0] > pair[1]) {
+/// The rows of each ragged dimension.
+type Levels<'a> = SmallVec<[Level<'a>; 2]>;
+
+fn from_splits<'a>(splits: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Level<'a>> {
+    let n_splits = splits.n_elements();
+    let starts_well = n_splits > 0 && int_at(splits, 0)? == 0;
+    let mut lengths = scratch.part(n_splits.saturating_sub(1));
+    for (row, length) in lengths.iter_mut().enumerate() {
+        let length_now = int_at(splits, row + 1)?.checked_sub(int_at(splits, row)?);
+        match length_now.map(usize::try_from) {
+            Some(Ok(between)) if starts_well => *length = between,
+            _ => return invalid!("Invalid row split: it must start with 0 and not decrease"),
+        }
+    }
+    if !starts_well {
         return invalid!("Invalid row split: it must start with 0 and not decrease");
     }
-    let lengths = splits.windows(2).map(|pair| (pair[1] - pair[0]) as usize).collect();
-    Ok(Level { n_rows: splits.len() - 1, lengths })
+    Ok(Level { n_rows: lengths.len(), lengths })
 }
 
-fn from_row_ids(ids: &[i64], n_rows: i64) -> Result<Level> {
+fn from_row_ids<'a>(ids: &View<'_>, n_rows: i64, scratch: &mut Scratch<'a>) -> Result<Level<'a>> {
     let n_rows = checked_rows(n_rows)?;
-    let mut lengths = vec![0; n_rows];
+    let mut lengths = scratch.part(n_rows);
+    lengths.fill(0);
     let mut last = 0;
-    for id in ids {
-        let row = usize::try_from(*id).ok().filter(|row| *row < n_rows && *id >= last);
+    for i in 0..ids.n_elements() {
+        let id = int_at(ids, i)?;
+        let row = usize::try_from(id).ok().filter(|row| *row < n_rows && id >= last);
         let Some(row) = row else {
             return invalid!("Invalid value_rowids: {id} is below {last} or not below {n_rows}");
         };
         lengths[row] += 1;
-        last = *id;
+        last = id;
     }
     Ok(Level { n_rows, lengths })
 }
 
-/// Where in the output each value goes, in units of values; `None` where it is cut off.
-fn places(levels: &[Level], dims: &[usize]) -> Result<Vec<Option<usize>>> {
-    let mut places: Vec<Option<usize>> =
-        (0..levels[0].n_rows).map(|row| (row < dims[0]).then_some(row)).collect();
+/// Where in the output each value goes, in units of values.
+fn places<'a>(
+    levels: &[Level<'_>],
+    dims: &[usize],
+    scratch: &mut Scratch<'a>,
+) -> Result<Part<'a, usize>> {
+    let mut places: Part<'_, usize> = scratch.part(levels[0].n_rows);
+    for (row, place) in places.iter_mut().enumerate() {
+        *place = if row < dims[0] { row } else { CUT_OFF };
+    }
     for (level, width) in levels.iter().zip(&dims[1..]) {
         let n_elements: usize = level.lengths.iter().sum();
         checked_shape(DType::I64, [n_elements as i64])?;
-        let mut inner = Vec::with_capacity(n_elements.min(1 << 20));
-        for (place, length) in places.iter().zip(&level.lengths) {
-            inner.extend((0..*length).map(|column| {
-                place.filter(|_| column < *width).map(|place| place * width + column)
-            }));
+        let mut inner = scratch.part(n_elements);
+        let mut rest = &mut inner[..];
+        for (place, length) in places.iter().zip(level.lengths.iter()) {
+            let (row, after) = rest.split_at_mut(*length);
+            for (column, to) in row.iter_mut().enumerate() {
+                let is_kept = *place != CUT_OFF && column < *width;
+                *to = if is_kept { place * width + column } else { CUT_OFF };
+            }
+            rest = after;
         }
         places = inner;
     }
     Ok(places)
 }
 
-/// For each element of a value, the element of the default that stands for it.
-fn broadcast_default(default: &Shape, element: &Shape) -> Result<Vec<usize>> {
+/// Writes, for each element of a value, the element of the default that stands for it.
+fn broadcast_default(default: &Shape, element: &Shape, pattern: &mut [usize]) -> Result<()> {
     let wrong = default.rank() > element.rank()
         || default.iter().rev().zip(element.iter().rev()).any(|(d, e)| *d != *e && *d != 1);
     if wrong {
         return invalid!("default_value.shape={default} does not broadcast to values' {element}");
     }
     let strides = default.strides();
-    let mut pattern = vec![0; element.n_elements()];
+    pattern.fill(0);
     let mut repeat = 1;
     for axis in (0..element.rank()).rev() {
         let from_end = element.rank() - axis;
@@ -248,22 +316,17 @@ fn broadcast_default(default: &Shape, element: &Shape) -> Result<Vec<usize>> {
         }
         repeat *= element[axis];
     }
-    Ok(pattern)
+    Ok(())
 }
 
-fn write(
-    ctx: &mut Ctx<'_>,
-    places: &[Option<usize>],
-    pattern: &[usize],
-    shape: &Shape,
-) -> Result<()> {
+fn write(ctx: &mut Ctx<'_>, places: &[usize], pattern: &[usize], shape: &Shape) -> Result<()> {
     let (values, default) = (ctx.input(1), ctx.input(2));
     let size = pattern.len();
     if values.dtype() == DType::String {
         let n_places = shape.n_elements().checked_div(size).unwrap_or(0);
         let mut sources = vec![None; n_places];
         for (value, place) in places.iter().enumerate() {
-            if let Some(slot) = place.and_then(|place| sources.get_mut(place)) {
+            if let Some(slot) = sources.get_mut(*place) {
                 *slot = Some(value);
             }
         }
@@ -288,14 +351,10 @@ fn write(
             row.iter_mut().zip(pattern).for_each(|(out, at)| *out = defaults[*at]);
         }
         for (value, place) in elements.chunks_exact(size).zip(places) {
-            if let Some(place) = place {
+            if *place != CUT_OFF {
                 out[place * size..(place + 1) * size].copy_from_slice(value);
             }
         }
     });
     Ok(())
-}
-
-fn wrong_dtype(dtype: DType) -> Error {
-    Error::InvalidArgument(format!("expected int32 or int64 but got {dtype}"))
 }

@@ -2,7 +2,7 @@
 //!
 //! Follows `sparse_reduce_op.cc` of TensorFlow.
 
-use std::collections::BTreeMap;
+use smallvec::SmallVec;
 
 use super::coo::{self, Coo};
 use super::number::{Number, for_any_number};
@@ -39,36 +39,49 @@ impl Op for Reduce {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let sparse = Coo::read(ctx, 0)?;
-        let Some(axes) = ctx.input(3).to_i64() else {
-            return invalid!("reduction_axes must be int32");
-        };
-        let axes = normalise(&axes, sparse.rank())?;
+        let axes = normalise(&ints(&ctx.input(3))?, sparse.rank())?;
         let dtype = sparse.values.dtype();
         let shape = coo::checked_shape(dtype, self.kept(sparse.dims, &axes, &1))?;
-        let kept: Vec<usize> = (0..sparse.rank()).filter(|axis| !axes.contains(axis)).collect();
+        let kept: Axes = (0..sparse.rank()).filter(|axis| !axes.contains(axis)).collect();
         let inner = coo::checked_shape(dtype, kept.iter().map(|axis| sparse.dims[*axis]))?;
         let strides = inner.strides();
-        let mut places: Vec<usize> = Vec::with_capacity(sparse.len());
-        for (i, index) in sparse.entries().enumerate() {
+        let mut scratch = ctx.scratch();
+        let mut places = scratch.part(sparse.len());
+        for (i, (index, place)) in sparse.entries().zip(places.iter_mut()).enumerate() {
             coo::check_inside(index, sparse.dims, i)?;
             let steps = kept.iter().zip(&strides);
-            places.push(steps.map(|(axis, step)| index[*axis] as usize * step).sum());
+            *place = steps.map(|(axis, step)| index[*axis] as usize * step).sum();
         }
         let mut output = ctx.output(0, dtype, &shape)?;
         match self.way {
             Way::Sum => for_any_number!(dtype, T => {
                 sum::<T>(sparse.values.as_slice(), &places, output.as_mut_slice());
             }),
-            Way::Max => for_number!(dtype, T => {
-                max::<T>(sparse.values.as_slice(), &places, output.as_mut_slice());
-            }),
+            Way::Max => {
+                let mut seen = scratch.part(shape.n_elements());
+                for_number!(dtype, T => {
+                    let out = (output.as_mut_slice(), &mut seen[..]);
+                    max::<T>(sparse.values.as_slice(), &places, out);
+                })
+            }
         }
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        let seen = match self.way {
+            Way::Sum => 0,
+            Way::Max => Scratch::bytes_for::<u8>(&outputs[0]),
+        };
+        Scratch::bytes_for::<usize>(&inputs[1]) + seen
+    }
 }
 
+/// Numbers of axes.
+type Axes = SmallVec<[usize; 8]>;
+
 impl Reduce {
-    fn kept<D: Clone>(&self, dims: &[D], axes: &[usize], one: &D) -> Vec<D> {
+    fn kept<D: Clone>(&self, dims: &[D], axes: &[usize], one: &D) -> SmallVec<[D; 5]> {
         let keep = |(axis, dim): (usize, &D)| match (axes.contains(&axis), self.keep_dims) {
             (false, _) => Some(dim.clone()),
             (true, true) => Some(one.clone()),
@@ -79,7 +92,7 @@ impl Reduce {
 }
 
 /// The axes counted from the front.
-fn normalise(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
+fn normalise(axes: &[i64], rank: usize) -> Result<Axes> {
     axes.iter().map(|axis| normalise_axis(*axis, rank)).collect()
 }
 
@@ -90,15 +103,13 @@ fn sum<T: Number>(values: &[T], places: &[usize], out: &mut [T]) {
     }
 }
 
-/// Where there is no entry, the maximum is zero.
-fn max<T: Number + PartialOrd>(values: &[T], places: &[usize], out: &mut [T]) {
-    let mut largest: BTreeMap<usize, T> = BTreeMap::new();
+/// Where there is no entry, the maximum is zero. `seen` has room for whether there is one.
+fn max<T: Number + PartialOrd>(values: &[T], places: &[usize], (out, seen): (&mut [T], &mut [u8])) {
+    out.fill(T::zero());
+    seen.fill(0);
     for (value, place) in values.iter().zip(places) {
-        let entry = largest.entry(*place).or_insert(*value);
-        if *value > *entry {
-            *entry = *value;
+        if seen[*place] == 0 || *value > out[*place] {
+            (out[*place], seen[*place]) = (*value, 1);
         }
     }
-    out.fill(T::zero());
-    largest.into_iter().for_each(|(place, value)| out[place] = value);
 }

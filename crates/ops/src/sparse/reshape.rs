@@ -81,7 +81,7 @@ fn product(dims: &[i64]) -> Result<i64> {
 }
 
 /// The new shape with its one unknown dimension filled in.
-fn complete(new: &[i64], n_old: i64) -> Result<Vec<i64>> {
+fn complete(new: &[i64], n_old: i64) -> Result<Ints> {
     let mut unknown = None;
     let mut product: i64 = 1;
     for (i, dim) in new.iter().enumerate() {
@@ -101,7 +101,7 @@ fn complete(new: &[i64], n_old: i64) -> Result<Vec<i64>> {
             }
         }
     }
-    let mut dims = new.to_vec();
+    let mut dims = Ints::from_slice(new);
     if let Some(at) = unknown {
         if product == 0 {
             return invalid!(

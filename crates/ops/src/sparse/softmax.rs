@@ -27,25 +27,19 @@ impl Op for Softmax {
         let dtype = sparse.values.dtype();
         let mut output = ctx.output(0, dtype, &Shape::of(&[sparse.len()]))?;
         // Entries are sorted, so those of a row are neighbours.
-        let mut ends = Vec::new();
-        for i in 1..=sparse.len() {
-            let ends_here =
-                i == sparse.len() || sparse.entry(i)[..rank - 1] != sparse.entry(i - 1)[..rank - 1];
-            if ends_here {
-                ends.push(i);
-            }
-        }
+        let row = |i: usize| &sparse.entry(i)[..rank - 1];
+        let ends = (1..=sparse.len()).filter(|i| *i == sparse.len() || row(*i) != row(*i - 1));
         for_float!(dtype, T => {
-            rows::<T>(sparse.values.as_slice(), &ends, output.as_mut_slice());
+            rows::<T>(sparse.values.as_slice(), ends, output.as_mut_slice());
         });
         Ok(())
     }
 }
 
-fn rows<T: Float>(values: &[T], ends: &[usize], out: &mut [T]) {
+fn rows<T: Float>(values: &[T], ends: impl Iterator<Item = usize>, out: &mut [T]) {
     let mut start = 0;
     for end in ends {
-        let (row, out) = (&values[start..*end], &mut out[start..*end]);
+        let (row, out) = (&values[start..end], &mut out[start..end]);
         let max = row.iter().copied().fold(T::neg_infinity(), T::max);
         let mut sum = T::zero();
         for (x, p) in row.iter().zip(&mut *out) {
@@ -53,6 +47,6 @@ fn rows<T: Float>(values: &[T], ends: &[usize], out: &mut [T]) {
             sum = sum + *p;
         }
         out.iter_mut().for_each(|p| *p = *p / sum);
-        start = *end;
+        start = end;
     }
 }

@@ -35,9 +35,7 @@ impl Op for ToDense {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (indices, values, default) = (ctx.input(0), ctx.input(2), ctx.input(3));
-        let (Some(flat), Some(dims)) = (indices.to_i64(), ctx.input(1).to_i64()) else {
-            return invalid!("indices and shape must be int32 or int64");
-        };
+        let dims = ints(&ctx.input(1))?;
         let (n_entries, rank) = match *indices.shape().dims() {
             [] => (1, 1),
             [n] => (n, 1),
@@ -61,46 +59,53 @@ impl Op for ToDense {
             }
         }
         let shape = checked_shape(values.dtype(), dims)?;
-        let places = places(&flat, (n_entries, rank), &shape, self.validates)?;
+        let mut places = ctx.scratch().part(n_entries);
+        find_places(&indices, rank, &shape, (&mut places, self.validates))?;
         write(ctx, &places, (values, default), &shape)
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let shape = inputs[0].shape().unwrap_or_default();
+        Scratch::bytes_of::<usize>(shape.first().copied().unwrap_or(1))
     }
 }
 
-/// The offset of each entry. Fails for an index outside, and for one that is not behind the last
-/// if `validates`.
-fn places(
-    flat: &[i64],
-    (n_entries, rank): (usize, usize),
+/// Writes the offset of each entry. Fails for an index outside, and for one that is not behind the
+/// last if `validates`.
+fn find_places(
+    indices: &View<'_>,
+    rank: usize,
     shape: &Shape,
-    validates: bool,
-) -> Result<Vec<usize>> {
+    (places, validates): (&mut [usize], bool),
+) -> Result<()> {
     let strides = shape.strides();
-    let mut places: Vec<usize> = Vec::with_capacity(n_entries);
-    for i in 0..n_entries {
-        let index = &flat[i * rank..(i + 1) * rank];
+    let mut last = None;
+    for (i, to) in places.iter_mut().enumerate() {
+        let index = (0..rank).map(|axis| int_at(indices, i * rank + axis));
+        let index = index.collect::<Result<Ints>>()?;
         let is_inside =
             index.iter().zip(shape.iter()).all(|(at, dim)| *at >= 0 && (*at as usize) < *dim);
         if !is_inside {
             return invalid!(
                 "indices[{i}] = {} is out of bounds: need 0 <= index < {shape}",
-                show(index)
+                show(&index)
             );
         }
         let place = index.iter().zip(&strides).map(|(at, stride)| *at as usize * stride).sum();
-        match places.last() {
-            Some(last) if validates && place < *last => {
+        match last {
+            Some(last) if validates && place < last => {
                 return invalid!(
                     "indices[{i}] = {} is out of order. Many sparse ops require sorted indices.",
-                    show(index)
+                    show(&index)
                 );
             }
-            Some(last) if validates && place == *last => {
-                return invalid!("indices[{i}] = {} is repeated", show(index));
+            Some(last) if validates && place == last => {
+                return invalid!("indices[{i}] = {} is repeated", show(&index));
             }
-            _ => places.push(place),
+            _ => (*to, last) = (place, Some(place)),
         }
     }
-    Ok(places)
+    Ok(())
 }
 
 pub(super) fn show(index: &[i64]) -> String {

@@ -63,6 +63,10 @@ impl Op for GatherNd {
         let params = variable(ctx, 0)?.value()?;
         gather_nd(ctx, params.view(), ctx.input(1))
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Slices::bytes(&inputs[1])
+    }
 }
 
 /// Combines rows of a variable with updates.

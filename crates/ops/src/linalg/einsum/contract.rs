@@ -66,25 +66,6 @@ impl Sides {
         (stack, size(&self.rows), size(&self.inner), size(&self.columns))
     }
 
-    /// The products of operands in the order of `left` and `right`, one after the other.
-    pub(super) fn product<T: Scalar>(&self, left: &[T], right: &[T]) -> Vec<T> {
-        let (stack, rows, inner, columns) = self.sizes();
-        let mut out = vec![T::ZERO; stack * rows * columns];
-        for i in 0..stack {
-            let a = &left[i * rows * inner..][..rows * inner];
-            let b = &right[i * inner * columns..][..inner * columns];
-            let a = Matrix::new(a, (rows, inner), Form::Plain);
-            let b = Matrix::new(b, (inner, columns), Form::Plain);
-            product(a, b, &mut out[i * rows * columns..][..rows * columns]);
-        }
-        out
-    }
-
-    /// Copies products that lie one after the other to their places in the output.
-    pub(super) fn spread<T: Copy>(&self, products: &[T], out: &mut [T]) {
-        spread(products, &self.places(), out);
-    }
-
     /// The places of products that lie one after the other in the output.
     fn places(&self) -> Vec<(usize, usize, usize)> {
         let stack = self.stack.iter().map(|dim| (dim.0, 0, dim.3));
@@ -255,6 +236,36 @@ impl Contraction {
         }
         multiply_stack(pool, &stacked, left, &panels, products);
         spread(products, &self.output, out);
+    }
+
+    /// The bytes of scratch memory that `run_plain` wants for elements of so many bytes.
+    pub(super) fn plain_bytes(&self, size: usize) -> usize {
+        let Self { stack, rows, inner, columns, .. } = self;
+        let matrices = [rows * inner, inner * columns, rows * columns];
+        matrices.map(|len| Scratch::bytes_of::<u8>(stack * len * size)).iter().sum()
+    }
+
+    /// Writes the products of any elements to their places in the output.
+    pub(super) fn run_plain<T: Scalar>(
+        &self,
+        (left, right): (&[T], &[T]),
+        scratch: &mut Scratch<'_>,
+        out: &mut [T],
+    ) {
+        let Self { stack, rows, inner, columns, .. } = *self;
+        let mut left_copy = scratch.part(stack * rows * inner);
+        copy(left, &self.left, &mut left_copy);
+        let mut right_copy = scratch.part(stack * inner * columns);
+        copy(right, &self.right, &mut right_copy);
+        let mut products = scratch.part(stack * rows * columns);
+        for i in 0..stack {
+            let a = &left_copy[i * rows * inner..][..rows * inner];
+            let b = &right_copy[i * inner * columns..][..inner * columns];
+            let a = Matrix::new(a, (rows, inner), Form::Plain);
+            let b = Matrix::new(b, (inner, columns), Form::Plain);
+            product(a, b, &mut products[i * rows * columns..][..rows * columns]);
+        }
+        spread(&products, &self.output, out);
     }
 
     /// Packs the right operand of each product into its part of `memory`.

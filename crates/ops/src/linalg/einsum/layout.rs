@@ -58,16 +58,24 @@ impl Operand {
     }
 }
 
-/// Adds each element of `from` to its place in `to`, summing over the names that `to` lacks.
-pub(super) fn sum_copy<T: Scalar>(from: &Operand, data: &[T], to: &Operand, out: &mut [T]) {
-    let mut dims: Vec<(usize, usize, usize)> = Vec::new();
+/// Sizes, and how far apart neighbours are in two tensors.
+pub(super) type Steps = Vec<(usize, usize, usize)>;
+
+/// The way from each element of `from` to its place in `to`, which may lack some of the names.
+pub(super) fn sum_steps(from: &Operand, to: &Operand) -> Steps {
+    let mut dims = Steps::new();
     let all = to.dims.iter().chain(from.dims.iter().filter(|dim| !to.has(dim.label)));
     for dim in all {
         let size = from.dims.iter().find(|d| d.label == dim.label).map_or(1, |d| d.size);
         let size = if to.has(dim.label) { dim.size } else { size };
         dims.push((size, from.stride(dim.label, size), to.stride(dim.label, size)));
     }
-    walk(&dims, (0, 0), &mut |(from, to)| out[to] = out[to].plus(data[from]));
+    dims
+}
+
+/// Adds each element to its place, and so sums over the names that the output lacks.
+pub(super) fn sum<T: Scalar>(steps: &Steps, data: &[T], out: &mut [T]) {
+    walk(steps, (0, 0), &mut |(from, to)| out[to] = out[to].plus(data[from]));
 }
 
 /// The elements at these places, one after the other.

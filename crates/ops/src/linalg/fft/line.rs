@@ -6,120 +6,180 @@
 use std::f64::consts::PI;
 
 use num_complex::Complex;
+use smallvec::SmallVec;
+
+use crate::scratch::{Part, Scratch};
 
 /// The largest prime factor that is summed directly.
 const LARGEST: usize = 31;
 
-/// A transform of one length, with its roots of unity.
-pub(crate) struct Line {
-    n: usize,
-    /// Whether the result is divided by the length, as the inverse is.
-    inverse: bool,
-    /// The powers of the first root of unity.
-    roots: Vec<Complex<f64>>,
-    /// The prime factors of the length; none if one is too large.
-    factors: Vec<usize>,
-    /// The convolution that stands for a length with a large prime factor.
-    convolution: Option<Box<Convolution>>,
+/// The prime factors of a length.
+type Factors = SmallVec<[usize; 16]>;
+
+/// A transform of one length, in scratch memory.
+#[expect(clippy::large_enum_variant, reason = "there are few of them, on the stack")]
+pub(crate) enum Line<'a> {
+    /// A length of small prime factors.
+    Smooth(Smooth<'a>),
+    /// Any other, as a convolution.
+    Rough(Convolution<'a>),
 }
 
-struct Convolution {
-    line: Line,
-    back: Line,
-    /// The chirp, and the transform of its mirror image.
-    chirp: Vec<Complex<f64>>,
-    mirror: Vec<Complex<f64>>,
-}
+impl<'a> Line<'a> {
+    /// The transform of `n` numbers, or its inverse.
+    pub(crate) fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Self {
+        match is_smooth(n) {
+            true => Self::Smooth(Smooth::new(n, inverse, scratch)),
+            false => Self::Rough(Convolution::new(n, inverse, scratch)),
+        }
+    }
 
-impl Line {
-    pub(crate) fn new(n: usize, inverse: bool) -> Self {
-        let sign = if inverse { 1. } else { -1. };
-        let root = |k: usize| Complex::from_polar(1., sign * 2. * PI * k as f64 / n as f64);
-        let roots: Vec<_> = (0..n).map(root).collect();
-        let factors = factors(n);
-        let smooth = factors.iter().all(|factor| *factor <= LARGEST);
-        let convolution = (!smooth).then(|| Box::new(Convolution::new(n, sign)));
-        Self { n, inverse, roots, factors, convolution }
+    /// The bytes of scratch memory that the transform of `n` numbers takes.
+    pub(crate) fn bytes(n: usize) -> usize {
+        let numbers = Scratch::bytes_of::<Complex<f64>>;
+        if is_smooth(n) {
+            return 2 * numbers(n);
+        }
+        let size = Convolution::size(n);
+        numbers(n) + 2 * numbers(size) + 4 * numbers(size)
     }
 
     /// Transforms values in place.
-    pub(crate) fn transform(&self, values: &mut [Complex<f64>]) {
-        assert_eq!(values.len(), self.n);
-        match &self.convolution {
-            Some(convolution) => convolution.run(values),
-            None => {
-                let mut out = vec![Complex::new(0., 0.); self.n];
-                self.split((values, 1), &self.factors, &mut out);
-                values.copy_from_slice(&out);
-            }
-        }
-        if self.inverse {
-            values.iter_mut().for_each(|value| *value /= self.n as f64);
-        }
-    }
-
-    /// Transforms every `step`-th value to `out`, by one factor of its length after the other.
-    fn split(
-        &self,
-        (values, step): (&[Complex<f64>], usize),
-        factors: &[usize],
-        out: &mut [Complex<f64>],
-    ) {
-        let [factor, rest @ ..] = factors else {
-            if let (Some(out), Some(value)) = (out.first_mut(), values.first()) {
-                *out = *value;
-            }
-            return;
-        };
-        let part = out.len() / factor;
-        for (i, out) in out.chunks_exact_mut(part).enumerate() {
-            self.split((&values[i * step..], step * factor), rest, out);
-        }
-        let mut terms = [Complex::new(0., 0.); LARGEST];
-        let terms = &mut terms[..*factor];
-        for k in 0..part {
-            for (i, term) in terms.iter_mut().enumerate() {
-                *term = out[i * part + k] * self.roots[i * k * step % self.n];
-            }
-            for j in 0..*factor {
-                let root = |i: usize| self.roots[i * j * part * step % self.n];
-                out[j * part + k] = terms.iter().enumerate().map(|(i, t)| t * root(i)).sum();
-            }
+    pub(crate) fn transform(&mut self, values: &mut [Complex<f64>]) {
+        match self {
+            Self::Smooth(smooth) => smooth.transform(values),
+            Self::Rough(convolution) => convolution.transform(values),
         }
     }
 }
 
-impl Convolution {
-    fn new(n: usize, sign: f64) -> Self {
+/// A transform of a length of small prime factors.
+pub(crate) struct Smooth<'a> {
+    /// Whether the result is divided by the length, as the inverse is.
+    inverse: bool,
+    /// The powers of the first root of unity.
+    roots: Part<'a, Complex<f64>>,
+    factors: Factors,
+    /// Room for the result.
+    result: Part<'a, Complex<f64>>,
+}
+
+impl<'a> Smooth<'a> {
+    fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Self {
+        let sign = if inverse { 1. } else { -1. };
+        let root = |k: usize| Complex::from_polar(1., sign * 2. * PI * k as f64 / n as f64);
+        let mut roots = scratch.part(n);
+        roots.iter_mut().enumerate().for_each(|(k, to)| *to = root(k));
+        Self { inverse, roots, factors: factors(n), result: scratch.part(n) }
+    }
+
+    fn transform(&mut self, values: &mut [Complex<f64>]) {
+        assert_eq!(values.len(), self.roots.len());
+        split(&self.roots, (values, 1), &self.factors, &mut self.result);
+        values.copy_from_slice(&self.result);
+        if self.inverse {
+            divide(values);
+        }
+    }
+}
+
+/// Transforms every `step`-th value to `out`, by one factor of its length after the other.
+fn split(
+    roots: &[Complex<f64>],
+    (values, step): (&[Complex<f64>], usize),
+    factors: &[usize],
+    out: &mut [Complex<f64>],
+) {
+    let [factor, rest @ ..] = factors else {
+        if let (Some(out), Some(value)) = (out.first_mut(), values.first()) {
+            *out = *value;
+        }
+        return;
+    };
+    let part = out.len() / factor;
+    for (i, out) in out.chunks_exact_mut(part).enumerate() {
+        split(roots, (&values[i * step..], step * factor), rest, out);
+    }
+    let mut terms = [Complex::new(0., 0.); LARGEST];
+    let terms = &mut terms[..*factor];
+    for k in 0..part {
+        for (i, term) in terms.iter_mut().enumerate() {
+            *term = out[i * part + k] * roots[i * k * step % roots.len()];
+        }
+        for j in 0..*factor {
+            let root = |i: usize| roots[i * j * part * step % roots.len()];
+            out[j * part + k] = terms.iter().enumerate().map(|(i, t)| t * root(i)).sum();
+        }
+    }
+}
+
+fn divide(values: &mut [Complex<f64>]) {
+    let n = values.len() as f64;
+    values.iter_mut().for_each(|value| *value /= n);
+}
+
+/// The convolution that stands for a length with a large prime factor.
+pub(crate) struct Convolution<'a> {
+    inverse: bool,
+    line: Smooth<'a>,
+    back: Smooth<'a>,
+    /// The chirp, and the transform of its mirror image.
+    chirp: Part<'a, Complex<f64>>,
+    mirror: Part<'a, Complex<f64>>,
+    /// Room for the values and zeros behind them.
+    padded: Part<'a, Complex<f64>>,
+}
+
+impl<'a> Convolution<'a> {
+    /// The length of the convolution for `n` numbers.
+    fn size(n: usize) -> usize {
+        (2 * n - 1).next_power_of_two()
+    }
+
+    fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Self {
+        let sign = if inverse { 1. } else { -1. };
         // Squares are taken modulo twice the length, which keeps them exact.
         let angle = |k: usize| PI * ((k * k) % (2 * n)) as f64 / n as f64;
-        let chirp: Vec<_> = (0..n).map(|k| Complex::from_polar(1., sign * angle(k))).collect();
-        let size = (2 * n - 1).next_power_of_two();
-        let (line, back) = (Line::new(size, false), Line::new(size, true));
-        let mut mirror = vec![Complex::new(0., 0.); size];
+        let mut chirp = scratch.part(n);
+        let values = chirp.iter_mut().enumerate();
+        values.for_each(|(k, to)| *to = Complex::from_polar(1., sign * angle(k)));
+        let size = Self::size(n);
+        let mut line = Smooth::new(size, false, scratch);
+        let back = Smooth::new(size, true, scratch);
+        let mut mirror = scratch.part(size);
+        mirror.fill(Complex::new(0., 0.));
         for (k, value) in chirp.iter().enumerate() {
             mirror[k] = value.conj();
             mirror[(size - k) % size] = value.conj();
         }
         line.transform(&mut mirror);
-        Self { line, back, chirp, mirror }
+        Self { inverse, line, back, chirp, mirror, padded: scratch.part(size) }
     }
 
-    fn run(&self, values: &mut [Complex<f64>]) {
-        let mut padded = vec![Complex::new(0., 0.); self.mirror.len()];
-        let pairs = values.iter().zip(&self.chirp);
+    fn transform(&mut self, values: &mut [Complex<f64>]) {
+        assert_eq!(values.len(), self.chirp.len());
+        let padded = &mut self.padded;
+        padded.fill(Complex::new(0., 0.));
+        let pairs = values.iter().zip(self.chirp.iter());
         padded.iter_mut().zip(pairs).for_each(|(p, (value, chirp))| *p = value * chirp);
-        self.line.transform(&mut padded);
-        padded.iter_mut().zip(&self.mirror).for_each(|(p, mirror)| *p *= mirror);
-        self.back.transform(&mut padded);
-        let pairs = padded.iter().zip(&self.chirp);
+        self.line.transform(padded);
+        padded.iter_mut().zip(self.mirror.iter()).for_each(|(p, mirror)| *p *= mirror);
+        self.back.transform(padded);
+        let pairs = padded.iter().zip(self.chirp.iter());
         values.iter_mut().zip(pairs).for_each(|(value, (p, chirp))| *value = p * chirp);
+        if self.inverse {
+            divide(values);
+        }
     }
 }
 
+fn is_smooth(n: usize) -> bool {
+    factors(n).iter().all(|factor| *factor <= LARGEST)
+}
+
 /// The prime factors of a number, smallest first.
-fn factors(n: usize) -> Vec<usize> {
-    let (mut rest, mut factors, mut p) = (n, Vec::new(), 2);
+fn factors(n: usize) -> Factors {
+    let (mut rest, mut factors, mut p) = (n, Factors::new(), 2);
     while p * p <= rest {
         while rest.is_multiple_of(p) {
             factors.push(p);
@@ -143,14 +203,15 @@ mod tests {
             let values: Vec<Complex<f64>> =
                 (0..n).map(|i| Complex::new((i * i % 7) as f64, (i % 5) as f64)).collect();
             let mut got = values.clone();
-            Line::new(n, false).transform(&mut got);
+            let line = |inverse| Line::new(n, inverse, &mut Scratch::default());
+            line(false).transform(&mut got);
             for (k, got) in got.iter().enumerate() {
                 let root =
                     |i: usize| Complex::from_polar(1., -2. * PI * (i * k % n) as f64 / n as f64);
                 let want: Complex<f64> = values.iter().enumerate().map(|(i, v)| v * root(i)).sum();
                 assert!((got - want).norm() < 1e-9 * n as f64, "{n}: {got} is not {want}");
             }
-            Line::new(n, true).transform(&mut got);
+            line(true).transform(&mut got);
             let close = got.iter().zip(&values).all(|(a, b)| (a - b).norm() < 1e-10 * n as f64);
             assert!(close, "{n}");
         }

@@ -272,8 +272,9 @@ impl Op for GatherAt {
         let Some(shape) = shapes::merged(&state.shape, &self.shape) else {
             return invalid!("TensorArray was passed an element_shape that does not fit");
         };
-        for i in 0..indices.n_elements() {
-            array.take(state, int_at(&indices, i)?, self.dtype)?;
+        let mut places = ctx.scratch().part(indices.n_elements());
+        for (i, place) in places.iter_mut().enumerate() {
+            *place = array.take(state, int_at(&indices, i)?, self.dtype)?;
         }
         let rows = state.items.stacked().filter(|rows| rows.shape()[0] == indices.n_elements());
         let rows = rows.filter(|rows| shapes::takes(&shape, &Shape::of(&rows.shape()[1..])));
@@ -282,16 +283,16 @@ impl Op for GatherAt {
                 ctx.forward(0, rows.view(), rows.shape().clone())?;
             }
             _ => {
-                let places = (0..indices.n_elements()).map(|i| int_at(&indices, i));
-                let places = places.collect::<Result<Vec<i64>>>()?;
-                let items = places.iter().map(|at| state.items.get(*at as usize));
+                let items = places.iter().map(|at| state.items.get(*at));
                 write_stacked(ctx, self.dtype, items, &shape)?;
             }
         }
-        for i in 0..indices.n_elements() {
-            array.release(state, int_at(&indices, i)? as usize);
-        }
+        places.iter().for_each(|at| array.release(state, *at));
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_for::<usize>(&inputs[1])
     }
 }
 

@@ -70,6 +70,12 @@ impl Op for Again {
             other => unimplemented!("dtype {other} is not supported here"),
         }
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        // A range and a scale for each slice.
+        let pair = inputs[0].dtype.size() * 2;
+        2 * Scratch::bytes_of::<u8>(Slices::count(&inputs[0], self.axis) * pair)
+    }
 }
 
 impl Again {
@@ -79,12 +85,18 @@ impl Again {
         check_bits(bits, self.signed)?;
         let x: &[T] = input.as_slice();
         let slices = Slices::new(input.shape(), self.axis)?;
-        let mut ranges =
-            if self.range_given { self.given(ctx, slices.n)? } else { found(slices, x) };
-        let scales: Vec<(T, T)> = ranges.iter_mut().map(|range| self.scale(bits, range)).collect();
+        let mut scratch = ctx.scratch();
+        let mut ranges: Part<'_, [T; 2]> = scratch.part(slices.n);
+        match self.range_given {
+            true => self.given(ctx, &mut ranges)?,
+            false => found(slices, x, &mut ranges),
+        }
+        let mut scales: Part<'_, [T; 2]> = scratch.part(slices.n);
+        let pairs = scales.iter_mut().zip(ranges.iter_mut());
+        pairs.for_each(|(scale, range)| *scale = self.scale(bits, range));
         let mut out = ctx.output(0, input.dtype(), input.shape())?;
         slices.for_each(x, out.as_mut_slice::<T>(), |slice, x, out| {
-            let ((low, high), (scale, inverse)) = (ranges[slice], scales[slice]);
+            let ([low, high], [scale, inverse]) = (ranges[slice], scales[slice]);
             for (x, out) in x.iter().zip(out) {
                 let x = if self.range_given { x.min(high).max(low) } else { *x };
                 let half = T::one() / (T::one() + T::one());
@@ -98,21 +110,21 @@ impl Again {
         Ok(())
     }
 
-    fn given<T: Element + Float>(&self, ctx: &Ctx<'_>, n: usize) -> Result<Vec<(T, T)>> {
-        let (low, high) = (ctx.input(1), ctx.input(2));
+    fn given<T: Element + Float>(&self, ctx: &Ctx<'_>, ranges: &mut [[T; 2]]) -> Result<()> {
+        let (low, high, n) = (ctx.input(1), ctx.input(2), ranges.len());
         if low.n_elements() != n || high.n_elements() != n {
             return invalid!("Shape must be of {n} elements for input_min and input_max");
         }
         let pairs = low.as_slice::<T>().iter().copied().zip(high.as_slice::<T>().iter().copied());
-        let pairs: Vec<(T, T)> = pairs.collect();
-        if pairs.iter().any(|(low, high)| low > high) {
+        ranges.iter_mut().zip(pairs).for_each(|(range, (low, high))| *range = [low, high]);
+        if ranges.iter().any(|[low, high]| low > high) {
             return invalid!("Invalid range: input_min > input_max");
         }
-        Ok(pairs)
+        Ok(())
     }
 
     /// The factor to quanta and back. Widens the end of the range that does not decide.
-    fn scale<T: Float>(&self, bits: i64, range: &mut (T, T)) -> (T, T) {
+    fn scale<T: Float>(&self, bits: i64, range: &mut [T; 2]) -> [T; 2] {
         let cast = |x: i64| T::from(x).unwrap_or_else(T::nan);
         let bits = bits as u32;
         let (from, to) = match (self.signed, self.narrow_range) {
@@ -121,32 +133,30 @@ impl Again {
             (false, _) => (0, (1i64 << bits) - 1),
         };
         let (from, to) = (cast(from), cast(to));
-        let (low, high) = *range;
+        let [low, high] = *range;
         let from_low = if from * low > T::zero() { from / low } else { T::max_value() };
         let from_high = if to * high > T::zero() { to / high } else { T::max_value() };
         if from_low < from_high {
             let inverse = low / from;
-            range.1 = to * inverse;
-            (from_low, inverse)
+            range[1] = to * inverse;
+            [from_low, inverse]
         } else {
             let inverse = high / to;
-            range.0 = from * inverse;
-            (from_high, inverse)
+            range[0] = from * inverse;
+            [from_high, inverse]
         }
     }
 }
 
-/// The least and the largest element of each slice.
-fn found<T: Element + Float>(slices: Slices, x: &[T]) -> Vec<(T, T)> {
-    let mut ranges = vec![(T::infinity(), T::neg_infinity()); slices.n];
-    let mut nothing = vec![0u8; x.len()];
-    slices.for_each(x, &mut nothing, |slice, x, _| {
+/// Writes the least and the largest element of each slice.
+fn found<T: Element + Float>(slices: Slices, x: &[T], ranges: &mut [[T; 2]]) {
+    ranges.fill([T::infinity(), T::neg_infinity()]);
+    for (i, x) in x.chunks(slices.inner.max(1)).enumerate() {
+        let [low, high] = &mut ranges[i % slices.n.max(1)];
         for x in x {
-            let (low, high) = &mut ranges[slice];
             (*low, *high) = (low.min(*x), high.max(*x));
         }
-    });
-    ranges
+    }
 }
 
 fn ties_to_even<T: Float>(x: T) -> T {

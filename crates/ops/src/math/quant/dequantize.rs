@@ -41,28 +41,24 @@ impl Op for Dequantize {
             return crate::error::unimplemented!("MIN_FIRST with an axis");
         }
         let quanta = Quanta::of(x.dtype())?;
-        let lines: Vec<Line> = ranges.iter().map(|range| self.line(quanta, *range)).collect();
-        let mut floats = vec![0f32; x.n_elements()];
-        match x.dtype() {
-            DType::QU8 => write::<u8>(slices, x, &lines, &mut floats),
-            DType::QI16 => write::<i16>(slices, x, &lines, &mut floats),
-            DType::QU16 => write::<u16>(slices, x, &lines, &mut floats),
-            DType::QI32 => write::<i32>(slices, x, &lines, &mut floats),
-            _ => write::<i8>(slices, x, &lines, &mut floats),
-        }
+        let mut lines = ctx.scratch().part(slices.n);
+        lines.iter_mut().zip(ranges).for_each(|(line, range)| *line = self.line(quanta, range));
         let mut out = ctx.output(0, self.dtype, x.shape())?;
-        if self.dtype == DType::F32 {
-            out.as_mut_slice::<f32>().copy_from_slice(&floats);
-        } else {
-            let out = out.as_mut_slice::<bf16>().iter_mut();
-            out.zip(floats).for_each(|(out, x)| *out = bf16::from_f32(x));
+        match self.dtype {
+            DType::F32 => write_all::<f32>(slices, x, &lines, out.as_mut_slice(), |x| x),
+            _ => write_all::<bf16>(slices, x, &lines, out.as_mut_slice(), bf16::from_f32),
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_of::<Line>(Slices::count(&inputs[0], self.axis))
     }
 }
 
 /// A quantum `q` stands for `(q + before) * scale + after`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 struct Line {
     before: f32,
     scale: f32,
@@ -99,11 +95,34 @@ impl Dequantize {
     }
 }
 
-fn write<T: Element + Into<f64>>(slices: Slices, x: View<'_>, lines: &[Line], out: &mut [f32]) {
-    slices.for_each(x.as_slice::<T>(), out, |slice, x, out| {
+/// Writes what the quanta stand for, rounded.
+fn write_all<U>(
+    slices: Slices,
+    x: View<'_>,
+    lines: &[Line],
+    out: &mut [U],
+    round: impl Fn(f32) -> U,
+) {
+    match x.dtype() {
+        DType::QU8 => write(slices, x.as_slice::<u8>(), lines, out, round),
+        DType::QI16 => write(slices, x.as_slice::<i16>(), lines, out, round),
+        DType::QU16 => write(slices, x.as_slice::<u16>(), lines, out, round),
+        DType::QI32 => write(slices, x.as_slice::<i32>(), lines, out, round),
+        _ => write(slices, x.as_slice::<i8>(), lines, out, round),
+    }
+}
+
+fn write<T: Element + Into<f64>, U>(
+    slices: Slices,
+    x: &[T],
+    lines: &[Line],
+    out: &mut [U],
+    round: impl Fn(f32) -> U,
+) {
+    slices.for_each(x, out, |slice, x, out| {
         let Line { before, scale, after } = lines[slice];
         for (x, out) in x.iter().zip(out) {
-            *out = ((*x).into() as f32 + before) * scale + after;
+            *out = round(((*x).into() as f32 + before) * scale + after);
         }
     });
 }

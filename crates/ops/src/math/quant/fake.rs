@@ -63,32 +63,46 @@ impl Op for FakeQuant {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
         let x: &[f32] = input.as_slice();
-        let ranges: Vec<(f32, f32)> = match self.range {
-            Range::Attributes(min, max) => vec![(min, max)],
-            Range::Scalars => super::ranges(ctx.input(1), ctx.input(2), 1)?,
+        let mut steps = ctx.scratch().part(self.n_ranges(input.shape()));
+        match self.range {
+            Range::Attributes(min, max) => steps.fill(self.step((min, max))),
             Range::Channels if input.shape().rank() == 0 => {
                 return invalid!("expected rank at least 1 but got a scalar");
             }
-            Range::Channels => super::ranges(ctx.input(1), ctx.input(2), input.shape().last_dim())?,
-        };
+            Range::Scalars | Range::Channels => {
+                let ranges = super::ranges(ctx.input(1), ctx.input(2), steps.len())?;
+                steps.iter_mut().zip(ranges).for_each(|(step, range)| *step = self.step(range));
+            }
+        }
         let mut out = ctx.output(0, DType::F32, input.shape())?;
         let out: &mut [f32] = out.as_mut_slice();
-        let steps: Vec<Step> = ranges.iter().map(|range| self.step(*range)).collect();
         if let [step] = &steps[..] {
             x.iter().zip(out).for_each(|(x, out)| *out = step.round(*x));
             return Ok(());
         }
         let width = steps.len().max(1);
         for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
-            for ((x, out), step) in x.iter().zip(out).zip(&steps) {
+            for ((x, out), step) in x.iter().zip(out).zip(steps.iter()) {
                 *out = step.round(*x);
             }
         }
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_of::<Step>(inputs[0].shape().map_or(0, |shape| self.n_ranges(&shape)))
+    }
 }
 
 impl FakeQuant {
+    /// How many ranges an input of this shape has.
+    fn n_ranges(&self, shape: &Shape) -> usize {
+        match self.range {
+            Range::Attributes(..) | Range::Scalars => 1,
+            Range::Channels => shape.last_dim(),
+        }
+    }
+
     /// The steps of a range, moved a little so that zero is one of them.
     fn step(&self, (min, max): (f32, f32)) -> Step {
         if min == 0.0 && max == 0.0 {
@@ -111,6 +125,8 @@ impl FakeQuant {
 }
 
 /// Equal steps.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 struct Step {
     low: f32,
     high: f32,

@@ -88,6 +88,11 @@ impl Slices {
         Ok(Self { n: shape[at], inner: shape[at + 1..].iter().product() })
     }
 
+    /// How many slices a tensor of this spec has; none if its shape is not known.
+    fn count(spec: &Spec, axis: i64) -> usize {
+        spec.shape().and_then(|shape| Self::new(&shape, axis).ok()).map_or(0, |slices| slices.n)
+    }
+
     /// Calls `work` with each run of elements of one slice, and the slice's number.
     fn for_each<T, U>(self, x: &[T], out: &mut [U], mut work: impl FnMut(usize, &[T], &mut [U])) {
         let inner = self.inner.max(1);
@@ -98,7 +103,11 @@ impl Slices {
 }
 
 /// The range of each slice. Fails if there is not one for each.
-fn ranges(low: View<'_>, high: View<'_>, n: usize) -> Result<Vec<(f32, f32)>> {
+fn ranges<'a>(
+    low: View<'a>,
+    high: View<'a>,
+    n: usize,
+) -> Result<impl Iterator<Item = (f32, f32)> + 'a> {
     if low.n_elements() != n || high.n_elements() != n {
         return invalid!(
             "expected {n} ranges, as many as slices, but got {} and {}",
@@ -107,7 +116,7 @@ fn ranges(low: View<'_>, high: View<'_>, n: usize) -> Result<Vec<(f32, f32)>> {
         );
     }
     let (low, high) = (low.as_slice::<f32>(), high.as_slice::<f32>());
-    Ok(low.iter().copied().zip(high.iter().copied()).collect())
+    Ok(low.iter().copied().zip(high.iter().copied()))
 }
 
 /// `x` between the bounds, the upper one first.

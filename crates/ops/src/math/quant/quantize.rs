@@ -63,7 +63,10 @@ impl Op for Quantize {
         if slices.n != 1 && self.mode == Mode::MinFirst {
             return crate::error::unimplemented!("MIN_FIRST with an axis");
         }
-        let maps = ranges.iter().map(|range| self.map(*range)).collect::<Result<Vec<Map>>>()?;
+        let mut maps = ctx.scratch().part(slices.n);
+        for (map, range) in maps.iter_mut().zip(ranges) {
+            *map = self.map(range)?;
+        }
         let x: &[f32] = input.as_slice();
         let mut out = ctx.output(0, self.dtype, input.shape())?;
         match self.dtype {
@@ -74,15 +77,22 @@ impl Op for Quantize {
             _ => self.write::<i8>(slices, x, &maps, out.as_mut_slice()),
         }
         let shape = if slices.n == 1 { Shape::scalar() } else { low.shape().clone() };
-        let lows: Vec<f32> = maps.iter().map(|map| map.low).collect();
-        let highs: Vec<f32> = maps.iter().map(|map| map.high).collect();
-        ctx.output(1, DType::F32, &shape)?.as_mut_slice().copy_from_slice(&lows);
-        ctx.output(2, DType::F32, &shape)?.as_mut_slice().copy_from_slice(&highs);
+        for (output, bound) in [(1, (|map| map.low) as fn(&Map) -> f32), (2, |map| map.high)] {
+            let mut out = ctx.output(output, DType::F32, &shape)?;
+            let out = out.as_mut_slice::<f32>().iter_mut();
+            out.zip(maps.iter()).for_each(|(out, map)| *out = bound(map));
+        }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_of::<Map>(Slices::count(&inputs[0], self.axis))
     }
 }
 
 /// A range that is quantized.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 struct Map {
     low: f32,
     high: f32,

@@ -66,6 +66,15 @@ impl Op for Reduce {
         }])
     }
 
+    fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        // Squares and their sums; those of 16-bit floats are wider.
+        let bytes = |spec: &Spec| {
+            let n = spec.shape().map_or(0, |shape| shape.n_elements());
+            Scratch::bytes_of::<u8>(n * spec.dtype.size().max(4))
+        };
+        if self.way == Way::Norm { bytes(&inputs[0]) + bytes(&outputs[0]) } else { 0 }
+    }
+
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (x, axes) = (ctx.input(0), ctx.input(1));
         if !matches!(axes.dtype(), DType::I32 | DType::I64) {
@@ -236,12 +245,14 @@ where
 {
     let input = ctx.input(0);
     let x: &[T] = input.as_slice();
-    let squares: Vec<T::Sum> = x.iter().map(|x| square(x.widen())).collect();
-    let mut sums = vec![Add::NEUTRAL; shape.n_elements()];
+    let mut scratch = ctx.scratch();
+    let (mut squares, mut sums) = (scratch.part(x.len()), scratch.part(shape.n_elements()));
+    squares.iter_mut().zip(x).for_each(|(to, x)| *to = square(x.widen()));
+    sums.fill(Add::NEUTRAL);
     fold::<T::Sum, Add>(&Runs::new(input.shape(), flags), &squares, &mut sums);
     let mut out = ctx.output(0, input.dtype(), shape)?;
     let out = out.as_mut_slice::<T>().iter_mut();
-    out.zip(sums).for_each(|(out, sum)| *out = T::round(root(sum)));
+    out.zip(sums.iter()).for_each(|(out, sum)| *out = T::round(root(*sum)));
     Ok(())
 }
 
