@@ -2,6 +2,7 @@
 
 mod changes;
 mod found;
+mod host;
 mod leases;
 mod options;
 mod rules;
@@ -9,6 +10,7 @@ mod simulated;
 mod undo;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -25,12 +27,15 @@ pub(crate) use options::DeviceOptions;
 pub(crate) use rules::ModelRule;
 pub(crate) use undo::Undo;
 
+use host::HostLimit;
+
 use crate::active::Active;
 
 /// All devices of this process.
 pub(crate) struct Devices {
     pub(crate) physical: Vec<PhysicalDevice>,
     logical: Mutex<Vec<Arc<Logical>>>,
+    host_limit: HostLimit,
     lanes: LaneOptions,
     step_bytes: u64,
     /// What the configuration had no effect on, and other things to know.
@@ -48,6 +53,8 @@ pub(crate) struct Devices {
 /// A device that was found.
 pub(crate) struct PhysicalDevice {
     pub(crate) found: Physical,
+    /// The memory that it has by now: that of the host can become another.
+    total_bytes: AtomicU64,
     /// What drives it: `host`, `simulated`, `cuda`.
     pub(crate) driver_name: &'static str,
     pub(crate) driver: Arc<Limited>,
@@ -86,6 +93,7 @@ impl Devices {
         };
         check_lanes(&configured.devices, lanes.n_lanes)?;
         let limits = configured.physical_limit_bytes;
+        let host_limit = HostLimit::new(options, limits.first().copied().unwrap_or(0));
         let physical: Vec<PhysicalDevice> =
             found.into_iter().zip(limits).map(|(found, limit)| found.limited(limit)).collect();
         let mut all = Vec::new();
@@ -101,6 +109,7 @@ impl Devices {
         let devices = Devices {
             physical,
             logical: Mutex::new(all),
+            host_limit,
             lanes: lanes.clone(),
             step_bytes: options.step_bytes,
             warnings: [configured.warnings, options.without_effect()].concat(),
@@ -163,15 +172,31 @@ impl Devices {
     /// Gives back all memory that nobody uses, on every device; how many bytes of each.
     pub(crate) fn trim(&self, cause: &'static str) -> Vec<(String, u64)> {
         device::trim_heap();
-        let trim = |logical: &Arc<Logical>| {
-            logical.executor.lanes.trim();
-            let given = logical.space.trim(cause).unwrap_or_else(|error| {
-                tracing::warn!("{} gives nothing back: {error}", logical.space.name());
-                0
-            });
-            (logical.space.name().to_owned(), given)
-        };
+        let trim = |logical: &Arc<Logical>| (logical.space.name().to_owned(), logical.trim(cause));
         self.all().iter().map(trim).collect()
+    }
+}
+
+impl PhysicalDevice {
+    /// The memory that it has by now.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.total_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What it is by now, to make logical devices of.
+    fn physical(&self) -> Physical {
+        Physical { total_bytes: self.total_bytes(), ..self.found.clone() }
+    }
+}
+
+impl Logical {
+    /// Gives back all memory that nobody uses; how many bytes.
+    fn trim(&self, cause: &'static str) -> u64 {
+        self.executor.lanes.trim();
+        self.space.trim(cause).unwrap_or_else(|error| {
+            tracing::warn!("{} gives nothing back: {error}", self.space.name());
+            0
+        })
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn devices(devices: &Devices) -> Json {
             "name": one.found.name,
             "kind": one.found.kind.to_string(),
             "driver": one.driver_name,
-            "total_bytes": one.found.total_bytes,
+            "total_bytes": one.total_bytes(),
             "limit_bytes": one.driver.limit_bytes(),
             "held_bytes": one.driver.account().held_bytes(),
         });
@@ -289,11 +289,12 @@ fn duration(total: &EventTotal) -> Value {
     Value::Histogram { limits, counts: total.counts.to_vec(), sum }
 }
 
-/// Until the token is cancelled: says what grew and what went back, and gives back what devices
-/// have not used for a while.
+/// Until the token is cancelled: says what grew and what went back, gives back what devices have
+/// not used for a while, and lets the host's limit follow what the process may have.
 pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
     let mut looks: BTreeMap<String, (u64, u32)> = BTreeMap::new();
     while token.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        devices.follow_host();
         for logical in devices.all() {
             let space = &logical.space;
             say(space.name(), &space.take_events());

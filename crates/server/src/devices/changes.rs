@@ -8,7 +8,7 @@ use device::{ConfigCode, Error};
 use lifecycle::Code;
 
 use super::options::{device_config, device_rules, simulations};
-use super::{Devices, Logical, Undo};
+use super::{Devices, Logical, PhysicalDevice, Undo};
 use crate::external::External;
 
 impl Devices {
@@ -21,10 +21,11 @@ impl Devices {
         let rules = device_rules(&config).map_err(bad)?;
         let simulations = simulations(&config).map_err(bad)?;
         self.check_simulations(&simulations).map_err(bad)?;
-        let found: Vec<Physical> = self.physical.iter().map(|one| one.found.clone()).collect();
-        let configured = logical::configure_rules(&rules, &found).map_err(status)?;
+        let found: Vec<Physical> = self.physical.iter().map(PhysicalDevice::physical).collect();
+        let mut configured = logical::configure_rules(&rules, &found).map_err(status)?;
         super::check_lanes(&configured.devices, self.lanes.n_lanes).map_err(bad)?;
         let mut all = self.logical.lock();
+        self.bear_with_host(&rules, &mut configured);
         let before: Vec<LogicalDevice> =
             all.iter().map(|logical| logical.device.lock().clone()).collect();
         let in_use = |logical: &Arc<Logical>| !self.owners_on(&logical.space).is_empty();
@@ -40,6 +41,7 @@ impl Devices {
         let warnings = configured.warnings.clone();
         let changed = self.rebuilt(&all, configured, is_in_use)?;
         *all = changed;
+        self.note_host(&rules);
         drop(all);
         self.simulate(&simulations);
         self.relimit();
