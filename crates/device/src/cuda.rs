@@ -33,6 +33,8 @@ pub struct Cuda {
     context: usize,
     properties: Properties,
     compute_capability: (u32, u32),
+    /// What the context took of the GPU.
+    context_bytes: u64,
     /// The granules that have memory, by address.
     mapped: Mutex<BTreeSet<u64>>,
 }
@@ -47,6 +49,8 @@ const CALLS: &[&str] = &[
     "cuDeviceTotalMem_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxCreate_v2",
+    "cuCtxDestroy_v2",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
     "cuMemGetInfo_v2",
@@ -134,10 +138,7 @@ impl Cuda {
         // SAFETY: the pointer is to a number of that type.
         let code = unsafe { sys::cuDeviceTotalMem_v2(&raw mut total, ordinal) };
         check(&name, "cuDeviceTotalMem", code)?;
-        let mut context = ptr::null_mut();
-        // SAFETY: the pointer is to a pointer; released when this is dropped.
-        let code = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal) };
-        check(&name, "cuDevicePrimaryCtxRetain", code)?;
+        let (context, context_bytes) = retain(&name, ordinal)?;
         let mut cuda = Cuda {
             ordinal,
             context: context.expose_provenance(),
@@ -152,6 +153,7 @@ impl Cuda {
                 host_visible: false,
             },
             compute_capability: capability,
+            context_bytes,
             mapped: Mutex::default(),
         };
         cuda.properties.granule_bytes = cuda.granule()?;
@@ -173,7 +175,7 @@ impl Cuda {
             name: self.properties.name.clone(),
             kind: Kind::Gpu,
             total_bytes: self.properties.capacity_bytes,
-            free_bytes: self.free_bytes()?,
+            free_bytes: self.free_bytes()?.saturating_add(self.context_bytes),
             compute_capability: Some(self.compute_capability),
             priorities: STREAM_PRIORITIES,
         })
@@ -181,12 +183,9 @@ impl Cuda {
 
     /// What is free on the GPU, whoever holds the rest.
     pub fn free_bytes(&self) -> Result<u64> {
-        let (mut free, mut total) = (0, 0);
-        self.call("cuMemGetInfo", || {
-            // SAFETY: both pointers are to numbers of that type; the context is current.
-            unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) }
-        })?;
-        Ok(free as u64)
+        let mut free = 0;
+        self.call("cuMemGetInfo", || free_now(&mut free))?;
+        Ok(free)
     }
 
     fn granule(&self) -> Result<u64> {
@@ -308,6 +307,10 @@ impl Driver for Cuda {
         self.mapped.lock().len() as u64 * self.properties.granule_bytes
     }
 
+    fn context_bytes(&self) -> u64 {
+        self.context_bytes
+    }
+
     fn available_bytes(&self) -> u64 {
         let ours = self.properties.capacity_bytes.saturating_sub(self.held_bytes());
         ours.min(self.free_bytes().unwrap_or(0))
@@ -406,6 +409,57 @@ impl Drop for Cuda {
         if release() != Code::CUDA_SUCCESS {
             release();
         }
+    }
+}
+
+/// Retains the context of a GPU that all of a process share, and measures what it takes. What is
+/// free can only be asked for in a context, so that another one is there until that is known.
+fn retain(name: &str, ordinal: i32) -> Result<(sys::CUcontext, u64)> {
+    let mut other = ptr::null_mut();
+    // SAFETY: the pointer is to a pointer; destroyed below.
+    let code = unsafe { sys::cuCtxCreate_v2(&raw mut other, 0, ordinal) };
+    // Where there is no room for two, nobody knows what one takes.
+    let is_measured = code == Code::CUDA_SUCCESS;
+    let free = || {
+        let mut bytes = 0;
+        (is_measured && free_now(&mut bytes) == Code::CUDA_SUCCESS).then_some(bytes)
+    };
+    let before = free();
+    let mut context = ptr::null_mut();
+    let mut retain = || {
+        // SAFETY: the pointer is to a pointer; released when the driver is dropped.
+        unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal) }
+    };
+    let mut retained = retain();
+    let after = free();
+    if is_measured {
+        destroy(other);
+    }
+    if retained == Code::CUDA_ERROR_OUT_OF_MEMORY {
+        retained = retain();
+    }
+    check(name, "cuDevicePrimaryCtxRetain", retained)?;
+    let taken = before.zip(after).map_or(0, |(before, after)| before.saturating_sub(after));
+    Ok((context, taken))
+}
+
+/// What is free on the GPU of the context that is current.
+fn free_now(bytes: &mut u64) -> Code {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both pointers are to numbers of that type.
+    let code = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+    *bytes = free as u64;
+    code
+}
+
+/// Ends a context that was made; a second time if that fails, since there will not be another.
+fn destroy(context: sys::CUcontext) {
+    let destroy = || {
+        // SAFETY: the caller made it, and nobody else knows it.
+        unsafe { sys::cuCtxDestroy_v2(context) }
+    };
+    if destroy() != Code::CUDA_SUCCESS {
+        destroy();
     }
 }
 

@@ -100,7 +100,14 @@ impl Devices {
         for device in configured.devices {
             let of = &physical[device.physical];
             let name = device.name.clone();
-            let logical = logical(device, of, options.step_bytes, lanes, host_among(&all));
+            let around = Around {
+                of,
+                step_bytes: options.step_bytes,
+                lanes,
+                host: host_among(&all),
+                context_bytes: of.context_for(device.physical, &all),
+            };
+            let logical = logical(device, &around);
             all.push(Arc::new(logical.with_context(|| format!("device {name}"))?));
         }
         if let Some(host) = host_among(&all) {
@@ -183,6 +190,19 @@ impl PhysicalDevice {
         self.total_bytes.load(Ordering::Relaxed)
     }
 
+    /// What of its driver's context is for the next logical device on it to book: all of it, unless
+    /// one of those there are has it.
+    fn context_for<'a>(
+        &self,
+        number: usize,
+        all: impl IntoIterator<Item = &'a Arc<Logical>>,
+    ) -> u64 {
+        let has = |one: &Arc<Logical>| {
+            one.device.lock().physical == number && one.space.context_bytes() > 0
+        };
+        if all.into_iter().any(has) { 0 } else { self.driver.context_bytes() }
+    }
+
     /// What it is by now, to make logical devices of.
     fn physical(&self) -> Physical {
         Physical { total_bytes: self.total_bytes(), ..self.found.clone() }
@@ -219,17 +239,24 @@ fn host_among(all: &[Arc<Logical>]) -> Option<&Arc<Logical>> {
     all.iter().find(|one| one.space.kind() == device::Kind::Cpu)
 }
 
-fn logical(
-    device: LogicalDevice,
-    of: &PhysicalDevice,
+/// What a logical device is made of, and beside.
+struct Around<'a> {
+    of: &'a PhysicalDevice,
     step_bytes: u64,
-    lanes: &LaneOptions,
-    host: Option<&Arc<Logical>>,
-) -> Result<Logical> {
+    lanes: &'a LaneOptions,
+    host: Option<&'a Arc<Logical>>,
+    /// What of the physical device's context is in its books.
+    context_bytes: u64,
+}
+
+fn logical(device: LogicalDevice, around: &Around<'_>) -> Result<Logical> {
+    let Around { of, step_bytes, lanes, host, context_bytes } = *around;
     let inner = Arc::clone(&of.driver) as Arc<dyn Driver>;
     let driver = Arc::new(Limited::new(inner, device.name.clone(), device.limit_bytes));
     let physical = Arc::clone(of.driver.account());
-    let space = Space::new(SpaceOptions { driver, physical, growth: device.growth, step_bytes })?;
+    let growth = device.growth;
+    let options = SpaceOptions { driver, physical, growth, step_bytes, context_bytes };
+    let space = Space::new(options)?;
     let host = host.filter(|_| space.kind() == device::Kind::Gpu);
     let host = host.map(|host| Owner::new(&host.space, Holder::Server, None));
     let owner = match host {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::{Kind, Metric, Point, Status, Value};
 use device::logical::GrowthRule;
-use device::{Category, EVENT_MICROS, Event, EventTotal, Holder, Owner, Snapshot};
+use device::{Category, Driver, EVENT_MICROS, Event, EventTotal, Holder, Owner, Snapshot};
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
@@ -68,6 +68,7 @@ pub(crate) fn devices(devices: &Devices) -> Json {
             "total_bytes": one.total_bytes(),
             "limit_bytes": one.driver.limit_bytes(),
             "held_bytes": one.driver.account().held_bytes(),
+            "context_bytes": one.driver.context_bytes(),
         });
         if let Some(rates) = one.pace.as_ref().map(|pace| pace.rates()) {
             shown["simulation"] = json!({

@@ -43,6 +43,22 @@ fn what_is_held_is_memory_of_that_gpu_until_it_is_dropped() {
     assert!(fake.counters().is_empty(), "all is given back: {:?}", fake.counters());
 }
 
+#[test]
+fn what_a_context_takes_is_measured_and_known_to_be_ours() {
+    let small = Gpu { context_bytes: 5 * MIB, taken_bytes: 3 * MIB, ..Gpu::new(64 * MIB) };
+    let fake = Fake::start(&[small, Gpu { context_bytes: 40 * MIB, ..Gpu::new(64 * MIB) }]);
+    let gpus = found();
+    assert_eq!((gpus[0].context_bytes(), gpus[0].available_bytes()), (5 * MIB, 56 * MIB));
+    let others = gpus[0].physical().unwrap();
+    assert_eq!(others.free_bytes, 61 * MIB, "what others have not taken");
+    conformance::check(&(gpus[0].clone() as Arc<dyn Driver>));
+    // Two contexts have no room on the second, so that one cannot be measured.
+    assert_eq!((gpus[1].context_bytes(), gpus[1].available_bytes()), (0, 24 * MIB));
+    assert_eq!((fake.counters().n_contexts, fake.counters().used_bytes), (2, 45 * MIB));
+    drop(gpus);
+    assert!(fake.counters().is_empty(), "all is given back: {:?}", fake.counters());
+}
+
 /// How many GPUs there are, or why that is not known, if the first call is answered with this.
 #[track_caller]
 fn check_start(fake: &Fake, code: i32, expected: std::result::Result<usize, &str>) {
@@ -166,7 +182,8 @@ fn any_call_may_fail_and_nothing_is_lost() {
 
 #[test]
 fn any_call_may_fail_while_gpus_are_found_and_given_back() {
-    let fake = Fake::start(&[Gpu::new(16 * MIB), Gpu::new(16 * MIB)]);
+    let gpu = Gpu { context_bytes: 5 * MIB, ..Gpu::new(16 * MIB) };
+    let fake = Fake::start(&[gpu, gpu]);
     let fails = |n: &u64| {
         let was_reached = reaches(&fake, *n, || drop(cuda_gpus()));
         assert!(fake.counters().is_empty(), "call {n}: {:?}", fake.counters());

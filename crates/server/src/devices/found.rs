@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use device::logical::Physical;
-use device::{Driver, Host, Kind, Limited, Simulated};
+use device::{Driver, Host, Kind, Limited, Simulated, SimulatedOptions};
 use native::Pace;
 
 use super::{DeviceOptions, PhysicalDevice, host};
@@ -25,7 +25,8 @@ impl Found {
             name: properties.name.clone(),
             kind: properties.kind,
             total_bytes: properties.capacity_bytes,
-            free_bytes: driver.available_bytes(),
+            // What others have not taken: the driver's own context is no other's.
+            free_bytes: driver.available_bytes().saturating_add(driver.context_bytes()),
             compute_capability: None,
             // As CUDA says of its streams.
             priorities: (0, if properties.kind == Kind::Gpu { -5 } else { 0 }),
@@ -51,9 +52,25 @@ pub(super) fn find(options: &DeviceOptions) -> Result<Vec<Found>> {
     host.found.free_bytes = host.found.total_bytes;
     let mut found = vec![host];
     for (number, gpu) in options.simulated_gpus.iter().enumerate() {
-        let driver = Simulated::gpu(format!("gpu:{number}"), gpu.bytes);
+        let name = format!("gpu:{number}");
+        let context_bytes = context(options, &name, gpu.bytes)?;
+        let played = SimulatedOptions { context_bytes, ..SimulatedOptions::gpu(name, gpu.bytes) };
+        let driver = Simulated::new(played);
         let pace = Some(Arc::new(Pace::new(gpu.simulation.rates)));
         found.push(Found { pace, ..Found::new(Arc::new(driver), "simulated") });
     }
     Ok(found)
+}
+
+/// What the driver of a played GPU takes for itself: what was said of it last.
+fn context(options: &DeviceOptions, name: &str, bytes: u64) -> Result<u64> {
+    let simulations = options.simulations();
+    let of = simulations.iter().filter(|(of, _)| of == name);
+    let context = of.filter_map(|(_, simulation)| simulation.context_bytes).next_back();
+    let context = context.unwrap_or(0);
+    ensure!(
+        context <= bytes,
+        "{name} has {bytes} bytes: its context cannot take {context} of them"
+    );
+    Ok(context)
 }
