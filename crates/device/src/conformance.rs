@@ -15,6 +15,8 @@ use crate::region::Region;
 pub fn check(driver: &Arc<dyn Driver>) {
     driver.properties().check();
     assert_eq!(driver.held_bytes(), 0, "the suite needs a driver of its own");
+    let capacity = driver.properties().capacity_bytes;
+    assert!(driver.available_bytes() <= capacity - driver.context_bytes(), "a context takes room");
     address_space_costs_nothing(driver);
     regions_are_aligned_and_apart(driver);
     committed_memory_is_zero_and_keeps_what_is_written(driver);

@@ -4,55 +4,69 @@
 //! The library is looked for when the program runs; without it there are no such GPUs, and that is
 //! no error. Kernels are no part of this: buffers of the host cannot be there.
 
-mod api;
-#[cfg(test)]
-mod fake;
-
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
+use std::ptr;
 
+use cudarc::driver::sys;
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use cudarc::driver::sys::CUresult as Code;
 use parking_lot::Mutex;
 
 use crate::driver::{Driver, Kind, Properties};
 use crate::error::{Error, Result};
 use crate::logical::Physical;
 
-use api::{AccessDesc, AllocationProp, Api, Location};
-
 /// The GPUs that CUDA finds; none if there is no CUDA.
 ///
 /// # Errors
 /// If there is a CUDA driver, but it fails.
 pub fn cuda_gpus() -> Result<Vec<Cuda>> {
-    match Api::open() {
-        Some(api) => gpus(&Arc::new(api)),
-        None => Ok(Vec::new()),
-    }
+    if is_usable() { gpus() } else { Ok(Vec::new()) }
 }
 
 /// A driver of one GPU's memory.
 #[derive(Debug)]
 pub struct Cuda {
-    api: Arc<Api>,
     ordinal: i32,
     /// The primary context, by address.
     context: usize,
     properties: Properties,
     compute_capability: (u32, u32),
+    /// What the context took of the GPU.
+    context_bytes: u64,
     /// The granules that have memory, by address.
     mapped: Mutex<BTreeSet<u64>>,
 }
 
-/// `CUDA_SUCCESS`, `CUDA_ERROR_OUT_OF_MEMORY`, `CUDA_ERROR_NO_DEVICE`
-const SUCCESS: i32 = 0;
-const OUT_OF_MEMORY: i32 = 2;
-const NO_DEVICE: i32 = 100;
-
-/// `CU_DEVICE_ATTRIBUTE_…`
-const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
-const COMPUTE_CAPABILITY_MINOR: i32 = 76;
-const VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: i32 = 102;
+/// The calls that are made. cudarc looks for each when it is made first, and panics without it, so
+/// that a driver that lacks one is found out here.
+const CALLS: &[&str] = &[
+    "cuInit",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceTotalMem_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxCreate_v2",
+    "cuCtxDestroy_v2",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuMemGetInfo_v2",
+    "cuMemGetAllocationGranularity",
+    "cuMemAddressReserve",
+    "cuMemAddressFree",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemSetAccess",
+    "cuMemsetD8_v2",
+    "cuMemcpyHtoD_v2",
+    "cuMemcpyDtoH_v2",
+    "cuMemcpyDtoD_v2",
+];
 
 /// What every CUDA driver since compute capability 7 says of its streams.
 const STREAM_PRIORITIES: (i32, i32) = (0, -5);
@@ -63,59 +77,71 @@ const ALIGNMENT_BYTES: u64 = 256;
 /// The largest region: more than any GPU has.
 const REGION_BYTES_MAX: u64 = 1 << 40;
 
-fn gpus(api: &Arc<Api>) -> Result<Vec<Cuda>> {
+/// Whether there is a CUDA driver, and it is not too old.
+fn is_usable() -> bool {
+    // SAFETY: what a library does when it is loaded is its own; that of CUDA's name is CUDA's.
+    if !unsafe { sys::is_culib_present() } {
+        return false;
+    }
+    // SAFETY: as above. It is there, so that this does not panic, and never closed.
+    let library = unsafe { sys::culib() };
+    let has = |call: &str| {
+        // SAFETY: the symbol is only looked for, and not used.
+        unsafe { library.get::<*const ()>(call) }.is_ok()
+    };
+    CALLS.iter().all(|call| has(call))
+}
+
+fn gpus() -> Result<Vec<Cuda>> {
     // SAFETY: the first call that the driver API asks for; 0 is its only flag.
-    let code = unsafe { (api.init)(0) };
-    if code == NO_DEVICE {
+    let code = unsafe { sys::cuInit(0) };
+    // The library of a toolkit is there for programs to be linked, and drives nothing.
+    if [Code::CUDA_ERROR_NO_DEVICE, Code::CUDA_ERROR_STUB_LIBRARY].contains(&code) {
         return Ok(Vec::new());
     }
     check("cuda", "cuInit", code)?;
     let mut n_gpus = 0;
     // SAFETY: the pointer is to a number of that type.
-    check("cuda", "cuDeviceGetCount", unsafe { (api.device_get_count)(&raw mut n_gpus) })?;
-    (0..n_gpus).map(|number| Cuda::open(api, number)).collect()
+    check("cuda", "cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut n_gpus) })?;
+    (0..n_gpus).map(Cuda::open).collect()
 }
 
-fn check(device: &str, call: &'static str, code: i32) -> Result<()> {
-    match code {
-        SUCCESS => Ok(()),
-        code => {
-            let reason = format!("CUDA error {code}");
-            Err(Error::Driver { device: device.to_owned(), call, reason })
-        }
+fn check(device: &str, call: &'static str, code: Code) -> Result<()> {
+    if code == Code::CUDA_SUCCESS {
+        return Ok(());
     }
+    let reason = format!("CUDA error {}", code as u32);
+    Err(Error::Driver { device: device.to_owned(), call, reason })
 }
 
 impl Cuda {
-    fn open(api: &Arc<Api>, number: i32) -> Result<Cuda> {
+    fn open(number: i32) -> Result<Cuda> {
         let name = format!("gpu:{number}");
         let mut ordinal = 0;
         // SAFETY: the pointer is to a number of that type.
-        check(&name, "cuDeviceGet", unsafe { (api.device_get)(&raw mut ordinal, number) })?;
-        let attribute = |attribute: i32| {
+        check(&name, "cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut ordinal, number) })?;
+        let attribute = |attribute: Attribute| {
             let mut value = 0;
             // SAFETY: the pointer is to a number of that type, the device is the driver's own.
-            let code = unsafe { (api.device_get_attribute)(&raw mut value, attribute, ordinal) };
+            let code = unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, ordinal) };
             check(&name, "cuDeviceGetAttribute", code).map(|()| u32::try_from(value).unwrap_or(0))
         };
-        let capability =
-            (attribute(COMPUTE_CAPABILITY_MAJOR)?, attribute(COMPUTE_CAPABILITY_MINOR)?);
-        if attribute(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? == 0 {
+        let capability = (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        if attribute(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? == 0 {
             let reason = "it has no virtual memory management".to_owned();
             return Err(Error::Driver { device: name, call: "cuDeviceGetAttribute", reason });
         }
         let mut total = 0;
         // SAFETY: the pointer is to a number of that type.
-        let code = unsafe { (api.device_total_mem)(&raw mut total, ordinal) };
+        let code = unsafe { sys::cuDeviceTotalMem_v2(&raw mut total, ordinal) };
         check(&name, "cuDeviceTotalMem", code)?;
-        let mut context = 0;
-        // SAFETY: the pointer is to a pointer's worth of bytes; released when this is dropped.
-        let code = unsafe { (api.primary_ctx_retain)(&raw mut context, ordinal) };
-        check(&name, "cuDevicePrimaryCtxRetain", code)?;
+        let (context, context_bytes) = retain(&name, ordinal)?;
         let mut cuda = Cuda {
-            api: Arc::clone(api),
             ordinal,
-            context,
+            context: context.expose_provenance(),
             properties: Properties {
                 name,
                 kind: Kind::Gpu,
@@ -127,6 +153,7 @@ impl Cuda {
                 host_visible: false,
             },
             compute_capability: capability,
+            context_bytes,
             mapped: Mutex::default(),
         };
         cuda.properties.granule_bytes = cuda.granule()?;
@@ -148,7 +175,7 @@ impl Cuda {
             name: self.properties.name.clone(),
             kind: Kind::Gpu,
             total_bytes: self.properties.capacity_bytes,
-            free_bytes: self.free_bytes()?,
+            free_bytes: self.free_bytes()?.saturating_add(self.context_bytes),
             compute_capability: Some(self.compute_capability),
             priorities: STREAM_PRIORITIES,
         })
@@ -156,74 +183,95 @@ impl Cuda {
 
     /// What is free on the GPU, whoever holds the rest.
     pub fn free_bytes(&self) -> Result<u64> {
-        let (mut free, mut total) = (0, 0);
-        self.call("cuMemGetInfo", |api| {
-            // SAFETY: both pointers are to numbers of that type; the context is current.
-            unsafe { (api.mem_get_info)(&raw mut free, &raw mut total) }
-        })?;
-        Ok(free as u64)
+        let mut free = 0;
+        self.call("cuMemGetInfo", || free_now(&mut free))?;
+        Ok(free)
     }
 
     fn granule(&self) -> Result<u64> {
         let (prop, mut bytes) = (self.prop(), 0);
-        self.call("cuMemGetAllocationGranularity", |api| {
-            // SAFETY: the pointers are to values of those types; 0 asks for the least granularity.
-            unsafe { (api.mem_granularity)(&raw mut bytes, &raw const prop, 0) }
+        let least = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+        self.call("cuMemGetAllocationGranularity", || {
+            // SAFETY: the pointers are to values of those types.
+            unsafe { sys::cuMemGetAllocationGranularity(&raw mut bytes, &raw const prop, least) }
         })?;
         Ok(bytes as u64)
     }
 
-    fn prop(&self) -> AllocationProp {
-        AllocationProp::pinned(self.location())
+    /// Memory of this GPU that stays there, and is nobody else's.
+    fn prop(&self) -> sys::CUmemAllocationProp {
+        sys::CUmemAllocationProp {
+            type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            location: self.location(),
+            win32HandleMetaData: ptr::null_mut(),
+            allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+                reserved: [0; 4],
+            },
+        }
     }
 
-    fn location(&self) -> Location {
-        Location::device(self.ordinal)
+    fn location(&self) -> sys::CUmemLocation {
+        let type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        sys::CUmemLocation { type_, id: self.ordinal }
     }
 
     /// Makes the context current and calls the driver.
-    fn call(&self, call: &'static str, work: impl FnOnce(&Api) -> i32) -> Result<()> {
+    fn call(&self, call: &'static str, work: impl FnOnce() -> Code) -> Result<()> {
         let name = &self.properties.name;
+        let context = ptr::with_exposed_provenance_mut(self.context);
         // SAFETY: the context was retained when this was made, and is until it is dropped.
-        check(name, "cuCtxSetCurrent", unsafe { (self.api.ctx_set_current)(self.context) })?;
-        match work(&self.api) {
-            OUT_OF_MEMORY => Err(Error::Exhausted {
+        check(name, "cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) })?;
+        let code = work();
+        if code == Code::CUDA_ERROR_OUT_OF_MEMORY {
+            return Err(Error::Exhausted {
                 device: name.clone(),
                 needed_bytes: self.properties.granule_bytes,
                 free_bytes: self.available_bytes(),
                 limit_bytes: self.properties.capacity_bytes,
-            }),
-            code => check(name, call, code),
+            });
         }
+        check(name, call, code)
+    }
+
+    /// The same for what gives something back: a second time, since there will not be another.
+    fn call_again(&self, call: &'static str, work: impl Fn() -> Code) -> Result<()> {
+        self.call(call, &work).or_else(|_| self.call(call, &work))
     }
 
     /// Puts a granule of memory behind an address.
     fn map(&self, address: u64) -> Result<()> {
         let (prop, mut memory) = (self.prop(), 0);
         let bytes = size(self.properties.granule_bytes);
-        self.call("cuMemCreate", |api| {
+        self.call("cuMemCreate", || {
             // SAFETY: the pointers are to values of those types.
-            unsafe { (api.mem_create)(&raw mut memory, bytes, &raw const prop, 0) }
+            unsafe { sys::cuMemCreate(&raw mut memory, bytes, &raw const prop, 0) }
         })?;
-        let mapped = self.call("cuMemMap", |api| {
+        let mapped = self.call("cuMemMap", || {
             // SAFETY: the caller's range is reserved and has no memory; the handle is new.
-            unsafe { (api.mem_map)(address, bytes, 0, memory, 0) }
+            unsafe { sys::cuMemMap(address, bytes, 0, memory, 0) }
         });
         // The mapping keeps the memory; without one it goes back now.
-        let released = self.call("cuMemRelease", |api| {
-            // SAFETY: the handle was made above and is released once.
-            unsafe { (api.mem_release)(memory) }
+        let released = self.call_again("cuMemRelease", || {
+            // SAFETY: the handle was made above, and is released once unless that failed.
+            unsafe { sys::cuMemRelease(memory) }
         });
         mapped?;
-        let access = AccessDesc::read_write(self.location());
+        let access = sys::CUmemAccessDesc {
+            location: self.location(),
+            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
         let allowed = released.and_then(|()| {
-            self.call("cuMemSetAccess", |api| {
+            self.call("cuMemSetAccess", || {
                 // SAFETY: the range was mapped above; one description is given.
-                unsafe { (api.mem_set_access)(address, bytes, &raw const access, 1) }
+                unsafe { sys::cuMemSetAccess(address, bytes, &raw const access, 1) }
             })?;
-            self.call("cuMemsetD8", |api| {
+            self.call("cuMemsetD8", || {
                 // SAFETY: the range is mapped and may be written.
-                unsafe { (api.memset)(address, 0, bytes) }
+                unsafe { sys::cuMemsetD8_v2(address, 0, bytes) }
             })
         });
         match &allowed {
@@ -235,9 +283,9 @@ impl Cuda {
 
     fn unmap(&self, address: u64) -> Result<()> {
         let bytes = size(self.properties.granule_bytes);
-        self.call("cuMemUnmap", |api| {
+        self.call("cuMemUnmap", || {
             // SAFETY: exactly one granule that `map` mapped.
-            unsafe { (api.mem_unmap)(address, bytes) }
+            unsafe { sys::cuMemUnmap(address, bytes) }
         })?;
         self.mapped.lock().remove(&address);
         Ok(())
@@ -259,6 +307,10 @@ impl Driver for Cuda {
         self.mapped.lock().len() as u64 * self.properties.granule_bytes
     }
 
+    fn context_bytes(&self) -> u64 {
+        self.context_bytes
+    }
+
     fn available_bytes(&self) -> u64 {
         let ours = self.properties.capacity_bytes.saturating_sub(self.held_bytes());
         ours.min(self.free_bytes().unwrap_or(0))
@@ -274,10 +326,10 @@ impl Driver for Cuda {
             });
         }
         let mut base = 0;
-        self.call("cuMemAddressReserve", |api| {
+        self.call("cuMemAddressReserve", || {
             let granule = size(*granule_bytes);
             // SAFETY: the pointer is to a number of that type; no address is asked for.
-            unsafe { (api.mem_address_reserve)(&raw mut base, size(bytes), granule, 0, 0) }
+            unsafe { sys::cuMemAddressReserve(&raw mut base, size(bytes), granule, 0, 0) }
         })?;
         Ok(base)
     }
@@ -309,49 +361,105 @@ impl Driver for Cuda {
         let mapped: Vec<u64> = self.mapped.lock().range(range.clone()).copied().collect();
         assert_eq!(mapped.len() as u64 * self.properties.granule_bytes, held_bytes);
         for address in mapped {
-            // A second time, since there will not be another.
+            // As in `call_again`.
             drop(self.unmap(address).or_else(|_| self.unmap(address)));
         }
         let bytes = size(range.end - range.start);
-        drop(self.call("cuMemAddressFree", |api| {
+        drop(self.call_again("cuMemAddressFree", || {
             // SAFETY: the caller promises that exactly this was reserved.
-            unsafe { (api.mem_address_free)(range.start, bytes) }
+            unsafe { sys::cuMemAddressFree(range.start, bytes) }
         }));
     }
 
     unsafe fn write(&self, to: u64, from: &[u8]) -> Result<()> {
-        self.call("cuMemcpyHtoD", |api| {
+        self.call("cuMemcpyHtoD", || {
             // SAFETY: the caller promises that the bytes at `to` are committed and unused.
-            unsafe { (api.memcpy_to_device)(to, from.as_ptr().cast(), from.len()) }
+            unsafe { sys::cuMemcpyHtoD_v2(to, from.as_ptr().cast(), from.len()) }
         })
     }
 
     unsafe fn read(&self, from: u64, to: &mut [u8]) -> Result<()> {
-        self.call("cuMemcpyDtoH", |api| {
+        self.call("cuMemcpyDtoH", || {
             // SAFETY: the caller promises that the bytes at `from` are committed and not written.
-            unsafe { (api.memcpy_to_host)(to.as_mut_ptr().cast(), from, to.len()) }
+            unsafe { sys::cuMemcpyDtoH_v2(to.as_mut_ptr().cast(), from, to.len()) }
         })
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: u64) -> Result<()> {
-        self.call("cuMemcpyDtoD", |api| {
+        self.call("cuMemcpyDtoD", || {
             // SAFETY: the caller promises that both pieces are committed, apart, and unused.
-            unsafe { (api.memcpy_in_device)(to, from, size(bytes)) }
+            unsafe { sys::cuMemcpyDtoD_v2(to, from, size(bytes)) }
         })
     }
 
     fn sync(&self) -> Result<()> {
-        self.call("cuCtxSynchronize", |api| {
+        self.call("cuCtxSynchronize", || {
             // SAFETY: the context is current.
-            unsafe { (api.ctx_synchronize)() }
+            unsafe { sys::cuCtxSynchronize() }
         })
     }
 }
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: retained once when this was made.
-        unsafe { (self.api.primary_ctx_release)(self.ordinal) };
+        let release = || {
+            // SAFETY: retained once when this was made; released once, unless that fails.
+            unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.ordinal) }
+        };
+        if release() != Code::CUDA_SUCCESS {
+            release();
+        }
+    }
+}
+
+/// Retains the context of a GPU that all of a process share, and measures what it takes. What is
+/// free can only be asked for in a context, so that another one is there until that is known.
+fn retain(name: &str, ordinal: i32) -> Result<(sys::CUcontext, u64)> {
+    let mut other = ptr::null_mut();
+    // SAFETY: the pointer is to a pointer; destroyed below.
+    let code = unsafe { sys::cuCtxCreate_v2(&raw mut other, 0, ordinal) };
+    // Where there is no room for two, nobody knows what one takes.
+    let is_measured = code == Code::CUDA_SUCCESS;
+    let free = || {
+        let mut bytes = 0;
+        (is_measured && free_now(&mut bytes) == Code::CUDA_SUCCESS).then_some(bytes)
+    };
+    let before = free();
+    let mut context = ptr::null_mut();
+    let mut retain = || {
+        // SAFETY: the pointer is to a pointer; released when the driver is dropped.
+        unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal) }
+    };
+    let mut retained = retain();
+    let after = free();
+    if is_measured {
+        destroy(other);
+    }
+    if retained == Code::CUDA_ERROR_OUT_OF_MEMORY {
+        retained = retain();
+    }
+    check(name, "cuDevicePrimaryCtxRetain", retained)?;
+    let taken = before.zip(after).map_or(0, |(before, after)| before.saturating_sub(after));
+    Ok((context, taken))
+}
+
+/// What is free on the GPU of the context that is current.
+fn free_now(bytes: &mut u64) -> Code {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both pointers are to numbers of that type.
+    let code = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+    *bytes = free as u64;
+    code
+}
+
+/// Ends a context that was made; a second time if that fails, since there will not be another.
+fn destroy(context: sys::CUcontext) {
+    let destroy = || {
+        // SAFETY: the caller made it, and nobody else knows it.
+        unsafe { sys::cuCtxDestroy_v2(context) }
+    };
+    if destroy() != Code::CUDA_SUCCESS {
+        destroy();
     }
 }
 
@@ -360,99 +468,4 @@ fn size(bytes: u64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::logical::{Environment, GpuOptions, configure};
-    use crate::{Arena, Growth, Region, conformance};
-
-    const MIB: u64 = 1 << 20;
-
-    fn two_gpus(capacities: &'static [u64]) -> Vec<Arc<Cuda>> {
-        let api = Arc::new(fake::api(capacities));
-        gpus(&api).unwrap().into_iter().map(Arc::new).collect()
-    }
-
-    #[test]
-    fn every_gpu_is_a_driver() {
-        let _turn = fake::turn();
-        for gpu in two_gpus(&[64 * MIB, 32 * MIB]) {
-            assert_eq!(gpu.compute_capability(), (8, 0));
-            assert_eq!(gpu.properties().granule_bytes, 2 * MIB);
-            conformance::check(&(gpu.clone() as Arc<dyn Driver>));
-            assert_eq!(gpu.free_bytes().unwrap(), gpu.properties().capacity_bytes);
-        }
-        assert_eq!(fake::n_contexts(), 0, "contexts are given back");
-    }
-
-    #[test]
-    fn without_a_driver_or_a_device_there_are_no_gpus() {
-        let _turn = fake::turn();
-        assert!(gpus(&Arc::new(fake::api(&[]))).unwrap().is_empty());
-        assert!(Api::load(|_| None).is_none(), "a library without the calls is of no use");
-    }
-
-    #[test]
-    fn memory_of_others_is_not_available() {
-        let _turn = fake::turn();
-        let [gpu, _] = &two_gpus(&[64 * MIB, 64 * MIB])[..] else { panic!("two were faked") };
-        fake::take_away(0, 62 * MIB);
-        assert_eq!(gpu.available_bytes(), 2 * MIB);
-        let error = Region::committed(gpu.clone(), 4 * MIB).unwrap_err();
-        assert!(matches!(error, Error::Exhausted { .. }), "{error}");
-        assert_eq!(gpu.free_bytes().unwrap(), 2 * MIB, "what was mapped by then went back");
-    }
-
-    /// The limit that TensorFlow computes for a GPU of 8 GiB, of which others hold some.
-    #[track_caller]
-    fn check_limit(major: i32, taken_mib: u64, expected_mib: u64) {
-        let api = Arc::new(fake::api(&[8 << 30]));
-        fake::set_majors([major; 4]);
-        fake::take_away(0, taken_mib * MIB);
-        let found: Vec<Physical> =
-            gpus(&api).unwrap().iter().map(|gpu| gpu.physical().unwrap()).collect();
-        let made = configure(&GpuOptions::unset(), &Environment::unset(), &found).unwrap();
-        assert_eq!(made.devices[0].limit_bytes / MIB, expected_mib, "{major} {taken_mib}");
-    }
-
-    #[test]
-    fn the_limit_is_what_is_free_less_a_reserve_for_its_generation() {
-        let _turn = fake::turn();
-        for (major, reserve_mib) in [(6, 500), (7, 1050), (8, 1536), (9, 1800), (10, 1800)] {
-            check_limit(major, 0, 8192 - reserve_mib);
-            check_limit(major, 1000, 7192 - reserve_mib);
-            check_limit(major, 8192 - 2047, 2047 - 225);
-            check_limit(major, 8192 - 225, 225);
-        }
-    }
-
-    /// Grows, moves, trims and frees while the `n`-th call fails; whether there was such a call.
-    fn loses_nothing(gpu: &Arc<Cuda>, n: u64) -> bool {
-        let driver = Arc::clone(gpu) as Arc<dyn Driver>;
-        let before = fake::n_calls();
-        fake::fail_call(n);
-        let mut arena = Arena::new(driver, Growth::OnDemand { step_bytes: MIB }).unwrap();
-        let sizes = [MIB, 3 * MIB, 5 * MIB, 700, 6 * MIB];
-        let mut chunks: Vec<_> = sizes.iter().filter_map(|s| arena.allocate(*s).ok()).collect();
-        drop(arena.trim(0));
-        arena.free(chunks.remove(0));
-        chunks.extend(arena.allocate(2 * MIB));
-        chunks.into_iter().for_each(|chunk| arena.free(chunk));
-        arena.check();
-        drop(arena.trim(0));
-        arena.check();
-        drop(arena);
-        let was_reached = fake::n_calls() - before > n;
-        fake::fail_call(u64::MAX);
-        assert_eq!(gpu.free_bytes().unwrap(), 16 * MIB, "call {n}");
-        assert_eq!(gpu.held_bytes(), 0);
-        was_reached
-    }
-
-    #[test]
-    fn any_call_may_fail_and_nothing_is_lost() {
-        let _turn = fake::turn();
-        let gpu = two_gpus(&[16 * MIB]).remove(0);
-        let n_failed = (0..).take_while(|n| loses_nothing(&gpu, *n)).count();
-        assert!(n_failed > 30, "only {n_failed} calls");
-    }
-}
+mod tests;

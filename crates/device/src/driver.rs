@@ -21,6 +21,11 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// How many bytes are committed by everyone who uses this driver.
     fn held_bytes(&self) -> u64;
 
+    /// What the driver took of the device for itself: no part of what is held, and not available.
+    fn context_bytes(&self) -> u64 {
+        0
+    }
+
     /// How many more bytes may be committed now; never more than a `commit` would take.
     fn available_bytes(&self) -> u64;
 

@@ -57,7 +57,7 @@ impl Host {
     }
 
     /// Adds `bytes` to what is held, unless that would exceed the capacity.
-    fn charge(&self, bytes: u64) -> Result<()> {
+    pub(crate) fn charge(&self, bytes: u64) -> Result<()> {
         let add = |held: u64| {
             held.checked_add(bytes).filter(|held| *held <= self.properties.capacity_bytes)
         };

@@ -67,6 +67,10 @@ impl Driver for Limited {
         self.account.held_bytes()
     }
 
+    fn context_bytes(&self) -> u64 {
+        self.inner.context_bytes()
+    }
+
     fn available_bytes(&self) -> u64 {
         self.account.free_bytes().min(self.inner.available_bytes())
     }

@@ -13,6 +13,7 @@ use crate::host::Host;
 #[derive(Debug)]
 pub struct Simulated {
     host: Host,
+    context_bytes: u64,
     copy_bytes_per_second: Option<u64>,
     compute_per_second: Option<u64>,
     pace: Pace,
@@ -32,6 +33,8 @@ pub struct SimulatedOptions {
     pub name: String,
     /// Its memory.
     pub capacity_bytes: u64,
+    /// What of it the driver takes for itself, as CUDA's contexts do.
+    pub context_bytes: u64,
     /// The rate of copies between host and device; `None` costs no time.
     pub copy_bytes_per_second: Option<u64>,
     /// How many operations its kernels do in a second; `None` for as many as the host's do.
@@ -70,6 +73,7 @@ impl SimulatedOptions {
         SimulatedOptions {
             name: name.into(),
             capacity_bytes,
+            context_bytes: 0,
             copy_bytes_per_second: None,
             compute_per_second: None,
             pace: Pace::Counted,
@@ -81,6 +85,9 @@ impl SimulatedOptions {
 
 impl Simulated {
     /// A GPU as the options say.
+    ///
+    /// # Panics
+    /// If its context takes more than it has.
     pub fn new(options: SimulatedOptions) -> Simulated {
         let host = Host::with(Properties {
             name: options.name,
@@ -92,6 +99,7 @@ impl Simulated {
             grows_in_place: options.grows_in_place,
             host_visible: true,
         });
+        host.charge(options.context_bytes).expect("a context is a part of the memory");
         let (fail_at, fail_every) = match options.failures {
             Failures::Never => (u64::MAX, 0),
             Failures::Call(n) => (n, 0),
@@ -99,6 +107,7 @@ impl Simulated {
         };
         Simulated {
             host,
+            context_bytes: options.context_bytes,
             copy_bytes_per_second: options.copy_bytes_per_second,
             compute_per_second: options.compute_per_second,
             pace: options.pace,
@@ -184,7 +193,11 @@ impl Driver for Simulated {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.host.held_bytes()
+        self.host.held_bytes() - self.context_bytes
+    }
+
+    fn context_bytes(&self) -> u64 {
+        self.context_bytes
     }
 
     fn available_bytes(&self) -> u64 {
@@ -259,6 +272,14 @@ mod tests {
     fn a_simulated_gpu_that_commits_whole_regions_is_a_driver() {
         let options = SimulatedOptions::gpu("gpu:1", 64 * MIB);
         let gpu = Simulated::new(SimulatedOptions { grows_in_place: false, ..options });
+        conformance::check(&(Arc::new(gpu) as Arc<dyn Driver>));
+    }
+
+    #[test]
+    fn a_context_takes_room_and_is_not_held() {
+        let options = SimulatedOptions::gpu("gpu:0", 64 * MIB);
+        let gpu = Simulated::new(SimulatedOptions { context_bytes: 20 * MIB, ..options });
+        assert_eq!((gpu.available_bytes(), gpu.held_bytes()), (44 * MIB, 0));
         conformance::check(&(Arc::new(gpu) as Arc<dyn Driver>));
     }
 

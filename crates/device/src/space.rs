@@ -49,6 +49,7 @@ pub struct Space {
     driver: Arc<Limited>,
     /// What the heap is charged to: the logical device, and the physical one.
     accounts: Vec<Arc<Account>>,
+    context: Mutex<Context>,
     arenas: Arenas,
     /// Smaller buffers come from the heap.
     heap_below_bytes: u64,
@@ -85,6 +86,29 @@ impl Drop for Arenas {
     }
 }
 
+/// What the device's driver has for itself, charged for as long as the space is there.
+struct Context {
+    accounts: Vec<Arc<Account>>,
+    bytes: u64,
+}
+
+impl Context {
+    fn new(accounts: &[Arc<Account>], bytes: u64) -> Result<Context> {
+        let mut context = Context { accounts: Vec::new(), bytes };
+        for account in accounts {
+            account.charge(bytes)?;
+            context.accounts.push(Arc::clone(account));
+        }
+        Ok(context)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.accounts.iter().for_each(|account| account.refund(self.bytes));
+    }
+}
+
 /// What a space is made of.
 #[derive(Debug)]
 pub struct SpaceOptions {
@@ -96,6 +120,8 @@ pub struct SpaceOptions {
     pub growth: GrowthRule,
     /// The least by which it grows.
     pub step_bytes: u64,
+    /// What the device's driver has taken for itself, which is a part of what the space holds.
+    pub context_bytes: u64,
 }
 
 /// Buffers of the host that are smaller come from the heap.
@@ -160,7 +186,9 @@ impl Space {
     }
 
     fn make(options: SpaceOptions) -> Result<Space> {
-        let SpaceOptions { driver, physical, growth, step_bytes } = options;
+        let SpaceOptions { driver, physical, growth, step_bytes, context_bytes } = options;
+        let accounts = vec![driver.account().clone(), physical];
+        let context = Context::new(&accounts, context_bytes)?;
         let properties = driver.properties();
         let (name, kind) = (properties.name.clone(), properties.kind);
         let arena =
@@ -172,7 +200,7 @@ impl Space {
             }
             GrowthRule::Reserved => {
                 let granule = properties.granule_bytes;
-                let bytes = driver.limit_bytes() / granule * granule;
+                let bytes = (driver.limit_bytes() - context_bytes) / granule * granule;
                 [arena(Growth::Reserved { bytes })?, None, None]
             }
         };
@@ -181,12 +209,13 @@ impl Space {
             name,
             kind,
             growth,
-            accounts: vec![driver.account().clone(), physical],
+            accounts,
+            context: Mutex::new(context),
             driver,
             arenas: Arenas { all: arenas, set_aside_of: None },
             heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
-            in_use: AtomicU64::new(0),
-            peak_in_use: AtomicU64::new(0),
+            in_use: AtomicU64::new(context_bytes),
+            peak_in_use: AtomicU64::new(context_bytes),
             is_rehearsal: false,
             fail_in: AtomicU64::new(0),
             tallies: Mutex::default(),
@@ -211,7 +240,7 @@ impl Space {
         let driver = Arc::new(Limited::with(inner, account));
         let physical = Arc::clone(self.account());
         let growth = GrowthRule::Reserved;
-        let options = SpaceOptions { driver, physical, growth, step_bytes: 1 };
+        let options = SpaceOptions { driver, physical, growth, step_bytes: 1, context_bytes: 0 };
         let start = Instant::now();
         let mut child = Space::make(options).map_err(|error| self.with_holders(error))?;
         self.root().events.changed(0, child.arenas_bytes(), RESERVATION, start);
@@ -247,6 +276,25 @@ impl Space {
     /// The account of the logical device.
     pub fn account(&self) -> &Arc<Account> {
         self.driver.account()
+    }
+
+    /// What the device's driver has taken for itself, as far as it is in the books here.
+    pub fn context_bytes(&self) -> u64 {
+        self.context.lock().bytes
+    }
+
+    /// Puts something else in the books as what the device's driver has taken for itself.
+    ///
+    /// # Errors
+    /// If a limit refuses; nothing is changed then.
+    pub fn set_context(&self, bytes: u64) -> Result<()> {
+        let mut context = self.context.lock();
+        let new = Context::new(&self.accounts, bytes)?;
+        let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let before = std::mem::replace(&mut *context, new);
+        self.in_use.fetch_sub(before.bytes, Ordering::Relaxed);
+        self.peak_in_use.fetch_max(now - before.bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// How many bytes could still be given out, as far as limits and device go.

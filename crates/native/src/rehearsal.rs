@@ -204,7 +204,7 @@ pub(crate) fn unlimited(kind: device::Kind) -> SpaceOptions {
     let driver = Arc::new(Limited::new(driver, name, NO_LIMIT));
     let physical = Arc::clone(driver.account());
     let growth = device::logical::GrowthRule::OnDemand;
-    SpaceOptions { driver, physical, growth, step_bytes: 1 }
+    SpaceOptions { driver, physical, growth, step_bytes: 1, context_bytes: 0 }
 }
 
 /// Who a rehearsal for devices of a kind is booked to.

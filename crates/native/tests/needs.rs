@@ -79,7 +79,8 @@ fn space() -> Arc<Space> {
     let driver = Arc::new(Limited::new(gpu, "gpu:0", 1 << 30));
     let physical = Arc::clone(driver.account());
     let growth = device::logical::GrowthRule::OnDemand;
-    Space::new(SpaceOptions { driver, physical, growth, step_bytes: MIB }).unwrap()
+    Space::new(SpaceOptions { driver, physical, growth, step_bytes: MIB, context_bytes: 0 })
+        .unwrap()
 }
 
 fn executor(space: &Arc<Space>) -> Executor {

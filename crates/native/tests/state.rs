@@ -21,7 +21,8 @@ fn space() -> Arc<Space> {
     let driver = Arc::new(Limited::new(gpu, "gpu:0", 1 << 30));
     let physical = Arc::clone(driver.account());
     let growth = device::logical::GrowthRule::OnDemand;
-    Space::new(SpaceOptions { driver, physical, growth, step_bytes: 1 << 20 }).unwrap()
+    Space::new(SpaceOptions { driver, physical, growth, step_bytes: 1 << 20, context_bytes: 0 })
+        .unwrap()
 }
 
 /// A version of one of the counters, in the space.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod found;
+mod host;
 mod leases;
 mod options;
 mod residents;
@@ -11,6 +12,7 @@ mod undo;
 mod without_effect;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,12 +30,15 @@ pub(crate) use residents::{Change, ChangeKind, Left, Newcomer, Resident};
 pub(crate) use rules::ModelRule;
 pub(crate) use undo::Undo;
 
+use host::HostLimit;
+
 use crate::active::Active;
 
 /// All devices of this process.
 pub(crate) struct Devices {
     pub(crate) physical: Vec<PhysicalDevice>,
     logical: Mutex<Vec<Arc<Logical>>>,
+    host_limit: HostLimit,
     lanes: LaneOptions,
     step_bytes: u64,
     /// What the configuration had no effect on, and other things to know.
@@ -57,6 +62,8 @@ pub(crate) struct Devices {
 /// A device that was found.
 pub(crate) struct PhysicalDevice {
     pub(crate) found: Physical,
+    /// The memory that it has by now: that of the host can become another.
+    total_bytes: AtomicU64,
     /// What drives it: `host`, `simulated`, `cuda`.
     pub(crate) driver_name: &'static str,
     pub(crate) driver: Arc<Limited>,
@@ -95,13 +102,21 @@ impl Devices {
         };
         check_lanes(&configured.devices, lanes.n_lanes)?;
         let limits = configured.physical_limit_bytes;
+        let host_limit = HostLimit::new(options, limits.first().copied().unwrap_or(0));
         let physical: Vec<PhysicalDevice> =
             found.into_iter().zip(limits).map(|(found, limit)| found.limited(limit)).collect();
         let mut all = Vec::new();
         for device in configured.devices {
             let of = &physical[device.physical];
             let name = device.name.clone();
-            let logical = logical(device, of, options.step_bytes, lanes, host_among(&all));
+            let around = Around {
+                of,
+                step_bytes: options.step_bytes,
+                lanes,
+                host: host_among(&all),
+                context_bytes: of.context_for(device.physical, &all),
+            };
+            let logical = logical(device, &around);
             all.push(Arc::new(logical.with_context(|| format!("device {name}"))?));
         }
         if let Some(host) = host_among(&all) {
@@ -110,6 +125,7 @@ impl Devices {
         let devices = Devices {
             physical,
             logical: Mutex::new(all),
+            host_limit,
             lanes: lanes.clone(),
             step_bytes: options.step_bytes,
             warnings: [configured.warnings, options.without_effect()].concat(),
@@ -176,15 +192,44 @@ impl Devices {
     /// Gives back all memory that nobody uses, on every device; how many bytes of each.
     pub(crate) fn trim(&self, cause: &'static str) -> Vec<(String, u64)> {
         device::trim_heap();
-        let trim = |logical: &Arc<Logical>| {
-            logical.executor.lanes.trim();
-            let given = logical.space.trim(cause).unwrap_or_else(|error| {
-                tracing::warn!("{} gives nothing back: {error}", logical.space.name());
-                0
-            });
-            (logical.space.name().to_owned(), given)
-        };
+        let trim = |logical: &Arc<Logical>| (logical.space.name().to_owned(), logical.trim(cause));
         self.all().iter().map(trim).collect()
+    }
+}
+
+impl PhysicalDevice {
+    /// The memory that it has by now.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.total_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What of its driver's context is for the next logical device on it to book: all of it, unless
+    /// one of those there are has it.
+    fn context_for<'a>(
+        &self,
+        number: usize,
+        all: impl IntoIterator<Item = &'a Arc<Logical>>,
+    ) -> u64 {
+        let has = |one: &Arc<Logical>| {
+            one.device.lock().physical == number && one.space.context_bytes() > 0
+        };
+        if all.into_iter().any(has) { 0 } else { self.driver.context_bytes() }
+    }
+
+    /// What it is by now, to make logical devices of.
+    fn physical(&self) -> Physical {
+        Physical { total_bytes: self.total_bytes(), ..self.found.clone() }
+    }
+}
+
+impl Logical {
+    /// Gives back all memory that nobody uses; how many bytes.
+    fn trim(&self, cause: &'static str) -> u64 {
+        self.executor.lanes.trim();
+        self.space.trim(cause).unwrap_or_else(|error| {
+            tracing::warn!("{} gives nothing back: {error}", self.space.name());
+            0
+        })
     }
 }
 
@@ -207,17 +252,24 @@ fn host_among(all: &[Arc<Logical>]) -> Option<&Arc<Logical>> {
     all.iter().find(|one| one.space.kind() == device::Kind::Cpu)
 }
 
-fn logical(
-    device: LogicalDevice,
-    of: &PhysicalDevice,
+/// What a logical device is made of, and beside.
+struct Around<'a> {
+    of: &'a PhysicalDevice,
     step_bytes: u64,
-    lanes: &LaneOptions,
-    host: Option<&Arc<Logical>>,
-) -> Result<Logical> {
+    lanes: &'a LaneOptions,
+    host: Option<&'a Arc<Logical>>,
+    /// What of the physical device's context is in its books.
+    context_bytes: u64,
+}
+
+fn logical(device: LogicalDevice, around: &Around<'_>) -> Result<Logical> {
+    let Around { of, step_bytes, lanes, host, context_bytes } = *around;
     let inner = Arc::clone(&of.driver) as Arc<dyn Driver>;
     let driver = Arc::new(Limited::new(inner, device.name.clone(), device.limit_bytes));
     let physical = Arc::clone(of.driver.account());
-    let space = Space::new(SpaceOptions { driver, physical, growth: device.growth, step_bytes })?;
+    let growth = device.growth;
+    let options = SpaceOptions { driver, physical, growth, step_bytes, context_bytes };
+    let space = Space::new(options)?;
     let host = host.filter(|_| space.kind() == device::Kind::Gpu);
     let host = host.map(|host| Owner::new(&host.space, Holder::Server, None));
     let owner = match host {

@@ -352,8 +352,9 @@ pub(crate) struct Flags {
     pub(crate) tensorflow_worker_restart_over_limit: bool,
 
     /// GPUs that the host plays, with commas between them: sizes, and after an @ each, if wanted,
-    /// how much they compute, how fast they copy, what a step takes at least and which allocation
-    /// fails, as in 4GiB,2GiB@2TFLOPS@12GB/s@10us@fails=7
+    /// how much they compute, how fast they copy, what a step takes at least, which allocation
+    /// fails and what the driver takes for itself, as in
+    /// 4GiB,2GiB@2TFLOPS@12GB/s@10us@fails=7@context=300MiB
     #[arg(long, value_name = "SIZES", default_value = "", help_heading = "Devices")]
     pub(crate) simulated_gpus: String,
     /// File with a DeviceConfig, as text proto or JSON: limits, growth and logical devices

@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::{Kind, Metric, Point, Status, Value};
 use device::logical::GrowthRule;
 use device::{
-    Category, EVENT_MICROS, Event, EventSum, EventTotal, Holder, Owner, Recent, Snapshot,
+    Category, Driver, EVENT_MICROS, Event, EventSum, EventTotal, Holder, Owner, Recent, Snapshot,
 };
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
@@ -67,9 +67,10 @@ pub(crate) fn devices(devices: &Devices) -> Json {
             "name": one.found.name,
             "kind": one.found.kind.to_string(),
             "driver": one.driver_name,
-            "total_bytes": one.found.total_bytes,
+            "total_bytes": one.total_bytes(),
             "limit_bytes": one.driver.limit_bytes(),
             "held_bytes": one.driver.account().held_bytes(),
+            "context_bytes": one.driver.context_bytes(),
         });
         if let Some(rates) = one.pace.as_ref().map(|pace| pace.rates()) {
             shown["simulation"] = json!({
@@ -291,11 +292,12 @@ fn duration(total: &EventTotal) -> Value {
     Value::Histogram { limits, counts: total.counts.to_vec(), sum }
 }
 
-/// Until the token is cancelled: says what grew and what went back, and gives back what devices
-/// have not used for a while.
+/// Until the token is cancelled: says what grew and what went back, gives back what devices have
+/// not used for a while, and lets the host's limit follow what the process may have.
 pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
     let mut looks: BTreeMap<String, (u64, u32)> = BTreeMap::new();
     while token.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        devices.follow_host();
         for logical in devices.all() {
             let space = &logical.space;
             say(space.name(), &space.take_events());

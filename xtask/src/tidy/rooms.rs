@@ -26,11 +26,21 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("dashboard", &["session", "lifecycle"]),
     ("server", &["api", "dashboard", "native", "tensorflow", "gpu"]),
     ("testkit", &["server"]),
+    ("fakecuda", &[]),
 ];
 
+/// Crates that only tests may use.
+const FOR_TESTS: &[&str] = &["testkit", "fakecuda"];
+
 /// The crates in which `unsafe` may stand, and below which folder of theirs.
-const UNSAFE_ROOMS: &[(&str, &str)] =
-    &[("device", ""), ("pool", ""), ("gpu", ""), ("tensorflow", ""), ("ops", "src/simd")];
+const UNSAFE_ROOMS: &[(&str, &str)] = &[
+    ("device", ""),
+    ("pool", ""),
+    ("gpu", ""),
+    ("tensorflow", ""),
+    ("ops", "src/simd"),
+    ("testkit", "fakecuda"),
+];
 
 /// Crates that only those who talk to a person may use.
 const AT_THE_EDGE: &[(&str, &[&str])] = &[("anyhow", &["server", "testkit"])];
@@ -61,7 +71,8 @@ pub(super) fn graph(tree: &Tree) -> Vec<Finding> {
         let allowed = below(room);
         for (line, is_dev, dependency) in dependencies(text) {
             let is_ours = ROOMS.iter().any(|(name, _)| *name == dependency);
-            let is_known = allowed.contains(dependency) || (is_dev && dependency == "testkit");
+            let is_known =
+                allowed.contains(dependency) || (is_dev && FOR_TESTS.contains(&dependency));
             if is_ours && !is_known {
                 let message = format!("`{room}` must not know `{dependency}`");
                 findings.push(Finding::new(path, line, message));
@@ -127,10 +138,10 @@ fn has_word(code: &str, word: &str) -> bool {
     code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word)
 }
 
-/// The crate whose manifest this is.
+/// The crate whose manifest this is; some are in the folder of the crate that they belong to.
 fn room_of_manifest(path: &str) -> Option<&str> {
-    let room = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
-    (!room.contains('/')).then_some(room)
+    let folder = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+    folder.rsplit('/').next()
 }
 
 /// Everything below a crate.
@@ -204,11 +215,15 @@ mod tests {
         check("ops", "[dev-dependencies]\ntestkit.workspace = true\n", &[]);
         let product = "[dependencies]\ntestkit.workspace = true\n";
         check("ops", product, &["`ops` must not know `testkit`"]);
+        check("device", "[dev-dependencies]\nfakecuda.workspace = true\n", &[]);
+        let product = "[dependencies]\nfakecuda.workspace = true\n";
+        check("device", product, &["`device` must not know `fakecuda`"]);
     }
 
     #[test]
     fn an_unknown_crate_is_found() {
         check("attic", "", &["`attic` is not in the table of rooms"]);
+        check("testkit/attic", "", &["`attic` is not in the table of rooms"]);
     }
 
     #[test]
@@ -222,6 +237,8 @@ mod tests {
         check("crates/device/src/lib.rs", "unsafe {}", 0);
         check("crates/ops/src/math.rs", "unsafe {}", 1);
         check("crates/ops/src/simd/dot.rs", "unsafe {}", 0);
+        check("crates/testkit/src/lib.rs", "unsafe {}", 1);
+        check("crates/testkit/fakecuda/src/lib.rs", "unsafe {}", 0);
     }
 
     #[test]

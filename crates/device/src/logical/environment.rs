@@ -72,6 +72,11 @@ impl Environment {
         matches!(self.force_unified_memory.as_deref(), Some("true" | "1"))
     }
 
+    /// The most the host may hold, if something is said of that.
+    pub fn host_limit(&self) -> Option<u64> {
+        Some(self.host_limit_bytes(&mut Vec::new())).filter(|limit| *limit < u64::MAX)
+    }
+
     /// The most the host's arena may hold, as `process_state.cc` says: nothing is said of it unless
     /// the host is to have one.
     pub(super) fn host_limit_bytes(&self, warnings: &mut Vec<String>) -> u64 {

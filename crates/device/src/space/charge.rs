@@ -149,7 +149,8 @@ mod tests {
         let physical = Arc::clone(whole.account());
         let driver = Arc::new(Limited::new(whole as Arc<dyn Driver>, "cpu:0", 10 * MIB));
         let growth = GrowthRule::OnDemand;
-        Space::new(SpaceOptions { driver, physical, growth, step_bytes: MIB }).unwrap()
+        Space::new(SpaceOptions { driver, physical, growth, step_bytes: MIB, context_bytes: 0 })
+            .unwrap()
     }
 
     #[test]

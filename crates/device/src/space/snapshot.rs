@@ -89,6 +89,8 @@ impl Space {
         let lost = sum(|s| s.in_use_bytes) - requested;
         add(&mut rows, &spare, Category::Fragmentation, lost);
         add(&mut rows, &spare, Category::Reserve, idle_bytes);
+        let context_bytes = self.context_bytes();
+        add(&mut rows, &Holder::Server, Category::Context, context_bytes);
         let events = self.events.totals();
         let n = |change: Change| {
             let of = events.iter().filter(|total| total.change == change);
@@ -100,9 +102,9 @@ impl Space {
             kind: self.kind,
             growth: self.growth,
             limit_bytes: self.account().limit_bytes(),
-            held_bytes: sum(|s| s.held_bytes) + heap_bytes,
+            held_bytes: sum(|s| s.held_bytes) + heap_bytes + context_bytes,
             peak_held_bytes: self.account().peak_bytes(),
-            in_use_bytes: requested + heap_bytes,
+            in_use_bytes: requested + heap_bytes + context_bytes,
             peak_in_use_bytes: self.peak_in_use.load(Ordering::Relaxed),
             idle_bytes,
             idle,

@@ -3,7 +3,7 @@ use crate::buffer::Buffer;
 use crate::ledger::{Holder, Row};
 use crate::random::Random;
 use crate::workspace::Workspace;
-use crate::{Host, Simulated};
+use crate::{Host, Simulated, SimulatedOptions};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -11,9 +11,11 @@ const MIB: usize = 1 << 20;
 fn space_of(driver: Arc<dyn Driver>, limit: u64, growth: GrowthRule) -> Result<Arc<Space>> {
     let physical = Arc::new(Limited::new(driver, "physical", u64::MAX));
     let account = physical.account().clone();
+    let context_bytes = physical.context_bytes();
     let name = physical.properties().kind.to_string() + ":0";
     let driver = Arc::new(Limited::new(physical, name, limit));
-    Space::new(SpaceOptions { driver, physical: account, growth, step_bytes: 64 << 10 })
+    let step_bytes = 64 << 10;
+    Space::new(SpaceOptions { driver, physical: account, growth, step_bytes, context_bytes })
 }
 
 fn host(limit: usize) -> Arc<Space> {
@@ -508,4 +510,45 @@ fn threads_share_a_space_without_losing_a_byte() {
         }
     });
     assert_eq!(rows(&space), [""; 0]);
+}
+
+/// A GPU of 64 MiB of which its driver takes ten, and a limit of 32.
+fn gpu_with_context(growth: GrowthRule) -> Arc<Space> {
+    let options = SimulatedOptions::gpu("gpu:0", 64 * MIB as u64);
+    let gpu = Simulated::new(SimulatedOptions { context_bytes: 10 * MIB as u64, ..options });
+    space_of(Arc::new(gpu), 32 * MIB as u64, growth).unwrap()
+}
+
+#[test]
+fn what_a_driver_takes_for_itself_is_the_servers_and_counts_against_every_limit() {
+    let space = gpu_with_context(GrowthRule::OnDemand);
+    assert_eq!(rows(&space), ["server context 10485760"]);
+    assert_eq!(space.in_use_bytes(), 10 * MIB as u64);
+    assert_eq!((space.snapshot().idle_bytes, space.free_bytes()), (0, 22 * MIB as u64));
+    assert!(space.accounts.iter().all(|account| account.held_bytes() == 10 * MIB as u64));
+    let owner = model(&space, "a", None);
+    let _scope = booked_to(&owner, Category::Weights);
+    assert!(Buffer::allocate(23 * MIB).is_err(), "the context has the rest");
+    let buffer = Buffer::allocate(20 * MIB).unwrap();
+    assert_eq!(rows(&space).len(), 2);
+    assert!(space.set_context(30 * MIB as u64).is_err());
+    assert_eq!(space.context_bytes(), 10 * MIB as u64, "nothing has changed");
+    space.set_context(0).unwrap();
+    assert_eq!(rows(&space), ["a:1 weights 20971520"]);
+    space.set_context(MIB as u64).unwrap();
+    drop(buffer);
+    space.trim("test").unwrap();
+    assert_eq!((space.in_use_bytes(), space.snapshot().held_bytes), (MIB as u64, MIB as u64));
+    let accounts = space.accounts.clone();
+    drop((owner, _scope, space));
+    assert!(accounts.iter().all(|account| account.held_bytes() == 0), "it goes with the space");
+}
+
+#[test]
+fn what_is_reserved_at_once_leaves_room_for_the_context() {
+    let space = gpu_with_context(GrowthRule::Reserved);
+    let snapshot = space.snapshot();
+    assert_eq!((snapshot.held_bytes, snapshot.in_use_bytes), (32 * MIB as u64, 10 * MIB as u64));
+    assert_eq!((snapshot.idle_bytes, space.free_bytes()), (22 * MIB as u64, 22 * MIB as u64));
+    assert_eq!(rows(&space), ["server context 10485760"]);
 }

@@ -53,7 +53,8 @@ fn space(driver: Arc<dyn Driver>) -> Arc<Space> {
     let account = Arc::clone(physical.account());
     let driver = Arc::new(Limited::new(physical, "gpu:0", limit));
     let (growth, step_bytes) = (GrowthRule::OnDemand, 1);
-    Space::new(SpaceOptions { driver, physical: account, growth, step_bytes }).unwrap()
+    Space::new(SpaceOptions { driver, physical: account, growth, step_bytes, context_bytes: 0 })
+        .unwrap()
 }
 
 fn owner(space: &Arc<Space>, model: &str, limit: Option<u64>) -> Arc<Owner> {

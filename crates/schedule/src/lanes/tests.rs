@@ -274,6 +274,7 @@ fn a_batch_never_needs_more_than_the_memory_that_is_free() {
         physical: account,
         growth: GrowthRule::OnDemand,
         step_bytes: 64 << 10,
+        context_bytes: 0,
     };
     let owner = Owner::new(&Space::new(space).unwrap(), Holder::Server, None);
     let options = Options { n_lanes: 1, inline_max: Duration::ZERO };

@@ -36,7 +36,7 @@ fn check(rows: &[usize], n_padded: usize, n: u64) -> (Outcome, Vec<Answer>, Vec<
     let driver = Arc::new(Limited::new(driver, "cpu:0", 1 << 20));
     let physical = Arc::clone(driver.account());
     let growth = GrowthRule::OnDemand;
-    let options = SpaceOptions { driver, physical, growth, step_bytes: 1 << 16 };
+    let options = SpaceOptions { driver, physical, growth, step_bytes: 1 << 16, context_bytes: 0 };
     let space = Space::new(options).unwrap();
     let owner = Owner::new(&space, Holder::Server, None);
     let scope = device::booked_to(&owner, Category::Requests);

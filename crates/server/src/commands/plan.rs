@@ -143,7 +143,7 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
     let logical = slots(devices);
     let own = logical.iter().map(|one| Slot {
         device: one.space.name().to_owned(),
-        free_bytes: one.space.account().limit_bytes(),
+        free_bytes: one.space.account().limit_bytes() - one.space.context_bytes(),
     });
     let slots: Vec<Slot> = own.chain(external.iter().cloned()).collect();
     let fit: Vec<(&String, &Needed)> =

@@ -8,7 +8,7 @@ use device::{ConfigCode, Error};
 use lifecycle::Code;
 
 use super::options::{device_config, device_rules, simulations};
-use super::{Devices, Logical, Undo};
+use super::{Around, Devices, Logical, PhysicalDevice, Undo};
 use crate::external::External;
 
 impl Devices {
@@ -21,12 +21,13 @@ impl Devices {
         let rules = device_rules(&config).map_err(bad)?;
         let simulations = simulations(&config).map_err(bad)?;
         self.check_simulations(&simulations).map_err(bad)?;
-        let found: Vec<Physical> = self.physical.iter().map(|one| one.found.clone()).collect();
-        let configured = logical::configure_rules(&rules, &found).map_err(status)?;
+        let found: Vec<Physical> = self.physical.iter().map(PhysicalDevice::physical).collect();
+        let mut configured = logical::configure_rules(&rules, &found).map_err(status)?;
         super::check_lanes(&configured.devices, self.lanes.n_lanes).map_err(bad)?;
         // Nobody finds a place on a device that is about to become another.
         let _leasing = self.leasing.lock();
         let mut all = self.logical.lock();
+        self.bear_with_host(&rules, &mut configured);
         let before: Vec<LogicalDevice> =
             all.iter().map(|logical| logical.device.lock().clone()).collect();
         let in_use = |logical: &Arc<Logical>| !self.owners_on(&logical.space).is_empty();
@@ -42,6 +43,7 @@ impl Devices {
         let warnings = configured.warnings.clone();
         let changed = self.rebuilt(&all, configured, is_in_use)?;
         *all = changed;
+        self.note_host(&rules);
         drop(all);
         self.simulate(&simulations);
         self.relimit();
@@ -97,6 +99,12 @@ impl Devices {
             // Whoever took more meanwhile keeps it, and the limit that allows it.
             undo.push(move || drop(one.driver.set_limit(before)));
         }
+        // Its context is the GPU's: whoever books it from now on, it is there once.
+        for one in before.iter().filter(|one| !kept.iter().any(|kept| Arc::ptr_eq(kept, one))) {
+            let context = one.space.context_bytes();
+            one.space.set_context(0).map_err(status)?;
+            undo.push(move || drop(one.space.set_context(context)));
+        }
         let mut all = Vec::new();
         for device in configured.devices {
             let known = kept.iter().find(|logical| logical.space.name() == device.name);
@@ -113,8 +121,14 @@ impl Devices {
                 }
                 None => {
                     let of = &self.physical[device.physical];
-                    let host = super::host_among(&all);
-                    let made = super::logical(device, of, self.step_bytes, &self.lanes, host);
+                    let around = Around {
+                        of,
+                        step_bytes: self.step_bytes,
+                        lanes: &self.lanes,
+                        host: super::host_among(&all),
+                        context_bytes: of.context_for(device.physical, all.iter().chain(&kept)),
+                    };
+                    let made = super::logical(device, &around);
                     let failed = |error: anyhow::Error| {
                         Status::new(Code::ResourceExhausted, format!("{error:#}"))
                     };
@@ -123,12 +137,27 @@ impl Devices {
             };
             all.push(logical);
         }
+        self.book_contexts(&all, &mut undo)?;
         undo.keep();
         Ok(all)
     }
 }
 
 impl Devices {
+    /// Books the contexts of GPUs whose books went with the device that had them.
+    fn book_contexts(&self, all: &[Arc<Logical>], undo: &mut Undo<'_>) -> Result<(), Status> {
+        for (number, one) in self.physical.iter().enumerate() {
+            let first = all.iter().find(|logical| logical.device.lock().physical == number);
+            let context = one.context_for(number, all);
+            if let Some(first) = first.filter(|_| context > 0) {
+                let space = Arc::clone(&first.space);
+                space.set_context(context).map_err(status)?;
+                undo.push(move || drop(space.set_context(0)));
+            }
+        }
+        Ok(())
+    }
+
     /// Puts other limits in force on the GPUs that only TensorFlow can use, or none; gives their
     /// names, and says how to take the change back.
     pub(crate) fn change_external<'a>(

@@ -259,7 +259,7 @@ impl Devices {
     pub(crate) fn limit_on(&self, rule: Option<&ModelRule>, logical: &Logical) -> u64 {
         let of_device = logical.space.account().limit_bytes();
         let physical = logical.device.lock().physical;
-        let total = self.physical[physical].found.total_bytes;
+        let total = self.physical[physical].total_bytes();
         rule.and_then(|rule| rule.limit).map_or(of_device, |limit| limit.of(total))
     }
 

@@ -1,6 +1,6 @@
 //! What flags, files and the environment say about devices.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use device::logical::{
@@ -31,6 +31,8 @@ pub(crate) struct DeviceOptions {
     pub(crate) simulations: Simulations,
     /// The least by which an arena grows.
     pub(crate) step_bytes: u64,
+    /// The folder that the system's own files are in, which say how much memory there is.
+    pub(crate) system_root: PathBuf,
 }
 
 impl DeviceOptions {
@@ -55,6 +57,7 @@ impl DeviceOptions {
             rules,
             simulations,
             step_bytes: step_bytes.max(1),
+            system_root: PathBuf::from("/"),
         })
     }
 }

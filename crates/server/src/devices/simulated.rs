@@ -1,9 +1,9 @@
-//! GPUs that the host plays: `4GiB@2TFLOPS@12GB/s@10us@fails=7`.
+//! GPUs that the host plays: `4GiB@2TFLOPS@12GB/s@10us@fails=7@context=300MiB`.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use device::parse_bytes;
+use device::{Driver, parse_bytes};
 use native::Rates;
 use proto::serving::Simulation as SimulationProto;
 
@@ -23,6 +23,8 @@ pub(crate) struct Simulation {
     pub(crate) rates: Rates,
     /// Which allocation from now on fails, the next one being 1; none if 0.
     pub(crate) fail_allocation: u64,
+    /// What its driver takes for itself, if that is said.
+    pub(crate) context_bytes: Option<u64>,
 }
 
 impl SimulatedGpu {
@@ -37,6 +39,8 @@ impl SimulatedGpu {
             if let Some(n) = part.strip_prefix("fails=") {
                 simulation.fail_allocation =
                     n.parse().with_context(|| format!("{part}: a number is wanted"))?;
+            } else if let Some(bytes) = part.strip_prefix("context=") {
+                simulation.context_bytes = Some(context(bytes)?);
             } else if part.ends_with("/s") {
                 rates.copy_bytes_per_second = Some(copy_rate(part)?);
             } else if part.to_ascii_uppercase().ends_with("FLOPS") {
@@ -61,7 +65,8 @@ impl Simulation {
             copy_bytes_per_second: copy,
             launch: launch.unwrap_or_default(),
         };
-        Ok(Self { rates, fail_allocation: proto.fail_allocation })
+        let context_bytes = given(&proto.context).map(|text| context(&text)).transpose()?;
+        Ok(Self { rates, fail_allocation: proto.fail_allocation, context_bytes })
     }
 }
 
@@ -74,6 +79,10 @@ fn compute_rate(text: &str) -> Result<u64> {
 fn copy_rate(text: &str) -> Result<u64> {
     let bytes = text.trim().strip_suffix("/s").and_then(parse_bytes).filter(|bytes| *bytes > 0);
     bytes.with_context(|| format!("{text} is no copy rate, such as 12GB/s"))
+}
+
+fn context(text: &str) -> Result<u64> {
+    parse_bytes(text).with_context(|| format!("{text} is no size of a context, such as 300MiB"))
 }
 
 /// `2T`, `500G`, `1.5M`.
@@ -91,20 +100,29 @@ fn time(text: &str) -> Result<Duration> {
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
-        _ => bail!("{text} is no time, such as 10us, no rate and no fails=N"),
+        _ => bail!("{text} is no time, such as 10us, no rate, no fails=N and no context=SIZE"),
     };
     let number: f64 = number.parse().with_context(|| format!("{text} is no time"))?;
     Duration::try_from_secs_f64(number * seconds).with_context(|| format!("{text} is no time"))
 }
 
 impl Devices {
-    /// Refuses rates of devices that are not simulated. Allocations may be let fail on any.
+    /// Refuses rates and contexts of devices that are not simulated, and another context than one
+    /// has. Allocations may be let fail on any.
     pub(super) fn check_simulations(&self, simulations: &Simulations) -> Result<()> {
         for (name, simulation) in simulations {
             let found = self.physical.iter().find(|one| one.found.name == *name);
             let has_rates = simulation.rates != Rates::default();
             if has_rates && found.is_some_and(|one| one.pace.is_none()) {
                 bail!("{name} is not simulated: it has no rates");
+            }
+            let has = found.map(|one| one.driver.context_bytes());
+            let wanted =
+                simulation.context_bytes.filter(|wanted| has.is_some_and(|it| it != *wanted));
+            if let (Some(has), Some(wanted)) = (has, wanted) {
+                bail!(
+                    "the context of {name} has {has} bytes since the start: it cannot have {wanted}"
+                );
             }
         }
         Ok(())
@@ -139,7 +157,10 @@ mod tests {
             copy_bytes_per_second: Some(12_000_000_000),
             launch: Duration::from_micros(10),
         };
-        assert_eq!(gpu.simulation, Simulation { rates, fail_allocation: 7 });
+        let (fail_allocation, context_bytes) = (7, None);
+        assert_eq!(gpu.simulation, Simulation { rates, fail_allocation, context_bytes });
+        let gpu = SimulatedGpu::parse("4GiB@context=300MiB@10us").unwrap();
+        assert_eq!(gpu.simulation.context_bytes, Some(300 << 20));
         let plain = SimulatedGpu::parse("300MiB").unwrap();
         assert_eq!(plain, SimulatedGpu { bytes: 300 << 20, simulation: Simulation::default() });
         let some = SimulatedGpu::parse("1GB@1.5gflops").unwrap();
@@ -149,15 +170,17 @@ mod tests {
     #[test]
     fn a_config_file_says_the_same() {
         let text = r#"compute_rate: "2TFLOPS" copy_rate: "12GB/s" launch_time: "10us"
-            fail_allocation: 7"#;
+            fail_allocation: 7 context: "300MiB""#;
         let simulation = Simulation::of(&proto::text::parse(text).unwrap()).unwrap();
-        let gpu = SimulatedGpu::parse("1@2TFLOPS@12GB/s@10us@fails=7").unwrap();
+        let gpu = SimulatedGpu::parse("1@2TFLOPS@12GB/s@10us@fails=7@context=300MiB").unwrap();
         assert_eq!(simulation, gpu.simulation);
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "much", "1GiB@fast", "1GiB@0FLOPS", "1GiB@12GB/h", "1GiB@fails=x"] {
+        for text in
+            ["", "much", "1GiB@fast", "1GiB@0FLOPS", "1GiB@12GB/h", "1GiB@fails=x", "1@context=big"]
+        {
             assert!(SimulatedGpu::parse(text).is_err(), "{text}");
         }
     }

@@ -141,6 +141,12 @@ fn device(one: &ExternalDevice, gpus: &[Gpu], workers: &[WorkerSnapshot]) -> Jso
         let weights: u64 = in_it.map(|admission| admission.weights_bytes).sum();
         held(worker).map_or(0, |held| held.saturating_sub(weights))
     });
+    // What is held by workers of which the driver tells, by what it is for.
+    let told = |admission: &&Arc<Admission>| {
+        on_it().any(|worker| has(worker, admission) && held(worker).is_some())
+    };
+    let weights = admissions.iter().filter(told).map(|admission| admission.weights_bytes);
+    let categories = categories(weights.sum(), ours);
     let context = one.context_bytes.lock().map_or(Json::Null, Json::from);
     json!({
         "name": device.name,
@@ -158,10 +164,17 @@ fn device(one: &ExternalDevice, gpus: &[Gpu], workers: &[WorkerSnapshot]) -> Jso
         "free_bytes": one.account.free_bytes(),
         "worker_bytes": context,
         "growth": growth(device.growth),
+        "categories": categories,
         "server": { "categories": {} },
         "shared": { "bytes": shared.sum::<u64>(), "saved_bytes": 0 },
         "models": models.collect::<Vec<_>>(),
     })
+}
+
+/// What workers hold: variables, and what TensorFlow and its driver need beside them. Sums to it.
+fn categories(weights_bytes: u64, held_bytes: u64) -> Json {
+    let weights = weights_bytes.min(held_bytes);
+    json!({ "weights": weights, "context": held_bytes - weights })
 }
 
 /// Whether a version is in a worker.
@@ -239,6 +252,12 @@ mod tests {
 
     use super::*;
     use crate::external::books::tests::worker;
+
+    #[test]
+    fn what_workers_hold_beside_variables_is_their_context() {
+        assert_eq!(categories(300, 1000), json!({ "weights": 300, "context": 700 }));
+        assert_eq!(categories(300, 200), json!({ "weights": 200, "context": 0 }));
+    }
 
     #[test]
     fn a_model_that_is_loading_shows_how_far_it_is_and_how_long_it_may_take() {

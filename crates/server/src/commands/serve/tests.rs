@@ -1,5 +1,7 @@
 //! Versions that come and go by the hundred on the real engine: no request is lost, and no byte.
 
+mod host;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +11,7 @@ use lifecycle::{ModelOptions, Policy, Poll, State, Target, VersionPolicy};
 use proto::serving::PredictionLog;
 
 use super::*;
+use crate::devices::DeviceOptions;
 
 /// How often a look is taken at the folders.
 const POLL: Duration = Duration::from_millis(1);
@@ -17,13 +20,20 @@ const POLL: Duration = Duration::from_millis(1);
 struct Inner {
     lifecycle: Lifecycle<Servable>,
     devices: Arc<Devices>,
+    active: Arc<Active>,
     unload: CancellationToken,
 }
 
 impl Inner {
     fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    /// One whose devices are others than flags could say.
+    fn start_with(change: impl FnOnce(&mut DeviceOptions)) -> Self {
         let flags = crate::cli::parse(&["--model_base_path=/m", "--engine=native"]);
-        let config = Config::new(Persona::Tensord, &flags).unwrap();
+        let mut config = Config::new(Persona::Tensord, &flags).unwrap();
+        change(&mut config.devices);
         let active = Arc::new(Active::default());
         let versions = Arc::new(Versions::new(config.batching.clone(), Arc::clone(&active)));
         let devices = start_devices(&config, &active).unwrap();
@@ -36,7 +46,7 @@ impl Inner {
         let options = lifecycle::Options { poll: Poll::Every(POLL), ..config.lifecycle };
         let unload = CancellationToken::new();
         let lifecycle = Lifecycle::start(options, Models, loader, unload.clone());
-        Self { lifecycle, devices, unload }
+        Self { lifecycle, devices, active, unload }
     }
 
     /// The bytes that all devices hold, what is kept for the next model given back.
