@@ -133,6 +133,7 @@ async fn what_was_refused_is_loaded_when_the_cgroup_leaves_more() {
 async fn a_limit_that_was_asked_for_counts_if_it_is_less() {
     let system = System::new("33554432");
     let rule = |limit| DeviceRule {
+        is_visible: true,
         device: "cpu:0".to_owned(),
         limit: Some(limit),
         growth: None,
