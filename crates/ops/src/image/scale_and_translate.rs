@@ -75,10 +75,11 @@ impl Op for ScaleAndTranslate {
             return invalid!("image and output must have positive dimensions");
         }
         let shape = Shape::checked([batch, height, width, channels].map(|dim| dim as i64))?;
+        let pool = ctx.env().pool;
+        // The output first: it is what fails if the size asked for is absurd.
+        let mut out = ctx.output(0, DType::F32, &shape)?;
         let rows = self.taps((in_height, height), scale_y, move_y);
         let columns = self.taps((in_width, width), scale_x, move_x);
-        let pool = ctx.env().pool;
-        let mut out = ctx.output(0, DType::F32, &shape)?;
         let (size, line) = (in_height * in_width * channels, width * channels);
         for_number!(images.dtype(), T => {
             let images: &[T] = images.as_slice();
