@@ -38,16 +38,17 @@ impl Op for Fingerprint {
     }
 }
 
-/// The fingerprint of the bytes of an element; of strings, that of their fingerprints.
+/// The fingerprint of the bytes of an element; of more than one string, that of their
+/// fingerprints.
 fn of_element(data: View<'_>, i: usize, width: usize) -> u64 {
     if data.dtype() != DType::String {
         let n_bytes = width * data.dtype().size();
         return fingerprint64(&data.bytes()[i * n_bytes..(i + 1) * n_bytes]);
     }
-    let strings = (i * width..(i + 1) * width).map(|at| data.strings().get(at));
-    if data.shape().rank() == 1 {
-        return strings.map(fingerprint64).sum();
+    if width == 1 {
+        return fingerprint64(data.strings().get(i));
     }
+    let strings = (i * width..(i + 1) * width).map(|at| data.strings().get(at));
     let bytes: Vec<u8> = strings.flat_map(|s| fingerprint64(s).to_le_bytes()).collect();
     fingerprint64(&bytes)
 }

@@ -24,19 +24,26 @@ impl Op for Softmax {
         if rank < 2 {
             return invalid!("Input should have rank >= 2, but received shape: {:?}", sparse.dims);
         }
+        if let Some(negative) = sparse.dims.iter().find(|dim| **dim < 0) {
+            return invalid!("Expected shape dimensions to be non-negative, got {negative}");
+        }
         let dtype = sparse.values.dtype();
         let mut output = ctx.output(0, dtype, &Shape::of(&[sparse.len()]))?;
-        // Entries are sorted, so those of a row are neighbours.
+        // As TensorFlow, the results are in the order of the indices, whatever that of the entries.
+        let mut order: Vec<usize> = (0..sparse.len()).collect();
+        order.sort_by(|a, b| sparse.entry(*a).cmp(sparse.entry(*b)));
+        let row = |i: usize| &sparse.entry(order[i])[..rank - 1];
         let mut ends = Vec::new();
         for i in 1..=sparse.len() {
-            let ends_here =
-                i == sparse.len() || sparse.entry(i)[..rank - 1] != sparse.entry(i - 1)[..rank - 1];
+            let ends_here = i == sparse.len() || row(i) != row(i - 1);
             if ends_here {
                 ends.push(i);
             }
         }
         for_float!(dtype, T => {
-            rows::<T>(sparse.values.as_slice(), &ends, output.as_mut_slice());
+            let values: &[T] = sparse.values.as_slice();
+            let values: Vec<T> = order.iter().map(|i| values[*i]).collect();
+            rows::<T>(&values, &ends, output.as_mut_slice());
         });
         Ok(())
     }
