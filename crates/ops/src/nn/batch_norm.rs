@@ -83,7 +83,9 @@ impl Op for BatchNorm {
         let n = x.shape()[channel];
         let inner: usize = x.shape()[channel + 1..].iter().product();
         let [scale, offset, mean, variance] = std::array::from_fn(|i| ctx.input(i + 1));
-        let wanted = |i: usize| if self.training && i >= 2 { vec![n, 0] } else { vec![n] };
+        // Nothing is kept of moments that are replaced.
+        let may_lack = self.training && self.average_factor == 1.;
+        let wanted = |i: usize| if may_lack && i >= 2 { vec![n, 0] } else { vec![n] };
         for (i, input) in [scale, offset, mean, variance].iter().enumerate() {
             if input.dtype() != DType::F32 || !wanted(i).contains(&input.n_elements()) {
                 return invalid!("{} does not fit {n} channels", input.shape());

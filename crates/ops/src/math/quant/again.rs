@@ -105,7 +105,7 @@ impl Again {
         }
         let pairs = low.as_slice::<T>().iter().copied().zip(high.as_slice::<T>().iter().copied());
         let pairs: Vec<(T, T)> = pairs.collect();
-        if pairs.iter().any(|(low, high)| low > high) {
+        if !pairs.iter().all(|(low, high)| low <= high) {
             return invalid!("Invalid range: input_min > input_max");
         }
         Ok(pairs)
