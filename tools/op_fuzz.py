@@ -1,7 +1,7 @@
 """Random op calls, answered by TensorFlow: what differs beyond the cases that somebody thought of.
 
     tools/op_fuzz.py FOLDER [--seed N] [--count N] [OP ...]     writes FOLDER/<Op>.txt
-    OPS_FOLDER=FOLDER cargo nextest run -p ops -E 'test(every_case_gives_what_tensorflow_gives)'
+    tools/op_fuzz.py FOLDER --summary [--details]               runs them here, tells what differs
 
 Each case is one of testdata/ops with one to three random changes: another size of a dimension, also
 zero and one, in one input or in all that share it; another rank; other numbers, strings, attributes
@@ -28,6 +28,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
+import op_fuzz_summary
 import opcases
 import optext
 from optext import Malformed, Tensor
@@ -37,6 +38,7 @@ SECONDS_A_CASE = 10
 MEMORY_BYTES = 6 << 30
 ELEMENTS_MAX = 600
 RANK_MAX = 5
+WORDS_MAX = 300
 TOLERANCE = {"f16": 1e-2, "bf16": 6e-2}
 INTEGERS = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
 STRINGS = [b"", b" ", b"a", b"-1", b"1e3", b"nan", b"0x10", b"\xff\xfe", "é漢".encode(), b"a b  c",
@@ -283,7 +285,7 @@ def attr_text(kind, value):
         return "unknown" if value is None else " ".join("?" if d < 0 else str(d) for d in value)
     if kind == "shapes":
         return " ".join("unknown" if dims is None else f"[{attr_text('shape', dims)}]"
-                        for dims in value)
+                        .replace(" ", ",") for dims in value)
     if kind == "tensor":
         return optext.format_tensor(value)
     if kind in ("types", "ints", "floats", "bools", "strs"):
@@ -311,7 +313,8 @@ def lines_of(case, title, found):
         lines += [f"    attr {n} {k} {attr_text(k, v)}".rstrip() for n, (k, v) in attrs.items()]
     lines += [f"  fetch {f}" for f in case.fetches]
     if error is not None:
-        return [*lines, f"  err  {error[0]}"]
+        words = " ".join(error[1].split())[:WORDS_MAX]
+        return [*lines, f"  # {words}", f"  err  {error[0]}"]
     return [*lines, *(f"  out  {optext.format_tensor(o)}" for o in outs)]
 
 
@@ -413,9 +416,14 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=20, help="tries for each op")
+    parser.add_argument("--summary", action="store_true", help="run what the folder holds here")
+    parser.add_argument("--program", help="with --summary: the suite's program, built already")
+    parser.add_argument("--details", action="store_true", help="with --summary: each call")
     parser.add_argument("ops", nargs="*", help="only these")
     args = parser.parse_intermixed_args()
     folder = args.folder.resolve()
+    if args.summary:
+        return 1 if op_fuzz_summary.summary(folder, args.program, args.details) else 0
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(tfenv.ROOT)
     total = 0

@@ -1,5 +1,6 @@
 //! `GatherV2` and `Gather`: slices of a tensor picked by index along an axis.
 
+use super::tables::Nothing;
 use crate::prelude::*;
 
 pub(super) const GATHER_V2: OpDef = OpDef::pure("GatherV2", |attrs| {
@@ -86,6 +87,10 @@ pub(crate) fn gather(
     }
     let dims = from[..axis].iter().chain(&picks[n_batch..]).chain(&from[axis + 1..]);
     let shape = Shape::checked(dims.map(|dim| *dim as i64))?;
+    // TensorFlow does not look at indices that pick nothing.
+    if shape.n_elements() == 0 && indices.n_elements() > 0 && from[axis + 1..].contains(&0) {
+        return rearrange(ctx, 0, &[params], &shape, &Nothing);
+    }
     let picked = Picked {
         n_batch: from[..n_batch].iter().product(),
         n_outer: from[n_batch..axis].iter().product(),

@@ -36,6 +36,11 @@ impl Op for Inplace {
             let (x, v) = (x.shape(), v.shape());
             return invalid!("v {v} does not have a row of x {x} for each of {n} rows");
         }
+        if x.n_elements() == 0 {
+            // Rows of nothing: TensorFlow does not even look at their numbers.
+            ctx.output(0, x.dtype(), x.shape())?;
+            return Ok(());
+        }
         let len: usize = inner.iter().product();
         let mut starts = ctx.scratch().part(n);
         for (i, start) in starts.iter_mut().enumerate() {

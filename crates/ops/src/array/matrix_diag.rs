@@ -64,6 +64,8 @@ impl Op for Make {
             let dims = dims.iter().cloned().chain([last]);
             return Ok(vec![Spec::new(diagonal.dtype, dims)]);
         }
+        inputs[2].require_rank(0)?;
+        inputs[3].require_rank(0)?;
         let sizes = (known_int(&inputs[2]), known_int(&inputs[3]));
         let (Some(band), (Some(rows), Some(columns))) = (band_of(&inputs[1])?, sizes) else {
             return Ok(vec![Spec::unknown(diagonal.dtype)]);

@@ -67,6 +67,8 @@ impl<'a> Slices<'a> {
 pub(crate) fn check_policy(attrs: &Attrs<'_>) -> Result<()> {
     match attrs.str_or("bad_indices_policy", "")? {
         "" | "DEFAULT" | "ERROR" => Ok(()),
-        policy => crate::error::unimplemented!("bad_indices_policy {policy} is not supported"),
+        "IGNORE" => crate::error::unimplemented!("bad_indices_policy IGNORE is not supported"),
+        // The text is TensorFlow's (`bad_indices_policy.cc`).
+        policy => invalid!("Unknown bad indices handling attribute: {policy}"),
     }
 }

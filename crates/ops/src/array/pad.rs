@@ -125,18 +125,10 @@ struct MirrorPad {
     skip: usize,
 }
 
-impl Op for MirrorPad {
-    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [input, pads] = arity(inputs)?;
-        Ok(vec![infer_padded(input, pads)?])
-    }
-
-    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let input = ctx.input(0);
-        let from = input.shape();
-        let pads = paddings(&ctx.input(1), from.rank())?;
-        let shape = padded(from, &pads)?;
-        for (dim, (before, behind)) in from.iter().zip(&pads) {
+impl MirrorPad {
+    /// Fails if there is less inside than is to be seen in the mirror.
+    fn check(&self, from: &Shape, pads: &[(usize, usize)]) -> Result<()> {
+        for (dim, (before, behind)) in from.iter().zip(pads) {
             let most = dim.saturating_sub(self.skip);
             if *before > most || *behind > most {
                 // The text is TensorFlow's (`mirror_pad_op.cc`).
@@ -146,6 +138,25 @@ impl Op for MirrorPad {
                 );
             }
         }
+        Ok(())
+    }
+}
+
+impl Op for MirrorPad {
+    fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
+        let [input, pads] = arity(inputs)?;
+        if let (Some(from), Some(pads)) = (input.shape(), pads.as_constant()) {
+            self.check(&from, &paddings(&pads.view(), from.rank())?)?;
+        }
+        Ok(vec![infer_padded(input, pads)?])
+    }
+
+    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let input = ctx.input(0);
+        let from = input.shape();
+        let pads = paddings(&ctx.input(1), from.rank())?;
+        self.check(from, &pads)?;
+        let shape = padded(from, &pads)?;
         if shape.n_elements() == 0 {
             return rearrange(ctx, 0, &[input], &shape, &Nothing);
         }

@@ -3,9 +3,12 @@
 use crate::prelude::*;
 
 pub(super) const EXTRACT: OpDef = OpDef::pure("ExtractImagePatches", |attrs| {
+    // The texts are TensorFlow's (`extract_image_patches_op.cc`).
     let pair = |name: &str| match *attrs.ints(name)? {
         [1, rows, columns, 1] if rows > 0 && columns > 0 => Ok((rows as usize, columns as usize)),
-        ref other => invalid!("{name} must be 1, rows, columns, 1 and positive, not {other:?}"),
+        [1, _, _, 1] => Err(Error::OutOfRange(format!("{name} is out of range."))),
+        [_, _, _, _] => Err(Error::Unimplemented(format!("Only support {name} across space."))),
+        _ => invalid!("Sliding window {name} field must specify 4 dimensions"),
     };
     let same = match attrs.str("padding")? {
         "SAME" => true,
@@ -46,10 +49,12 @@ impl Window {
             let needed = (count.saturating_sub(1) * self.stride).saturating_add(reach);
             return Ok((count, needed.saturating_sub(length) / 2));
         }
-        if reach > length {
-            return invalid!("a patch of {reach} does not fit {length}");
+        // Rounded towards zero: less than a stride too little room is none, not a fault.
+        match (length + self.stride).checked_sub(reach) {
+            Some(room) => Ok((room / self.stride, 0)),
+            None if length + 2 * self.stride > reach => Ok((0, 0)),
+            None => invalid!("a patch of {reach} does not fit {length}"),
         }
-        Ok(((length - reach) / self.stride + 1, 0))
     }
 }
 

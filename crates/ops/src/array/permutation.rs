@@ -52,6 +52,7 @@ struct Unravel;
 impl Op for Unravel {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [indices, dims] = arity(inputs)?;
+        indices.require_rank_at_most(1)?;
         dims.require_rank(1)?;
         let rank = dims.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
         let output = indices.rank().map(|index_rank| match index_rank {

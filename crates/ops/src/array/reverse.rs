@@ -46,9 +46,10 @@ impl Op for Reverse {
         let shape = input.shape();
         let reversed = match self.by {
             // There is nothing to reverse: TensorFlow does not even look at the axes.
-            _ if shape.rank() == 0 || shape.n_elements() == 0 => {
+            By::Axes if shape.rank() == 0 || shape.n_elements() == 0 => {
                 SmallVec::from_elem(false, shape.rank())
             }
+            By::Bools if shape.rank() == 0 => SmallVec::new(),
             _ if which.shape().rank() != 1 => {
                 return invalid!("'axis' must be of rank 1 but is {}", which.shape());
             }
@@ -213,7 +214,7 @@ impl Op for Roll {
         if shape.rank() == 0 {
             return invalid!("input must be 1-D or higher");
         }
-        if shifts.len() != axes.len() {
+        if ctx.input(1).shape() != ctx.input(2).shape() {
             return invalid!("shift and axis must have the same size");
         }
         let mut totals: SmallVec<[i128; 6]> = SmallVec::from_elem(0, shape.rank());

@@ -121,12 +121,13 @@ impl Blocks {
 impl Op for Blocks {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         arity_at_least(inputs, if self.block.is_some() { 2 } else { 3 })?;
-        let input = &inputs[0];
+        let (input, ends) = (&inputs[0], &inputs[if self.block.is_some() { 1 } else { 2 }]);
         if self.block.is_some() {
             input.require_rank(4)?;
         }
+        ends.require_rank(2)?;
         let blocks = if self.block.is_some() { None } else { known_ints(&inputs[1]) };
-        let ends = inputs.last().and_then(known_ints);
+        let ends = known_ints(ends);
         let known = self.block.is_some() || blocks.is_some();
         let (Some(dims), Some(ends), true) = (input.dims(), ends, known) else {
             return Ok(vec![spec_of_rank(input.dtype, input.rank())]);

@@ -48,6 +48,9 @@ impl Op for Split {
                 (value, Some(sizes), axis)
             }
         };
+        if sizes.is_none() {
+            axis.require_rank(0)?;
+        }
         let Some(dims) = value.dims() else {
             return Ok(vec![Spec::unknown(value.dtype); self.n_parts]);
         };

@@ -157,21 +157,38 @@ impl Op for Update {
         let (input, value) = (ctx.input(0), ctx.input(4));
         let region = Region::of(&self.masks, ctx, input.shape())?;
         fits(&region.shape, value.shape())?;
-        rearrange(ctx, 0, &[input, value], input.shape(), &Replace { walk: region.walk })
+        let spread = spread(&region.shape, value.shape());
+        rearrange(ctx, 0, &[input, value], input.shape(), &Replace { walk: region.walk, spread })
     }
 }
 
 fn fits(region: &Shape, value: &Shape) -> Result<()> {
     // Nothing fits nothing, and one element one element, whatever their shapes.
     let (n, n_values) = (region.n_elements(), value.n_elements());
-    if region != value && n != 0 && (n, n_values) != (1, 1) {
+    let is_spread = broadcast_shapes(region, value).is_ok_and(|both| both == *region);
+    if !is_spread && n != 0 && (n, n_values) != (1, 1) {
         return invalid!("cannot assign a value of shape {value} to a slice of shape {region}");
     }
     Ok(())
 }
 
+/// The walk over a value that is repeated to fill a region; `None` if it fills it as it is.
+fn spread(region: &Shape, value: &Shape) -> Option<Walk> {
+    if region.n_elements() == value.n_elements() {
+        return None;
+    }
+    let (strides, missing) = (value.strides(), region.rank().checked_sub(value.rank())?);
+    let axis = |(i, size): (usize, &usize)| match i.checked_sub(missing) {
+        Some(at) if value[at] != 1 => (*size, strides[at] as isize),
+        _ => (*size, 0),
+    };
+    Some(Walk::new(0, region.iter().enumerate().map(axis)))
+}
+
 struct Replace {
     walk: Walk,
+    /// How the value is repeated.
+    spread: Option<Walk>,
 }
 
 impl Move for Replace {
@@ -181,8 +198,14 @@ impl Move for Replace {
         output: &mut [T],
     ) -> Result<()> {
         output.copy_from_slice(inputs[0]);
-        if self.walk.len() > 0 {
-            self.walk.scatter(inputs[1], output);
+        match &self.spread {
+            _ if self.walk.len() == 0 => {}
+            None => self.walk.scatter(inputs[1], output),
+            Some(spread) => {
+                let mut values = vec![T::zeroed(); self.walk.len()];
+                spread.gather(inputs[1], &mut values);
+                self.walk.scatter(&values, output);
+            }
         }
         Ok(())
     }

@@ -44,6 +44,9 @@ impl Op for Unique {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         arity_at_least(inputs, 1 + usize::from(self.has_axis))?;
         let input = &inputs[0];
+        if let Some(axis) = inputs.get(1).filter(|_| self.has_axis) {
+            axis.require_rank(1)?;
+        }
         let axis = if self.has_axis { known_ints(&inputs[1]) } else { Some(Vec::new()) };
         let (unique, n) = match (input.dims(), axis) {
             (Some(dims), Some(axis)) => {

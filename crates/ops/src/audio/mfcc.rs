@@ -64,8 +64,13 @@ impl Op for Mfcc {
         let frames = input.as_slice::<f32>().chunks_exact(n_bins);
         let rows = out.as_mut_slice::<f32>().chunks_exact_mut(self.n_coefficients);
         for (frame, row) in frames.zip(rows) {
+            // TensorFlow leaves a frame that is too short as it is.
+            if n_bins <= bank.last {
+                row.fill(0.0);
+                continue;
+            }
             bank.sort(frame, &mut channels);
-            channels.iter_mut().for_each(|x| *x = x.max(FLOOR).ln());
+            channels.iter_mut().for_each(|x| *x = if *x < FLOOR { FLOOR } else { *x }.ln());
             for (i, out) in row.iter_mut().enumerate() {
                 // Only as many cosines as there are channels differ from zero.
                 let terms = channels.iter().enumerate().map(|(j, x)| cosine(i, j) * x);
@@ -97,6 +102,13 @@ impl<'a> Bank<'a> {
         // The texts are TensorFlow's (`mfcc_mel_filterbank.cc`).
         if rate <= 0.0 || n_bins < 2 {
             return invalid!("Mfcc initialization failed for sample rate {rate}");
+        }
+        if mfcc.n_coefficients > mfcc.n_channels {
+            return invalid!(
+                "Mfcc initialization failed for channel count {n_bins}, sample rate {rate} and \
+                 filterbank_channel_count {}",
+                mfcc.n_channels
+            );
         }
         if mfcc.lower < 0.0 || mfcc.upper <= mfcc.lower || !mfcc.upper.is_finite() {
             return invalid!("Mfcc initialization failed for these frequency limits");

@@ -8,12 +8,12 @@ use crate::prelude::*;
 const N_SAMPLES_MAX: usize = 1 << 28;
 
 pub(super) const DEF: OpDef = OpDef::pure("DecodeWav", |attrs| {
-    let count =
-        |name: &str| -> Result<Option<usize>> { Ok(usize::try_from(attrs.int_or(name, -1)?).ok()) };
+    let count = |name: &str| match attrs.int_or(name, -1)? {
+        -1 => Ok(None),
+        number @ 0.. => Ok(usize::try_from(number).ok()),
+        number => invalid!("{name} must be non-negative, got {number}"),
+    };
     let (channels, samples) = (count("desired_channels")?, count("desired_samples")?);
-    if channels == Some(0) {
-        return invalid!("desired_channels must be positive or -1");
-    }
     Ok(Box::new(DecodeWav { channels, samples }))
 });
 
@@ -49,7 +49,7 @@ impl Op for DecodeWav {
             return Err(Error::ResourceExhausted(text));
         }
         let mut out = ctx.output(0, DType::F32, &Shape::of(&[n_samples, n_channels]))?;
-        let rows = out.as_mut_slice::<f32>().chunks_exact_mut(n_channels);
+        let rows = out.as_mut_slice::<f32>().chunks_exact_mut(n_channels.max(1));
         for (sample, row) in rows.enumerate() {
             for (channel, out) in row.iter_mut().enumerate() {
                 // A channel that the file lacks is its last; a sample that it lacks is silence.

@@ -117,10 +117,7 @@ impl Color {
         match self.change {
             Change::ToHsv => each(pixels, to_hsv),
             Change::ToRgb => each(pixels, to_rgb),
-            Change::Hue => each(pixels, |pixel| {
-                let [hue, saturation, value] = to_hsv(pixel);
-                to_rgb([(hue + amount).rem_euclid(1.), saturation, value])
-            }),
+            Change::Hue => each(pixels, |pixel| with_hue(pixel, amount)),
             Change::Saturation => each(pixels, |pixel| {
                 let [hue, saturation, value] = to_hsv(pixel);
                 to_rgb([hue, (saturation * amount).clamp(0., 1.), value])
@@ -161,6 +158,38 @@ fn to_rgb([hue, saturation, value]: [f32; 3]) -> [f32; 3] {
     let six = hue * 6.;
     let parts = [(six - 3.).abs() - 1., 2. - (six - 2.).abs(), 2. - (six - 4.).abs()];
     parts.map(|part| (part.clamp(0., 1.) * saturation + (1. - saturation)) * value)
+}
+
+/// The channels that are the largest, the middle and the smallest in each sixth of the hues. In
+/// every other sixth the middle one falls as the hue grows.
+const SIXTHS: [[usize; 3]; 6] = [[0, 1, 2], [1, 0, 2], [1, 2, 0], [2, 1, 0], [2, 0, 1], [0, 2, 1]];
+
+/// The pixel with another hue: which channel is largest and smallest and where the middle one is
+/// between them, so that numbers below 0 keep their range.
+fn with_hue(pixel: [f32; 3], amount: f32) -> [f32; 3] {
+    let [red, green, blue] = pixel;
+    let sixth = match () {
+        () if red < green && blue < red => 1,
+        () if red < green && blue < green => 2,
+        () if red < green => 3,
+        () if blue < green => 0,
+        () if blue < red => 5,
+        () => 4,
+    };
+    let [most, middle, least] = SIXTHS[sixth].map(|channel| pixel[channel]);
+    let along = |sixth: usize, ratio: f32| if sixth.is_multiple_of(2) { ratio } else { 1. - ratio };
+    let range = most - least;
+    let hue = if range == 0. { 0. } else { sixth as f32 + along(sixth, (middle - least) / range) };
+    // A sum just below 0 rounds up to 6, which is 0 again.
+    let hue = (hue + amount * 6.).rem_euclid(6.);
+    let hue = if hue < 6. { hue } else { 0. };
+    let sixth = (hue as usize).min(5);
+    let middle = least + along(sixth, hue - sixth as f32) * range;
+    let mut changed = [0.; 3];
+    for (channel, value) in SIXTHS[sixth].into_iter().zip([most, middle, least]) {
+        changed[channel] = value;
+    }
+    changed
 }
 
 /// Moves each channel of each image away from its mean.

@@ -30,7 +30,8 @@ impl Op for CropAndResize {
         indices.require_rank(1)?;
         size.require_rank(1)?;
         let dim = |spec: &Spec, i: usize| spec.dims().map_or(Dim::Unknown, |dims| dims[i].clone());
-        if dim(boxes, 1).differs(&Dim::Known(4)) {
+        let is_none = dim(boxes, 0).known() == Some(0) && dim(indices, 0).known() == Some(0);
+        if !is_none && dim(boxes, 1).differs(&Dim::Known(4)) {
             return invalid!("boxes must have four columns: {boxes}");
         }
         if dim(boxes, 0).differs(&dim(indices, 0)) {
@@ -54,7 +55,8 @@ impl Op for CropAndResize {
             return invalid!("image and crop dimensions must be positive");
         }
         let n = indices.n_elements();
-        if boxes.shape().dims() != [n, 4] {
+        let is_none = n == 0 && boxes.n_elements() == 0 && boxes.shape().rank() == 2;
+        if !is_none && boxes.shape().dims() != [n, 4] {
             return invalid!("{} boxes for {n} indices", boxes.shape());
         }
         let (boxes, indices): (&[f32], &[i32]) = (boxes.as_slice(), indices.as_slice());

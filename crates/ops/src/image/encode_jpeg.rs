@@ -78,13 +78,14 @@ impl Op for EncodeJpeg {
         if channels != 1 && channels != 3 {
             return invalid!("image must have 1 or 3 channels, got shape {}", image.shape());
         }
-        if !(1..=65500).contains(&height) || !(1..=65500).contains(&width) {
-            return invalid!("JPEG encoding failed for an image of {height} by {width}");
-        }
         let mut style = self.style;
         if self.quality_input {
             style.quality = int(&ctx.input(1))?;
             check_quality(style.quality)?;
+        }
+        if !(1..=65500).contains(&height) || !(1..=65500).contains(&width) {
+            let text = format!("JPEG encoding failed for an image of {height} by {width}");
+            return Err(Error::Internal(text));
         }
         let pixels = Pixels { height, width, channels, data: image.as_slice::<u8>().to_vec() };
         let file = encode(&pixels, style);

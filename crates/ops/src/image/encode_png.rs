@@ -52,7 +52,11 @@ impl Op for EncodePng {
             }
             dtype => return invalid!("an image of {dtype} cannot be written"),
         };
-        let size = bytes.len().checked_div(lead.iter().product()).unwrap_or(0);
+        let n_images: usize = lead.iter().product();
+        let size = bytes.len().checked_div(n_images).unwrap_or(0);
+        if size == 0 && n_images > 0 {
+            return Err(Error::Internal("PNG encoding failed: no pixels".to_owned()));
+        }
         let mut files = Vec::new();
         for image in bytes.chunks_exact(size.max(1)) {
             let mut file = Vec::new();
@@ -70,7 +74,7 @@ impl Op for EncodePng {
                 writer.finish()
             });
             if let Err(error) = written {
-                return invalid!("PNG encoding failed: {error}");
+                return Err(Error::Internal(format!("PNG encoding failed: {error}")));
             }
             files.push(file);
         }

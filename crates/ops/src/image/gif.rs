@@ -24,14 +24,33 @@ pub(super) fn decode(bytes: &[u8], all: bool) -> Result<Frames> {
     let limit = std::num::NonZeroU64::new(MAX_ELEMENTS as u64);
     options.set_memory_limit(limit.map_or(MemoryLimit::Unlimited, MemoryLimit::Bytes));
     let mut decoder = options.read_info(bytes).map_err(wrong)?;
-    let (width, height) = (usize::from(decoder.width()), usize::from(decoder.height()));
-    let size = width * height * 3;
     let global = decoder.global_palette().map(<[u8]>::to_vec);
-    let (mut data, mut count) = (Vec::new(), 0);
-    while let Some(frame) = decoder.read_next_frame().map_err(wrong)? {
-        if size == 0 || data.len() + size > MAX_ELEMENTS {
+    // The picture is as large as the largest frames, whatever the file says of itself.
+    let (mut width, mut height, mut held) = (0, 0, 0);
+    let mut frames = Vec::new();
+    loop {
+        let frame = match decoder.read_next_frame() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            // What was read before the file breaks off counts.
+            Err(_) if !frames.is_empty() => break,
+            Err(error) => return Err(wrong(error)),
+        };
+        width = width.max(usize::from(frame.width));
+        height = height.max(usize::from(frame.height));
+        if all || frames.is_empty() {
+            held += frame.buffer.len();
+            frames.push(frame.clone());
+        }
+        let size = width * height * 3;
+        if size == 0 || held > MAX_ELEMENTS || frames.len() * size > MAX_ELEMENTS {
+            let count = frames.len();
             return invalid!("a GIF of {width} by {height} with {count} frames is too large");
         }
+    }
+    let (size, count) = (width * height * 3, frames.len());
+    let mut data = Vec::with_capacity(size * count);
+    for frame in &frames {
         let Some(palette) = frame.palette.as_ref().or(global.as_ref()) else {
             return invalid!("Invalid GIF data: no colours");
         };
@@ -41,25 +60,34 @@ pub(super) fn decode(bytes: &[u8], all: bool) -> Result<Frames> {
             Some(last) => data.extend_from_within(last..),
             None => data.resize(size, 0),
         }
-        let canvas = &mut data[start..];
-        let (left, top) = (usize::from(frame.left), usize::from(frame.top));
-        for (y, row) in frame.buffer.chunks_exact(usize::from(frame.width).max(1)).enumerate() {
-            for (x, index) in row.iter().enumerate() {
-                let (x, y) = (left + x, top + y);
-                let color = palette.get(usize::from(*index) * 3..).and_then(<[u8]>::first_chunk);
-                let hidden = Some(*index) == frame.transparent || x >= width || y >= height;
-                if let Some(color @ [_, _, _]) = color.filter(|_| !hidden) {
-                    canvas[(y * width + x) * 3..][..3].copy_from_slice(color);
-                }
-            }
-        }
-        count += 1;
-        if !all {
-            break;
-        }
+        draw(frame, palette, &mut data[start..], (width, height))?;
     }
     if count == 0 {
         return invalid!("Invalid GIF data: no frames");
     }
     Ok(Frames { count, height, width, data })
+}
+
+/// Draws a frame on a canvas of `width` by `height`. Fails for a colour that is not there.
+fn draw(
+    frame: &gif::Frame<'_>,
+    palette: &[u8],
+    canvas: &mut [u8],
+    (width, height): (usize, usize),
+) -> Result<()> {
+    let (left, top) = (usize::from(frame.left), usize::from(frame.top));
+    for (y, row) in frame.buffer.chunks_exact(usize::from(frame.width).max(1)).enumerate() {
+        for (x, index) in row.iter().enumerate() {
+            let (x, y) = (left + x, top + y);
+            if Some(*index) == frame.transparent || x >= width || y >= height {
+                continue;
+            }
+            let color = palette.get(usize::from(*index) * 3..).and_then(<[u8]>::first_chunk);
+            let Some(color @ [_, _, _]) = color else {
+                return invalid!("Invalid GIF data: colour {index} is not in the palette");
+            };
+            canvas[(y * width + x) * 3..][..3].copy_from_slice(color);
+        }
+    }
+    Ok(())
 }

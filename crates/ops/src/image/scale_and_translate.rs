@@ -73,11 +73,11 @@ impl Op for ScaleAndTranslate {
             return invalid!("image and output must have positive dimensions");
         }
         let shape = Shape::checked([batch, height, width, channels].map(|dim| dim as i64))?;
-        let mut scratch = ctx.scratch();
+        let (pool, mut scratch) = (ctx.env().pool, ctx.scratch());
+        // The output first: it is what fails if the size asked for is absurd.
+        let mut out = ctx.output(0, DType::F32, &shape)?;
         let rows = self.taps((in_height, height), (scale_y, move_y), &mut scratch);
         let columns = self.taps((in_width, width), (scale_x, move_x), &mut scratch);
-        let pool = ctx.env().pool;
-        let mut out = ctx.output(0, DType::F32, &shape)?;
         let (size, line) = (in_height * in_width * channels, width * channels);
         for_number!(images.dtype(), T => {
             let images: &[T] = images.as_slice();

@@ -68,6 +68,14 @@ impl Op for Fft {
         if lengths.len() != self.rank {
             return invalid!("fft_length must have {} elements, not {}", self.rank, lengths.len());
         }
+        let halves = |i: usize, length: usize| match self.way {
+            Way::Back if i + 1 == self.rank && length > 0 => length / 2 + 1,
+            _ => length,
+        };
+        let pairs = dims[dims.len() - self.rank..].iter().zip(&lengths).enumerate();
+        check_lengths(
+            pairs.filter_map(|(i, (have, length))| Some((have.size()?, halves(i, length.size()?)))),
+        )?;
         let mut dims = dims[..dims.len() - self.rank].to_vec();
         for (i, length) in lengths.iter().enumerate() {
             let half = self.way == Way::Forward && i + 1 == self.rank;
@@ -93,9 +101,7 @@ impl Op for Fft {
         let transform = Transform::new(self, Sizes::from_slice(&shape[lead..]), sizes);
         let Transform { sizes, shape: inner, read, written } = &transform;
         let empty = sizes.contains(&0) || shape.n_elements() == 0;
-        if !empty && inner.iter().zip(read).any(|(have, need)| have < need) {
-            return invalid!("Input {shape} is too small for a transform of {sizes:?}");
-        }
+        check_lengths(inner.iter().copied().zip(read.iter().copied()))?;
         let dims = shape[..lead].iter().chain(written).map(|dim| *dim as i64);
         let out_shape = Shape::checked(dims)?;
         if empty && out_shape.n_elements() > 1 << 24 {
@@ -165,6 +171,19 @@ impl Transform {
         let grids = numbers(&self.shape) + numbers(&self.sizes) + numbers(&self.written);
         lines.saturating_add(longest).saturating_add(grids)
     }
+}
+
+/// Fails if a dimension that has elements has fewer than are read of it.
+fn check_lengths(pairs: impl Iterator<Item = (usize, usize)>) -> Result<()> {
+    for (i, (have, need)) in pairs.enumerate() {
+        if have > 0 && have < need {
+            // The text is TensorFlow's (`fft_ops.cc`), whose dimensions count from the first.
+            return invalid!(
+                "Input dimension {i} must have length of at least {need} but got: {have}"
+            );
+        }
+    }
+    Ok(())
 }
 
 impl Fft {

@@ -148,7 +148,7 @@ impl Call<'_> {
                 PanelsView::pack(Matrix::new(matrix, self.b_size, self.forms.1), memory);
             });
         }
-        if turn {
+        if turn && a_len > 0 {
             self.pool.run_chunks(left, a_len, &|i, to| {
                 let from = &a[i * a_len..][..a_len];
                 crate::nn::swap_last(from, to, self.a_size.0, self.a_size.1);

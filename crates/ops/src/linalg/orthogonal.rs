@@ -106,12 +106,13 @@ pub(super) fn svd<F: Field>(matrix: Grid<F>, full: bool) -> (Vec<f64>, Grid<F>, 
         return (values, right, left);
     }
     let n = matrix.columns;
+    let scale = (0..n).map(|column| matrix.norm(column)).fold(0., f64::max);
     let (mut turned, mut right) = (matrix, Grid::identity(n, n));
     // Each sweep at least halves what is left; matrices with NaN never settle.
     for _ in 0..60 {
         let mut settled = true;
         for (a, b) in (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))) {
-            if let Some(turn) = Turn::of(&turned, a, b) {
+            if let Some(turn) = Turn::of(&turned, a, b, scale) {
                 settled = false;
                 turn.apply(&mut turned, a, b);
                 turn.apply(&mut right, a, b);
@@ -148,11 +149,13 @@ struct Turn<F> {
 }
 
 impl<F: Field> Turn<F> {
-    /// `None` if they are orthogonal already.
-    fn of(matrix: &Grid<F>, a: usize, b: usize) -> Option<Self> {
+    /// `None` if they are orthogonal already, or one is nothing beside the longest column, which is
+    /// `scale` long: turning it again would end in numbers too small to divide by.
+    fn of(matrix: &Grid<F>, a: usize, b: usize, scale: f64) -> Option<Self> {
         let product = matrix.inner(a, b);
         let (size, norms) = (product.size(), (matrix.norm(a), matrix.norm(b)));
-        if size <= f64::EPSILON * norms.0 * norms.1 || size == 0. {
+        let nothing = (f64::EPSILON * scale).powi(2);
+        if size <= f64::EPSILON * norms.0 * norms.1 || size <= nothing {
             return None;
         }
         let zeta = (norms.1.powi(2) - norms.0.powi(2)) / (2. * size);

@@ -43,6 +43,12 @@ impl Op for Concat {
             Some(shape) => (shape.clone(), Ints::new()),
             None => (shapes::read(&ctx.input(1))?, ints(&ctx.input(2))?),
         };
+        if asked.as_ref().is_some_and(smallvec::SmallVec::is_empty) {
+            // The text is TensorFlow's (`list_kernels.h`).
+            return invalid!(
+                "Concat requires elements to be at least vectors, found scalars instead."
+            );
+        }
         // The first dimension differs from item to item.
         let mut inner = shapes::inner(&asked);
         let agreed = shapes::merged(&inner, &shapes::inner(&list.shape));

@@ -40,6 +40,7 @@ enum Form {
 impl Op for Make {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [_, number] = arity(inputs)?;
+        number.require_rank(0)?;
         let len = match self.form {
             Form::Empty => Dim::Known(0),
             Form::Reserved => match sizes_of(number).as_deref() {

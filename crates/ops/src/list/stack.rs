@@ -11,7 +11,10 @@ use crate::moves::rearranged;
 use crate::prelude::*;
 
 pub(super) const STACK: OpDef = OpDef::pure("TensorListStack", |attrs| {
-    let n_items = usize::try_from(attrs.int_or("num_elements", -1)?).ok();
+    let n_items = match attrs.int_or("num_elements", -1)? {
+        -1 => None,
+        number => Some(size(number, "num_elements")?),
+    };
     Ok(Box::new(Stack { dtype: attrs.dtype("element_dtype")?, n_items }))
 });
 pub(super) const GATHER: OpDef = OpDef::pure("TensorListGather", |attrs| {

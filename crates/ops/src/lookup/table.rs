@@ -290,7 +290,15 @@ struct DenseTable(TableHandle);
 
 impl Op for DenseTable {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, _] = arity(inputs)?;
+        let [empty, deleted] = arity(inputs)?;
+        if let (Some(empty), Some(deleted)) = (empty.shape(), deleted.shape())
+            && empty != deleted
+        {
+            // The text is TensorFlow's (`lookup_table_op.cc`).
+            return invalid!(
+                "Empty and deleted keys must have same shape, got shapes: {empty} and {deleted}"
+            );
+        }
         self.0.infer(&[])
     }
 

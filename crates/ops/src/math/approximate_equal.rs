@@ -1,4 +1,4 @@
-//! `ApproximateEqual`: whether elements are closer to each other than a tolerance.
+//! `ApproximateEqual`: whether elements are no farther from each other than a tolerance.
 
 use crate::error::unimplemented;
 use crate::prelude::*;
@@ -29,8 +29,8 @@ impl Op for ApproximateEqual {
         let out = out.as_mut_slice::<u8>();
         let tolerance = self.tolerance;
         match x.dtype() {
-            DType::F32 => near::<f32>(x, y, out, |gap| gap.abs() < tolerance),
-            DType::F64 => near::<f64>(x, y, out, |gap| gap.abs() < f64::from(tolerance)),
+            DType::F32 => near::<f32>(x, y, out, |gap| gap.abs() <= tolerance),
+            DType::F64 => near::<f64>(x, y, out, |gap| gap.abs() <= f64::from(tolerance)),
             other => return unimplemented!("dtype {other} is not supported here"),
         }
         Ok(())

@@ -50,18 +50,37 @@ pub(super) fn k1(x: f64) -> f64 {
     k1e(x) * (-x).exp()
 }
 
-/// `Y0(x)`; negatively infinite at 0 and below, as in Eigen.
-pub(super) fn y0(x: f64) -> f64 {
-    if x < 0.0 { f64::NEG_INFINITY } else { libm::y0(x) }
+/// `J0(x)`; NaN at infinity, as in Eigen.
+pub(super) fn j0(x: f64) -> f64 {
+    if x.is_infinite() { f64::NAN } else { libm::j0(x) }
 }
 
-/// `Y1(x)`; negatively infinite below 0 and NaN there, as in Eigen.
+/// `J1(x)`; NaN at infinity, as in Eigen.
+pub(super) fn j1(x: f64) -> f64 {
+    if x.is_infinite() { f64::NAN } else { libm::j1(x) }
+}
+
+/// `Y0(x)`; negatively infinite at 0 and below and NaN at infinity, as in Eigen.
+pub(super) fn y0(x: f64) -> f64 {
+    match () {
+        () if x <= 0.0 => f64::NEG_INFINITY,
+        () if x.is_infinite() => f64::NAN,
+        () => libm::y0(x),
+    }
+}
+
+/// `Y1(x)`; negatively infinite at 0 and below and NaN at infinity, as in Eigen.
 pub(super) fn y1(x: f64) -> f64 {
     match () {
-        () if x == 0.0 => f64::NAN,
-        () if x < 0.0 => f64::NEG_INFINITY,
+        () if x <= 0.0 => f64::NEG_INFINITY,
+        () if x.is_infinite() => f64::NAN,
         () => libm::y1(x),
     }
+}
+
+/// `Y1(x)` of the narrower floats, for which Eigen has NaN at 0.
+pub(super) fn y1_narrow(x: f32) -> f32 {
+    if x == 0.0 { f32::NAN } else { y1(f64::from(x)) as f32 }
 }
 
 /// The power series of the modified function of order 0 or 1; all its terms are positive.

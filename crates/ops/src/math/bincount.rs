@@ -43,7 +43,14 @@ impl Op for DenseBincount {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let binary = self.binary;
+        let (binary, x, weights) = (self.binary, ctx.input(0), ctx.input(2));
+        if weights.n_elements() != 0 && weights.shape() != x.shape() {
+            return invalid!(
+                "`weights` must be the same shape as `arr` or a length-0 `Tensor`, got {} and {}",
+                weights.shape(),
+                x.shape()
+            );
+        }
         match *ctx.input(0).shape().dims() {
             [] => Counting { n_rows: 1, width: 1, binary }.run(ctx, |size| Shape::checked([size])),
             [n] => Counting { n_rows: 1, width: n, binary }.run(ctx, |size| Shape::checked([size])),
@@ -88,7 +95,7 @@ impl Counting {
         if numbers.iter().any(|number| (*number).into() < 0) {
             return invalid!("Input arr must be non-negative!");
         }
-        if weights.n_elements() != 0 && weights.shape() != x.shape() {
+        if weights.n_elements() != 0 && weights.n_elements() != x.n_elements() {
             return invalid!(
                 "`weights` must be the same shape as `arr` or a length-0 `Tensor`, got {} and {}",
                 weights.shape(),

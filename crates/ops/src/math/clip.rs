@@ -59,7 +59,7 @@ fn between<T: Copy + PartialOrd>(x: T, low: T, high: T) -> T {
 }
 
 fn check(x: &Shape, bound: &Shape) -> Result<()> {
-    if bound.n_elements() != 1 && bound != x {
+    if bound.rank() != 0 && bound != x {
         return invalid!("a bound of shape {bound} is neither a scalar nor of shape {x}");
     }
     Ok(())

@@ -11,11 +11,11 @@ const Q_LIMIT: f64 = 1e5;
 
 /// The lower incomplete gamma function over the gamma function.
 pub(super) fn igamma(a: f64, x: f64) -> f64 {
-    if !is_in_domain(a, x) {
-        return f64::NAN;
-    }
     match () {
+        // Whatever `a` is, as in Eigen.
         () if x == 0.0 => 0.0,
+        () if !is_in_domain(a, x) => f64::NAN,
+        () if a.is_infinite() => 0.0,
         () if x.is_infinite() => 1.0,
         () if x > 1.0 && x > a => 1.0 - upper_fraction(a, x),
         () => lower_series(a, x),
@@ -30,6 +30,7 @@ pub(super) fn igammac(a: f64, x: f64) -> f64 {
     match () {
         () if x == 0.0 => 1.0,
         () if x.is_infinite() => 0.0,
+        () if a.is_infinite() => 1.0,
         () if x > 1.0 && x > a => upper_fraction(a, x),
         () => 1.0 - lower_series(a, x),
     }

@@ -33,6 +33,7 @@ mod log_softmax;
 mod map;
 mod merge;
 mod nth_element;
+mod plane;
 mod population_count;
 mod pow;
 mod quant;

@@ -147,7 +147,12 @@ fn spaced<T: num_traits::Float>(start: T, stop: T, out: &mut [T]) {
     let n = out.len();
     let step = if n > 1 { (stop - start) / cast(n - 1) } else { T::zero() };
     for (i, out) in out.iter_mut().enumerate() {
-        *out = if i > 0 && i == n - 1 { stop } else { start + step * cast(i) };
+        *out = match i {
+            // Infinite steps are none from the first.
+            0 => start,
+            _ if i == n - 1 => stop,
+            _ => start + step * cast(i),
+        };
     }
 }
 

@@ -142,6 +142,7 @@ impl Op for InTopK {
         let (predictions, targets) = (&inputs[0], &inputs[1]);
         predictions.require_rank(2)?;
         targets.require_rank(1)?;
+        inputs[2..].iter().try_for_each(|k| k.require_rank(0))?;
         let batch = predictions.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
         let n = targets.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
         if batch.differs(&n) {

@@ -77,8 +77,10 @@ impl Op for BatchNorm {
         let n = x.shape()[channel];
         let inner: usize = x.shape()[channel + 1..].iter().product();
         let [scale, offset, mean, variance] = std::array::from_fn(|i| ctx.input(i + 1));
+        // Nothing is kept of moments that are replaced.
+        let replaces = self.training && self.average_factor == 1.;
         for (i, input) in [scale, offset, mean, variance].iter().enumerate() {
-            let may_lack = self.training && i >= 2 && input.n_elements() == 0;
+            let may_lack = replaces && i >= 2 && input.n_elements() == 0;
             if input.dtype() != DType::F32 || (input.n_elements() != n && !may_lack) {
                 return invalid!("{} does not fit {n} channels", input.shape());
             }

@@ -96,6 +96,12 @@ impl ConvOp {
         let out_depth = filter[layout.n_axes + 1];
         let groups = groups(depth, per_group, Some(out_depth))?;
         let window = Window::new(layout, &self.slides, |i| image[layout.axis(i)], |i| filter[i])?;
+        if window.n_taps() == 0 && image[0] * window.n_outputs() * out_depth > 0 {
+            // The text is TensorFlow's (`conv_ops_impl.h`).
+            return invalid!(
+                "filter must not have zero elements (i.e. all dimensions must be non-zero)"
+            );
+        }
         Ok(Conv { batch: image[0], window, groups, in_channels: depth, out_channels: out_depth })
     }
 

@@ -56,6 +56,9 @@ impl Op for Dilation {
         let out_shape = Shape::checked(dims.map(|dim| dim as i64))?;
         let scratch = ctx.scratch();
         let mut out = ctx.output(0, image.dtype(), &out_shape)?;
+        if filter_shape.n_elements() == 0 {
+            return lowest(&mut out);
+        }
         match image.dtype() {
             DType::F32 => {
                 let sum = |x: f32, f: f32| x + f;
@@ -81,6 +84,17 @@ impl Op for Dilation {
     fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
         wide_bytes(inputs, outputs)
     }
+}
+
+/// The largest of no sums.
+fn lowest(out: &mut ViewMut<'_>) -> Result<()> {
+    match out.dtype() {
+        dtype if dtype.is_float() => for_float!(dtype, T => {
+            out.as_mut_slice::<T>().fill(<T as Bounded>::min_value());
+        }),
+        dtype => for_integer!(dtype, T => out.as_mut_slice::<T>().fill(T::MIN)),
+    }
+    Ok(())
 }
 
 fn dilate<T: Copy + PartialOrd + Bounded>(

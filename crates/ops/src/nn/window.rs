@@ -193,18 +193,24 @@ impl Slide {
     /// The size of the output along an axis, and the padding in front.
     pub(crate) fn place(self, input: usize, size: usize) -> Result<(usize, usize)> {
         let too_large = || Error::InvalidArgument("the window is too large".to_owned());
-        let reach = size.saturating_sub(1).checked_mul(self.dilation).ok_or_else(too_large)?;
-        let reach = reach.checked_add(1).ok_or_else(too_large)?;
+        let signed = |size: usize| i64::try_from(size).map_err(|_| too_large());
+        let (stride, dilation) = (signed(self.stride)?, signed(self.dilation)?);
+        // A window without any place reaches less than none.
+        let reach =
+            (signed(size)? - 1).checked_mul(dilation).and_then(|reach| reach.checked_add(1));
+        let reach = reach.ok_or_else(too_large)?;
         if self.padding == Padding::Same {
             let output = input.div_ceil(self.stride);
-            let needed = (output.saturating_sub(1) * self.stride).saturating_add(reach);
-            return Ok((output, needed.saturating_sub(input) / 2));
+            let needed = signed(output.saturating_sub(1) * self.stride)?.saturating_add(reach);
+            let lacking = needed.saturating_sub(signed(input)?).max(0) / 2;
+            return Ok((output, usize::try_from(lacking).map_err(|_| too_large())?));
         }
         let (before, after) = self.explicit();
-        let padded = input.checked_add(before + after).ok_or_else(too_large)?;
-        match (padded + self.stride).checked_sub(reach) {
-            Some(room) => Ok((room / self.stride, before)),
-            None => invalid!("Computed output size would be negative: {padded} - {reach}"),
+        let padded = signed(input.checked_add(before + after).ok_or_else(too_large)?)?;
+        // Rounded towards zero: less than a stride too little room is none, not a fault.
+        match usize::try_from((padded + stride - reach) / stride) {
+            Ok(output) => Ok((output, before)),
+            Err(_) => invalid!("Computed output size would be negative: {padded} - {reach}"),
         }
     }
 

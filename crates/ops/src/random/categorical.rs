@@ -90,7 +90,7 @@ fn sizes(ctx: &Ctx<'_>) -> Result<(usize, usize, usize)> {
         Ok(n) => return invalid!("num_samples should be nonnegative, got {n}"),
         Err(_) => return invalid!("num_samples should be a scalar"),
     };
-    if n_rows > 0 && n > 0 && n_classes == 0 {
+    if n_classes == 0 {
         return invalid!("num_classes should be positive, got 0");
     }
     Ok((n_rows, n_classes, n))

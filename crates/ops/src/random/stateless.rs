@@ -79,9 +79,17 @@ impl Op for Keyed {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let shape = shape_value(ctx.input(0))?;
         let (key, counter, algorithm) = (ctx.input(1), ctx.input(2), ctx.input(3));
+        // The texts are TensorFlow's (`stateless_random_ops_v2.cc`).
+        if key.shape().dims() != [1] || counter.n_elements() == 0 {
+            let (key, counter) = (key.shape(), counter.shape());
+            return invalid!("key must have shape [1], not {key}, and counter elements: {counter}");
+        }
+        if shape.n_elements() == 0 {
+            ctx.output(0, self.dtype, &shape)?;
+            return Ok(());
+        }
         match algorithm.as_slice::<i32>() {
             [PHILOX | AUTO] => {}
-            // The text is TensorFlow's (`stateless_random_ops_v2.cc`).
             [other] => return invalid!("Unsupported algorithm id: {other}"),
             _ => return invalid!("alg must be of shape [], not {}", algorithm.shape()),
         }

@@ -130,6 +130,9 @@ impl Beam {
                 if parent.label == label { parent.before.blank } else { parent.before.total };
             let score = x - norm + previous;
             if !self.is_candidate(score) {
+                if let Some(child) = known {
+                    self.nodes[child].before = Score::ZERO;
+                }
                 continue;
             }
             if self.leaves.len() == self.width {
@@ -137,11 +140,11 @@ impl Beam {
             }
             let now = Score { total: score, blank: NONE, label: score };
             let child = known.unwrap_or(self.nodes.len());
-            let node = Node { parent: Some(at), label, before: Score::ZERO, now };
             if known.is_some() {
-                self.nodes[child] = node;
+                // What it was before stays: dropped in this step, it may still grow in this step.
+                self.nodes[child].now = now;
             } else {
-                self.nodes.push(node);
+                self.nodes.push(Node { parent: Some(at), label, before: Score::ZERO, now });
                 self.children.insert((at, label), child);
             }
             self.leaves.push(child);

@@ -244,6 +244,12 @@ impl Op for BlockLstm {
         let x = floats(ctx, &mut scratch, 1, &[n_steps, n_rows, n_inputs])?;
         let first_state = floats(ctx, &mut scratch, 2, &[n_rows, n_cells])?;
         let first_hidden = floats(ctx, &mut scratch, 3, &[n_rows, n_cells])?;
+        for i in 5..8 {
+            let shape = ctx.input(i).shape();
+            if shape.n_elements() != n_cells {
+                return invalid!("a peephole of shape {shape} for {n_cells} cells");
+            }
+        }
         let weights = self.0.weights(ctx, &mut scratch, 4, (n_inputs, n_cells))?;
         let length = size(int(&ctx.input(0))?, "seq_len_max")?.min(n_steps);
         let shape = Shape::of(&[n_steps, n_rows, n_cells]);

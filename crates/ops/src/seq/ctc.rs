@@ -70,6 +70,9 @@ impl Op for Decoder {
         let &[n_steps, n_rows, n_classes] = x.shape().dims() else {
             return invalid!("inputs is not a 3-Tensor");
         };
+        if x.n_elements() == 0 {
+            return invalid!("inputs must not be empty");
+        }
         let lengths = checked_lengths(lengths, n_steps, n_rows)?;
         if n_steps == 0 || n_classes == 0 {
             return invalid!("max_time is 0");

@@ -156,16 +156,7 @@ impl Op for Sparse {
             [n_rows, _] => Some(*n_rows),
             _ => return invalid!("indices must be of a vector or a matrix"),
         };
-        let limit = n_rows.unwrap_or(1);
-        for (i, index) in sparse.entries().enumerate().filter(|_| n_rows.is_some()) {
-            if !(0..limit).contains(&index[0]) {
-                return invalid!(
-                    "Index value along the first dimension is out of bounds: indices[{i}] \
-                     is {}, not below {limit}",
-                    index[0]
-                );
-            }
-        }
+        sparse.check_inside()?;
         let n_rows = n_rows.map(|n| n.max(0) as usize);
         let job = Job { values: sparse.values, weights, size, n_rows };
         let row = |i: usize| if n_rows.is_some() { sparse.entry(i)[0] as usize } else { 0 };

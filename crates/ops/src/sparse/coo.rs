@@ -63,6 +63,11 @@ impl<'a> Coo<'a> {
         (0..self.len).map(move |i| &indices[i * rank..(i + 1) * rank])
     }
 
+    /// Fails if an index lies outside of the dense shape.
+    pub(super) fn check_inside(&self) -> Result<()> {
+        self.entries().enumerate().try_for_each(|(i, index)| check_inside(index, self.dims, i))
+    }
+
     pub(super) fn entry(&self, i: usize) -> &'a [i64] {
         let rank = self.rank();
         &self.indices[i * rank..(i + 1) * rank]

@@ -19,7 +19,7 @@ pub(super) const SPARSE: OpDef =
 
 struct Counter {
     min_length: i64,
-    /// Numbers from here on are left out, if it is above zero.
+    /// Numbers from here on are left out, unless it is -1.
     max_length: i64,
     is_binary: bool,
     dtype: DType,
@@ -27,9 +27,16 @@ struct Counter {
 
 impl Counter {
     fn read(attrs: &Attrs<'_>) -> Result<Self> {
+        let (min_length, max_length) =
+            (attrs.int_or("minlength", -1)?, attrs.int_or("maxlength", -1)?);
+        if min_length < -1 || max_length < -1 {
+            return invalid!(
+                "minlength {min_length} and maxlength {max_length} must be at least -1"
+            );
+        }
         Ok(Self {
-            min_length: attrs.int_or("minlength", -1)?,
-            max_length: attrs.int_or("maxlength", -1)?,
+            min_length,
+            max_length,
             is_binary: attrs.bool_or("binary_output", false)?,
             dtype: attrs.dtype("output_type")?,
         })
@@ -67,14 +74,14 @@ impl Counter {
         // Which values count, under the row and the number that they count for.
         let mut places: BTreeMap<(usize, i64), Vec<usize>> = BTreeMap::new();
         for (i, number) in numbers.iter().enumerate() {
-            if self.max_length <= 0 || *number < self.max_length {
+            if self.max_length < 0 || *number < self.max_length {
                 places.entry((rows(i), *number)).or_default().push(i);
             }
         }
         let largest = numbers.iter().copied().max().unwrap_or(0);
         let width = match self.max_length {
-            max if max > 0 => max,
-            _ => largest.saturating_add(1).max(self.min_length),
+            max if max >= 0 => max,
+            _ => largest.wrapping_add(1).max(self.min_length),
         };
         self.write(ctx, weights, (n_rows, width), &places)
     }
@@ -144,6 +151,7 @@ impl Op for Dense {
         let (values, weights) = (ctx.input(0), ctx.input(1));
         let (n_rows, width) = match *values.shape().dims() {
             [n] => (None, n),
+            [0, _] => return invalid!("Invalid input: Shapes dimension cannot be 0."),
             [n_rows, n] => (Some(n_rows), n),
             _ => {
                 return invalid!(

@@ -14,10 +14,10 @@ const N_CROSSES_MAX: usize = 1 << 26;
 pub(super) const V1: OpDef = OpDef::pure("SparseCross", |attrs| {
     let n_buckets = attrs.int("num_buckets")?.cast_unsigned();
     let hash_key = attrs.int("hash_key")?.cast_unsigned();
-    let is_hashed = attrs.bool_or("hashed_output", false)?;
-    let result = match is_hashed {
-        true => Way::Hash { n_buckets, hash_key: Some(hash_key) },
-        false => Way::Join,
+    // TensorFlow picks its kernel by dtype, whatever `hashed_output` says.
+    let result = match attrs.dtype("out_type")? {
+        DType::I64 => Way::Hash { n_buckets, hash_key: Some(hash_key) },
+        _ => Way::Join,
     };
     build(attrs, Form::Attrs(result))
 });

@@ -30,6 +30,9 @@ impl Op for Cwise {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let sparse = Coo::read(ctx, 0)?;
         let dense = ctx.input(3);
+        if sparse.rank() == 0 {
+            return invalid!("The shape argument requires at least one element.");
+        }
         let mut places = ctx.scratch().part(sparse.len());
         broadcast_places(&sparse, dense.shape(), &mut places)?;
         let mut output = ctx.output(0, dense.dtype(), &Shape::of(&[sparse.len()]))?;

@@ -46,17 +46,17 @@ impl Op for Fingerprint {
     }
 }
 
-/// The fingerprint of the bytes of an element; of strings, that of their fingerprints.
-/// `parts` has room for these.
+/// The fingerprint of the bytes of an element; of more than one string, that of their
+/// fingerprints. `parts` has room for these.
 fn of_element(data: View<'_>, i: usize, width: usize, parts: &mut [[u8; 8]]) -> u64 {
     if data.dtype() != DType::String {
         let n_bytes = width * data.dtype().size();
         return fingerprint64(&data.bytes()[i * n_bytes..(i + 1) * n_bytes]);
     }
-    let strings = (i * width..(i + 1) * width).map(|at| data.strings().get(at));
-    if data.shape().rank() == 1 {
-        return strings.map(fingerprint64).sum();
+    if width == 1 {
+        return fingerprint64(data.strings().get(i));
     }
+    let strings = (i * width..(i + 1) * width).map(|at| data.strings().get(at));
     parts.iter_mut().zip(strings).for_each(|(part, s)| *part = fingerprint64(s).to_le_bytes());
     fingerprint64(parts.as_flattened())
 }

@@ -76,11 +76,11 @@ impl Op for Add {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (a, b, threshold) = (Coo::read(ctx, 0)?, Coo::read(ctx, 3)?, ctx.input(6));
+        if a.rank() == 0 || b.rank() == 0 {
+            return invalid!("Tensors must not be empty");
+        }
         let mut pairs = pairs(&a, &b)?;
-        let limit = magnitudes(threshold)?;
-        let &[limit] = &limit[..] else {
-            return invalid!("The magnitude threshold must be a scalar: got {}", threshold.shape());
-        };
+        let limit = number(threshold)?;
         let dtype = a.values.dtype();
         let mut sums = Tensor::zeros(dtype, Shape::of(&[pairs.len()]))?;
         let mut view = sums.view_mut().expect("a new plain tensor has one owner");
@@ -102,6 +102,18 @@ impl Op for Add {
         ctx.set_output(1, super::gather::gather(sums.view(), &kept)?)?;
         ctx.set_output(2, Tensor::vector(a.dims)?)
     }
+}
+
+/// The only element of a tensor of real numbers.
+#[allow(clippy::useless_conversion, reason = "one text for all floats")]
+fn number(view: View<'_>) -> Result<f64> {
+    if view.n_elements() != 1 {
+        return invalid!("The magnitude threshold must be a scalar: got {}", view.shape());
+    }
+    Ok(match view.dtype() {
+        dtype if dtype.is_float() => for_float!(dtype, T => f64::from(view.as_slice::<T>()[0])),
+        dtype => for_integer!(dtype, T => view.as_slice::<T>()[0] as f64),
+    })
 }
 
 /// The absolute values.
@@ -140,6 +152,11 @@ impl Op for Extreme {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (a, b) = (Coo::read(ctx, 0)?, Coo::read(ctx, 3)?);
+        if a.rank() == 0 || b.rank() == 0 {
+            return invalid!("Tensors must not be empty");
+        }
+        a.check_inside()?;
+        b.check_inside()?;
         let pairs = pairs(&a, &b)?;
         ctx.set_output(0, indices(&a, &b, &pairs)?)?;
         let dtype = a.values.dtype();

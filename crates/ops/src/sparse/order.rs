@@ -209,6 +209,7 @@ impl Op for Split {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [axis, indices, values, shape] = arity(inputs)?;
         axis.require_dtype(DType::I64)?;
+        axis.require_rank(0)?;
         coo::require(indices, values, shape)?;
         let specs = part_specs(values.dtype, &coo::rank_dim(indices, shape));
         Ok(specs.into_iter().flat_map(|spec| vec![spec; self.n]).collect())
@@ -221,6 +222,7 @@ impl Op for Split {
             return invalid!("axis should be a scalar, but has {} elements", axes.len());
         };
         let axis = normalise_axis(axis, sparse.rank())?;
+        sparse.check_inside()?;
         let (size, n) = (sparse.dims[axis], self.n as i64);
         if size < n {
             return invalid!(

@@ -8,12 +8,14 @@ use super::ragged::{check_splits, splits_tensor};
 use crate::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::pure("RaggedCross", |attrs| {
-    let way = match attrs.bool_or("hashed_output", false)? {
-        true => Way::Hash {
+    let values = attrs.dtype("out_values_type")?;
+    // TensorFlow picks its kernel by dtype, whatever `hashed_output` says.
+    let way = match values {
+        DType::I64 => Way::Hash {
             n_buckets: size(attrs.int("num_buckets")?, "num_buckets")? as u64,
             hash_key: Some(attrs.int("hash_key")?.cast_unsigned()),
         },
-        false => Way::Join,
+        _ => Way::Join,
     };
     let order: Vec<u8> = attrs.str("input_order")?.bytes().collect();
     let n_ragged = attrs.dtypes("ragged_values_types")?.len();
@@ -22,10 +24,6 @@ pub(super) const DEF: OpDef = OpDef::pure("RaggedCross", |attrs| {
     let count = |letter: u8| order.iter().filter(|other| **other == letter).count();
     if (count(b'R'), count(b'S'), count(b'D')) != (n_ragged, n_sparse, n_dense) {
         return invalid!("input_order does not name {n_ragged} R, {n_sparse} S and {n_dense} D");
-    }
-    let values = attrs.dtype("out_values_type")?;
-    if (values == DType::I64) != matches!(way, Way::Hash { .. }) {
-        return invalid!("hashed_output gives int64, else there are strings, not {values}");
     }
     let splits = attrs.dtype("out_row_splits_type")?;
     Ok(Box::new(RaggedCross { way, order, n_ragged, n_sparse, n_dense, values, splits }))

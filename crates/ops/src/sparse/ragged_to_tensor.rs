@@ -61,7 +61,10 @@ impl RaggedToTensor {
 
 impl Op for RaggedToTensor {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        arity_at_least(inputs, 3 + self.kinds.len())?;
+        let (got, expected) = (inputs.len(), 3 + self.kinds.len());
+        if got != expected {
+            return invalid!("expected {expected} inputs but got {got}");
+        }
         let (shape, values) = (&inputs[0], &inputs[1]);
         values.require_rank_at_least(1)?;
         inputs[2].require_dtype(values.dtype)?;
@@ -103,7 +106,8 @@ impl Op for RaggedToTensor {
         let out_shape = checked_shape(values.dtype(), dims.iter().map(|dim| *dim as i64))?;
         let n_outer = 1 + self.ragged_rank();
         let n_values = levels.last().map_or(0, |level| level.lengths.iter().sum::<usize>());
-        if n_values != values.shape()[0] {
+        // Values behind those of the last row are left out.
+        if n_values > values.shape()[0] {
             return invalid!(
                 "the row partition is of {n_values} values, but there are {}",
                 values.shape()[0]

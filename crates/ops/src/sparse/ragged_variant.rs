@@ -42,9 +42,10 @@ impl Op for ToVariant {
         if inputs.len() != self.ragged_rank + 1 {
             return invalid!("expected {} inputs but got {}", self.ragged_rank + 1, inputs.len());
         }
-        inputs[..self.ragged_rank]
-            .iter()
-            .try_for_each(|splits| splits.require_dtype(self.splits))?;
+        for splits in &inputs[..self.ragged_rank] {
+            splits.require_dtype(self.splits)?;
+            splits.require_rank(1)?;
+        }
         if !self.is_batched {
             return Ok(vec![Spec::scalar(DType::Variant)]);
         }

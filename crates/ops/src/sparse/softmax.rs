@@ -24,29 +24,42 @@ impl Op for Softmax {
         if rank < 2 {
             return invalid!("Input should have rank >= 2, but received shape: {:?}", sparse.dims);
         }
+        if let Some(negative) = sparse.dims.iter().find(|dim| **dim < 0) {
+            return invalid!("Expected shape dimensions to be non-negative, got {negative}");
+        }
         let dtype = sparse.values.dtype();
+        let mut order = ctx.scratch().part::<usize>(sparse.len());
         let mut output = ctx.output(0, dtype, &Shape::of(&[sparse.len()]))?;
-        // Entries are sorted, so those of a row are neighbours.
-        let row = |i: usize| &sparse.entry(i)[..rank - 1];
+        // As TensorFlow, the results are in the order of the indices, whatever that of the entries.
+        order.iter_mut().enumerate().for_each(|(i, at)| *at = i);
+        order.sort_unstable_by(|a, b| sparse.entry(*a).cmp(sparse.entry(*b)).then(a.cmp(b)));
+        let row = |i: usize| &sparse.entry(order[i])[..rank - 1];
         let ends = (1..=sparse.len()).filter(|i| *i == sparse.len() || row(*i) != row(*i - 1));
         for_float!(dtype, T => {
-            rows::<T>(sparse.values.as_slice(), ends, output.as_mut_slice());
+            let (values, out): (&[T], &mut [T]) = (sparse.values.as_slice(), output.as_mut_slice());
+            out.iter_mut().zip(order.iter()).for_each(|(out, i)| *out = values[*i]);
+            rows::<T>(out, ends);
         });
         Ok(())
     }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_of::<usize>(inputs[1].shape().map_or(0, |shape| shape.n_elements()))
+    }
 }
 
-fn rows<T: Float>(values: &[T], ends: impl Iterator<Item = usize>, out: &mut [T]) {
+/// Makes of each row of values its softmax.
+fn rows<T: Float>(values: &mut [T], ends: impl Iterator<Item = usize>) {
     let mut start = 0;
     for end in ends {
-        let (row, out) = (&values[start..end], &mut out[start..end]);
+        let row = &mut values[start..end];
         let max = row.iter().copied().fold(T::neg_infinity(), T::max);
         let mut sum = T::zero();
-        for (x, p) in row.iter().zip(&mut *out) {
-            *p = (*x - max).exp();
-            sum = sum + *p;
+        for x in &mut *row {
+            *x = (*x - max).exp();
+            sum = sum + *x;
         }
-        out.iter_mut().for_each(|p| *p = *p / sum);
+        row.iter_mut().for_each(|x| *x = *x / sum);
         start = end;
     }
 }

@@ -3,7 +3,7 @@
 use super::handle::{variable, variable_spec};
 use super::variable::writable;
 use crate::array::gather_nd::{gather_nd, infer_gather_nd};
-use crate::array::nd::Slices;
+use crate::array::nd::{Slices, check_policy};
 use crate::array::scatter_nd::{check_updates, combine_slices};
 use crate::combine::{Combine, Number as _, check_divisors, for_combined};
 use crate::prelude::*;
@@ -32,20 +32,26 @@ pub(super) const MIN: OpDef = OpDef::of_kind("ResourceScatterMin", Kind::Writes,
 pub(super) const MAX: OpDef = OpDef::of_kind("ResourceScatterMax", Kind::Writes, |_| {
     Ok(Box::new(Scatter { how: Combine::Max, by: By::Rows }))
 });
-pub(super) const ND_UPDATE: OpDef = OpDef::of_kind("ResourceScatterNdUpdate", Kind::Writes, |_| {
-    Ok(Box::new(Scatter { how: Combine::Update, by: By::Vectors }))
-});
-pub(super) const ND_ADD: OpDef = OpDef::of_kind("ResourceScatterNdAdd", Kind::Writes, |_| {
+pub(super) const ND_UPDATE: OpDef =
+    OpDef::of_kind("ResourceScatterNdUpdate", Kind::Writes, |attrs| {
+        check_policy(attrs)?;
+        Ok(Box::new(Scatter { how: Combine::Update, by: By::Vectors }))
+    });
+pub(super) const ND_ADD: OpDef = OpDef::of_kind("ResourceScatterNdAdd", Kind::Writes, |attrs| {
+    check_policy(attrs)?;
     Ok(Box::new(Scatter { how: Combine::Add, by: By::Vectors }))
 });
-pub(super) const ND_SUB: OpDef = OpDef::of_kind("ResourceScatterNdSub", Kind::Writes, |_| {
+pub(super) const ND_SUB: OpDef = OpDef::of_kind("ResourceScatterNdSub", Kind::Writes, |attrs| {
+    check_policy(attrs)?;
     Ok(Box::new(Scatter { how: Combine::Sub, by: By::Vectors }))
 });
 
-pub(super) const ND_MIN: OpDef = OpDef::of_kind("ResourceScatterNdMin", Kind::Writes, |_| {
+pub(super) const ND_MIN: OpDef = OpDef::of_kind("ResourceScatterNdMin", Kind::Writes, |attrs| {
+    check_policy(attrs)?;
     Ok(Box::new(Scatter { how: Combine::Min, by: By::Vectors }))
 });
-pub(super) const ND_MAX: OpDef = OpDef::of_kind("ResourceScatterNdMax", Kind::Writes, |_| {
+pub(super) const ND_MAX: OpDef = OpDef::of_kind("ResourceScatterNdMax", Kind::Writes, |attrs| {
+    check_policy(attrs)?;
     Ok(Box::new(Scatter { how: Combine::Max, by: By::Vectors }))
 });
 

@@ -39,14 +39,23 @@ impl Op for NGrams {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [strings, splits] = arity(inputs)?;
         strings.require_dtype(DType::String)?;
-        strings.require_rank(1)?;
-        splits.require_rank(1)?;
-        Ok(vec![Spec::new(DType::String, [Dim::Unknown]), splits.with_dtype(splits.dtype)])
+        // Where there is nothing, the n-grams have the shape of the strings.
+        let ngrams = match strings.rank() {
+            Some(1) => Spec::new(DType::String, [Dim::Unknown]),
+            _ => Spec::unknown(DType::String),
+        };
+        Ok(vec![ngrams, splits.with_dtype(splits.dtype)])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let strings = ctx.input(0).strings();
+        let (strings, splits_shape) = (ctx.input(0).strings(), ctx.input(1).shape().clone());
         let splits = check_splits(ctx.input(1), strings.len())?;
+        if strings.is_empty() || splits.is_empty() {
+            let (shape, n) = (ctx.input(0).shape().clone(), strings.len());
+            let none: Strings = std::iter::repeat_n(b"", n).collect();
+            ctx.set_output(0, Tensor::from_strings(shape, none)?)?;
+            return ctx.forward(1, ctx.input(1), splits_shape);
+        }
         let mut out = Strings::with_capacity(strings.len(), 0);
         let mut ends = Vec::with_capacity(splits.len());
         ends.push(0);
@@ -54,15 +63,12 @@ impl Op for NGrams {
             self.row(strings, row[0]..row[1], &mut out)?;
             ends.push(out.len() as i64);
         }
-        if splits.is_empty() {
-            ends.clear();
-        }
         ctx.set_output(0, Tensor::from_strings(Shape::of(&[out.len()]), out)?)?;
         if ctx.input(1).dtype() == DType::I64 {
-            return ctx.set_output(1, Tensor::vector(&ends)?);
+            return ctx.set_output(1, Tensor::from_slice(splits_shape, &ends)?);
         }
         let narrow: Vec<i32> = ends.iter().map(|end| *end as i32).collect();
-        ctx.set_output(1, Tensor::vector(&narrow)?)
+        ctx.set_output(1, Tensor::from_slice(splits_shape, &narrow)?)
     }
 }
 

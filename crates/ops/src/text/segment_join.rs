@@ -25,7 +25,17 @@ impl Op for SegmentJoin {
         let (Some(dims), Some(id_dims)) = (input.dims(), ids.dims()) else {
             return Ok(vec![Spec::unknown(DType::String)]);
         };
-        if dims.len() < id_dims.len() || dims.iter().zip(id_dims).any(|(a, b)| a.differs(b)) {
+        // The texts and codes are TensorFlow's (`unsorted_segment_join_op.cc`).
+        if id_dims.is_empty() {
+            return invalid!("Segment_id cannot have rank 0");
+        }
+        if dims.len() < id_dims.len() {
+            let (ids, input) = (id_dims.len(), dims.len());
+            return Err(Error::OutOfRange(format!(
+                "Invalid segment_id rank {ids} for input with {input} dimension(s)"
+            )));
+        }
+        if dims.iter().zip(id_dims).any(|(a, b)| a.differs(b)) {
             return invalid!("segment_ids' shape {ids} must be a prefix of inputs' {input}");
         }
         let first = n_segments.sizes().map_or(Dim::Unknown, |sizes| sizes[0].clone());

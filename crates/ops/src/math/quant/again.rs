@@ -117,7 +117,7 @@ impl Again {
         }
         let pairs = low.as_slice::<T>().iter().copied().zip(high.as_slice::<T>().iter().copied());
         ranges.iter_mut().zip(pairs).for_each(|(range, (low, high))| *range = [low, high]);
-        if ranges.iter().any(|[low, high]| low > high) {
+        if !ranges.iter().all(|[low, high]| low <= high) {
             return invalid!("Invalid range: input_min > input_max");
         }
         Ok(())

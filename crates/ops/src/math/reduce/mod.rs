@@ -151,8 +151,9 @@ impl Reduce {
                 ctx,
                 flags,
                 shape,
-                |x| Complex::new(x.norm_sqr(), F::zero()),
-                |x| Complex::new(x.re.sqrt(), F::zero()),
+                // The imaginary part is 0 but for infinity, where it is NaN.
+                |x| x * x.conj(),
+                |x| Complex::new(x.re.sqrt(), x.im),
             ),
             way => unimplemented!("{way:?} of complex numbers"),
         }

@@ -30,6 +30,9 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::pure("SparseSegmentSqrtNWithNumSegments", |_| sparse::build_with_n(Way::SqrtN)),
 ];
 
+/// The most segments, and elements of them, that ids may ask for: a single one decides.
+const N_ELEMENTS_MAX: usize = 1 << 30;
+
 /// What becomes of the rows of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -230,7 +233,9 @@ fn n_sorted(ids: &[usize]) -> usize {
 fn n_known(ids: &Spec) -> Result<Option<Dim>> {
     let Some(ids) = ids.as_constant() else { return Ok(None) };
     let ids = sorted_ids(&ids.view(), &mut Scratch::default())?;
-    Ok(Some(Dim::of(n_sorted(&ids))))
+    let n = n_sorted(&ids);
+    segments_shape(n, &[])?;
+    Ok(Some(Dim::of(n)))
 }
 
 /// The bytes of scratch memory for a reduction by these ids.
@@ -245,7 +250,12 @@ fn scratch_bytes(ids: &Spec, out: &Spec) -> usize {
 /// The shape of `n` segments of rows of this shape. Fails if that is more than memory holds.
 fn segments_shape(n: usize, row: &[usize]) -> Result<Shape> {
     let dims = std::iter::once(n).chain(row.iter().copied());
-    Ok(Shape::checked(dims.map(|dim| i64::try_from(dim).unwrap_or(i64::MAX)))?)
+    let shape = Shape::checked(dims.map(|dim| i64::try_from(dim).unwrap_or(i64::MAX)))?;
+    if n.max(shape.n_elements()) > N_ELEMENTS_MAX {
+        let text = format!("segments of shape {shape} are more than {N_ELEMENTS_MAX} elements");
+        return Err(Error::ResourceExhausted(text));
+    }
+    Ok(shape)
 }
 
 /// The spec of segments of rows, of which `n` are given, or as many as sorted `ids` have.
@@ -272,5 +282,20 @@ fn n_segments_dim(n: &Spec) -> Result<Option<Dim>> {
     match n.sizes().and_then(|sizes| sizes.first().cloned()) {
         Some(Dim::Known(n)) if n < 0 => invalid!("num_segments must be >= 0"),
         dim => Ok(dim),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_cannot_ask_for_more_segments_than_memory_holds() {
+        let check = |ids: &[i32]| {
+            let ids = Spec::constant(Tensor::vector(ids).unwrap());
+            n_known(&ids).map(|n| n.and_then(|n| n.known()))
+        };
+        assert_eq!(check(&[0, 7]).unwrap(), Some(8));
+        assert!(matches!(check(&[0, i32::MAX]), Err(Error::ResourceExhausted(_))));
     }
 }
