@@ -261,6 +261,7 @@ impl Space {
     /// # Errors
     /// If the driver refuses; what it took until then is gone.
     pub fn trim(&self, cause: &'static str) -> Result<u64> {
+        self.forget_gone();
         self.arenas().map(|arena| self.trim_arena(arena, cause)).sum()
     }
 
@@ -452,9 +453,13 @@ impl Space {
     }
 
     fn register(&self, tally: &Arc<Tally>) {
-        let mut tallies = self.tallies.lock();
-        tallies.retain(|tally| tally.strong_count() > 0);
-        tallies.push(Arc::downgrade(tally));
+        self.forget_gone();
+        self.tallies.lock().push(Arc::downgrade(tally));
+    }
+
+    /// Lets go of what is left of tallies that are gone: each would keep a page of the heap.
+    fn forget_gone(&self) {
+        self.tallies.lock().retain(|tally| tally.strong_count() > 0);
     }
 }
 
