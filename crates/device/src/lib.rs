@@ -41,8 +41,9 @@ pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
-    Booked, Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
-    SpaceOptions, Tally, booked_as, booked_on_host, booked_to, set_default_owner, settled, shared,
+    AHEAD_BYTES_MAX, Booked, Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Pages,
+    Scope, Snapshot, Space, SpaceOptions, Tally, booked_as, booked_on_host, booked_to,
+    set_default_owner, settled, shared,
 };
 pub use stack::settle_stack;
 pub use workspace::{Borrowed, Home, Memory, Span, Workspace};

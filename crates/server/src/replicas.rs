@@ -57,6 +57,14 @@ impl Engine for Replicas {
         self.engines.iter().try_for_each(|(engine, _)| engine.set_priorities(priorities))
     }
 
+    fn expect(&self) {
+        self.engines.iter().for_each(|(engine, _)| engine.expect());
+    }
+
+    fn prepare(&self) {
+        self.engines.iter().for_each(|(engine, _)| engine.prepare());
+    }
+
     fn forecast(&self, run: &Run) -> Option<Replica> {
         self.engines[self.choose(run)].0.forecast(run)
     }

@@ -95,6 +95,7 @@ impl Versions {
             drop(all);
             if is_new.0 {
                 let applied = batching.and_then(|new| said(engine.set_batching(&new)));
+                engine.prepare();
                 tell(&id, "batching parameters", applied);
             }
             if is_new.1 {
