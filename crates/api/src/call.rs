@@ -36,6 +36,13 @@ impl Call {
         Ok(models.get(&self.target)?)
     }
 
+    /// The servable asked for, which is told that a run is on its way.
+    pub(crate) fn servable_to_run(&self, models: &Models) -> Result<Handle<Servable>, Status> {
+        let servable = self.servable(models)?;
+        servable.engine.expect();
+        Ok(servable)
+    }
+
     /// The name of the signature asked for, the default one if none was named.
     pub(crate) fn signature_name(&self) -> &str {
         if self.signature.is_empty() { DEFAULT_SIGNATURE } else { &self.signature }

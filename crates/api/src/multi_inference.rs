@@ -29,7 +29,7 @@ pub(crate) async fn multi_inference(
 ) -> Result<MultiInferenceResponse, Status> {
     let first = request.tasks.first().and_then(|task| task.model_spec.clone());
     let call = Call::from_spec(Some(first.unwrap_or_default()), urgency)?;
-    let servable = call.servable(&context.models)?;
+    let servable = call.servable_to_run(&context.models)?;
     let chosen = check(&call.target.model, &request.tasks, &servable, context.method_names)?;
     let logged = context.sampled(&call.target.model).map(|recorder| (recorder, request.clone()));
     let input = examples::serialized(request.input)?;

@@ -46,7 +46,7 @@ pub(crate) async fn predict(
     call: &Call,
     decode: impl FnOnce(&Signature) -> Result<Inputs, Status>,
 ) -> Result<Answer, Status> {
-    let servable = call.servable(&context.models)?;
+    let servable = call.servable_to_run(&context.models)?;
     let name = call.signature_name();
     let signature = servable.signature(name).ok_or_else(|| {
         // FAILED_PRECONDITION as in `predict_util.cc`.

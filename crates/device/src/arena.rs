@@ -27,6 +27,7 @@
 //! Where a driver cannot commit parts of a region, regions are added as needed, and empty ones go
 //! back. With [`Growth::Reserved`] all memory is taken at once, and nothing moves.
 
+mod ahead;
 mod bins;
 mod check;
 mod growth;
@@ -203,6 +204,11 @@ impl Arena {
     /// How many bytes it holds from its driver.
     pub fn held_bytes(&self) -> u64 {
         self.counters.held_bytes
+    }
+
+    /// How many bytes are given out, in whole units.
+    pub fn in_use_bytes(&self) -> u64 {
+        self.counters.in_use_bytes
     }
 
     /// What is held and not in use.

@@ -59,6 +59,7 @@ fn committed_memory_is_zero_and_keeps_what_is_written(driver: &Arc<dyn Driver>) 
     region.read(region.bytes() - 1000, &mut bytes).expect("read");
     assert!(bytes.iter().all(|b| *b == 0), "fresh memory is zero");
     region.write(77, b"kept").expect("write");
+    region.populate(&(region.base()..region.base() + region.bytes()));
     let mut word = [0; 4];
     region.read(77, &mut word).expect("read");
     assert_eq!(&word, b"kept");

@@ -44,6 +44,16 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// `range` lies inside a range reserved from this driver, and none of it is committed.
     unsafe fn commit(&self, range: Range<u64>) -> Result<()>;
 
+    /// Puts pages behind memory that is committed, where a driver leaves that to the first access.
+    /// What is there stays as it is, also if somebody uses it meanwhile; a device that refuses
+    /// leaves the pages to the first access after all.
+    ///
+    /// # Safety
+    /// All of `range` is committed, and stays so until this returns.
+    unsafe fn populate(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
     /// Takes the memory behind a range away. On an error nothing has changed.
     ///
     /// # Errors

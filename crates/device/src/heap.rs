@@ -5,7 +5,10 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::stack::settle_stack;
 
 pub use tikv_jemallocator::Jemalloc as Heap;
 
@@ -25,6 +28,13 @@ const PURGE_ALL: &CStr = c"arena.4096.purge";
 /// The name of a call that returns what the calling thread keeps for itself.
 const FLUSH: &CStr = c"thread.tcache.flush";
 
+/// The names of a call that makes a part of the heap, and of one that lets this thread use it.
+const CREATE: &CStr = c"arenas.create";
+const USE: &CStr = c"thread.arena";
+
+/// The part of the heap that loads use, if there is one.
+static LOADS: OnceLock<Option<u32>> = OnceLock::new();
+
 /// How often the heap was trimmed.
 static N_TRIMS: AtomicU64 = AtomicU64::new(0);
 
@@ -42,13 +52,37 @@ pub fn trim_heap() {
     call(PURGE_ALL);
 }
 
-/// Gives back what this thread keeps of the heap for itself, a megabyte or so, if it has not done
-/// so since the heap was last trimmed. For a thread that is about to wait: no other can do it.
+/// Gives back what this thread keeps of the heap for itself, a megabyte or so, and what it does not
+/// use of its stack, if it has not done so since the heap was last trimmed. For a thread that is
+/// about to wait: no other can do it.
 pub fn settle_heap() {
     let n_trims = N_TRIMS.load(Ordering::Relaxed);
     if SETTLED.replace(n_trims) != n_trims {
         call(FLUSH);
+        settle_stack();
     }
+}
+
+/// Lets this thread take what it allocates from a part of the heap that only loads use. What a
+/// model consists of is then not on the same pages as what stays when it goes, and its pages go
+/// with it. For a thread that does nothing but load.
+pub fn use_heap_of_loads() {
+    let Some(mut part) = *LOADS.get_or_init(create) else { return };
+    let (old, old_len) = (ptr::null_mut(), ptr::null_mut());
+    let new = (&raw mut part).cast();
+    // SAFETY: the call reads a number of the length that it is told, which outlives it.
+    let code =
+        unsafe { tikv_jemalloc_sys::mallctl(USE.as_ptr(), old, old_len, new, size_of::<u32>()) };
+    debug_assert_eq!(code, 0, "the heap knows its parts");
+}
+
+/// Makes a part of the heap; `None` if it cannot be.
+fn create() -> Option<u32> {
+    let (mut part, mut len) = (0u32, size_of::<u32>());
+    let (old, new) = ((&raw mut part).cast(), ptr::null_mut());
+    // SAFETY: the call writes a number of the length that it is told, and reads nothing.
+    let code = unsafe { tikv_jemalloc_sys::mallctl(CREATE.as_ptr(), old, &raw mut len, new, 0) };
+    (code == 0).then_some(part)
 }
 
 /// Makes the heap do something that takes and gives no value.

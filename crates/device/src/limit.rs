@@ -90,6 +90,11 @@ impl Driver for Limited {
         committed
     }
 
+    unsafe fn populate(&self, range: Range<u64>) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner.populate(range) };
+    }
+
     unsafe fn decommit(&self, range: Range<u64>) -> Result<()> {
         let bytes = range.end - range.start;
         // SAFETY: the caller's promise is passed on.

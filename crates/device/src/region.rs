@@ -91,6 +91,22 @@ impl Region {
         Ok(())
     }
 
+    /// Puts pages behind what is committed of a range of addresses; see [`Driver::populate`].
+    pub(crate) fn populate(&self, addresses: &Range<u64>) {
+        let granule = self.driver.properties().granule_bytes;
+        let first = addresses.start / granule * granule;
+        let last = addresses.end.next_multiple_of(granule);
+        for range in &self.committed {
+            let from = (self.base + range.start).max(first);
+            let to = (self.base + range.end).min(last);
+            if from < to {
+                // SAFETY: it is part of a committed range, and what is committed stays so while
+                // `self` is borrowed.
+                unsafe { self.driver.populate(from..to) };
+            }
+        }
+    }
+
     /// Takes the memory behind a range away. On an error nothing has changed.
     ///
     /// The owner of the region has to see to it that no slice of the range is left.

@@ -1,5 +1,6 @@
 //! A GPU that is not there: host memory of a fixed size, with the speed and the failures asked for.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::driver::{Driver, Kind, Properties};
 use crate::error::{Error, Result};
 use crate::host::Host;
+use parking_lot::Mutex;
 
 /// A driver that plays a GPU. It gives no more than its capacity, in granules of 2 MiB as CUDA
 /// does, copies and computes at given rates, and can be told to fail.
@@ -20,6 +22,8 @@ pub struct Simulated {
     /// Time that copies take at that rate.
     copy_nanos: AtomicU64,
     n_calls: AtomicU64,
+    /// How often each thread, by its name, took memory.
+    takers: Mutex<BTreeMap<String, u64>>,
     /// The call that fails; `u64::MAX` for none.
     fail_at: AtomicU64,
     /// Every so many calls one fails; 0 for none.
@@ -113,6 +117,7 @@ impl Simulated {
             pace: options.pace,
             copy_nanos: AtomicU64::new(0),
             n_calls: AtomicU64::new(0),
+            takers: Mutex::default(),
             fail_at: AtomicU64::new(fail_at),
             fail_every: AtomicU64::new(fail_every),
         }
@@ -133,6 +138,11 @@ impl Simulated {
     /// How many fallible calls there were.
     pub fn n_calls(&self) -> u64 {
         self.n_calls.load(Ordering::Relaxed)
+    }
+
+    /// How often each thread, by its name, took memory.
+    pub fn takers(&self) -> BTreeMap<String, u64> {
+        self.takers.lock().clone()
     }
 
     /// The time that copies so far would have taken at the rate given.
@@ -211,8 +221,15 @@ impl Driver for Simulated {
 
     unsafe fn commit(&self, range: Range<u64>) -> Result<()> {
         self.call("commit")?;
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        *self.takers.lock().entry(name).or_default() += 1;
         // SAFETY: the caller's promise is passed on.
         unsafe { self.host.commit(range) }
+    }
+
+    unsafe fn populate(&self, range: Range<u64>) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.host.populate(range) };
     }
 
     unsafe fn decommit(&self, range: Range<u64>) -> Result<()> {

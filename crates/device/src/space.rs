@@ -9,6 +9,7 @@
 //! What is held is what the arenas hold from the driver plus what is charged for the heap. A
 //! [`Snapshot`] says where all of it is: its rows always sum to what is held.
 
+mod ahead;
 mod charge;
 mod events;
 mod idle;
@@ -33,6 +34,7 @@ use crate::limit::Limited;
 use crate::logical::GrowthRule;
 use crate::sync::{AtomicU64, Mutex};
 
+pub use ahead::{AHEAD_BYTES_MAX, Pages};
 pub use charge::{Booked, Charge};
 pub use events::{Change, EVENT_MICROS, Event, EventSum, EventTotal, Recent};
 pub use idle::Idle;
@@ -55,6 +57,8 @@ pub struct Space {
     heap_below_bytes: u64,
     in_use: AtomicU64,
     peak_in_use: AtomicU64,
+    /// What was in use of the memory for what passes before the space rested; 0 if it does not.
+    rested: AtomicU64,
     /// Whether what is given out is only counted.
     is_rehearsal: bool,
     /// Which allocation from now on is refused, the next one being 1; none if 0.
@@ -133,6 +137,7 @@ const TRIM_STEP_BYTES: u64 = 16 << 20;
 /// Causes of events: memory that was set aside, and memory that somebody else needs.
 const RESERVATION: &str = "reservation";
 const PRESSURE: &str = "pressure";
+const IDLE: &str = "idle";
 
 /// Which arena a buffer comes from.
 const PASSING: usize = 0;
@@ -216,6 +221,7 @@ impl Space {
             heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
             in_use: AtomicU64::new(context_bytes),
             peak_in_use: AtomicU64::new(context_bytes),
+            rested: AtomicU64::new(0),
             is_rehearsal: false,
             fail_in: AtomicU64::new(0),
             tallies: Mutex::default(),
@@ -309,7 +315,8 @@ impl Space {
     /// # Errors
     /// If the driver refuses; what it took until then is gone.
     pub fn trim(&self, cause: &'static str) -> Result<u64> {
-        self.arenas().map(|arena| self.trim_arena(arena, cause)).sum()
+        self.forget_gone();
+        self.arenas().map(|arena| self.trim_arena(arena, 0, cause)).sum()
     }
 
     /// Gives back what weights left behind that were read and are packed now: for after a load.
@@ -318,18 +325,20 @@ impl Space {
     /// # Errors
     /// As [`Space::trim`].
     pub fn trim_read(&self, cause: &'static str) -> Result<u64> {
-        self.arenas.all[READ].as_ref().map_or(Ok(0), |arena| self.trim_arena(arena, cause))
+        self.arenas.all[READ].as_ref().map_or(Ok(0), |arena| self.trim_arena(arena, 0, cause))
     }
 
-    /// Gives back what an arena has to spare, in steps: the system takes its time to clear pages,
-    /// and requests that want memory meanwhile get their turn between two of them.
-    fn trim_arena(&self, shelf: &Shelf, cause: &'static str) -> Result<u64> {
+    /// Gives back what an arena has to spare, but for `kept_bytes`, in steps: the system takes its
+    /// time to clear pages, and requests that want memory meanwhile get their turn between two of
+    /// them.
+    fn trim_arena(&self, shelf: &Shelf, kept_bytes: u64, cause: &'static str) -> Result<u64> {
         let (start, most) = (Instant::now(), shelf.lock().held_bytes());
         let mut trimmed = 0;
         let outcome = loop {
             let mut arena = shelf.lock();
             let held = arena.held_bytes();
-            let outcome = arena.trim(held.saturating_sub(TRIM_STEP_BYTES));
+            let least = held - arena.idle_bytes() + kept_bytes;
+            let outcome = arena.trim(held.saturating_sub(TRIM_STEP_BYTES).max(least));
             // Also what went before the driver refused.
             let went = held - arena.held_bytes();
             trimmed += went;
@@ -437,7 +446,7 @@ impl Space {
                 // Packed weights take the place of those that were read while a model is loaded.
                 if number == READ && shelf.idle_bytes() >= TRIM_STEP_BYTES {
                     // A driver that refuses is asked again when the space is trimmed next.
-                    drop(self.trim_arena(shelf, "load"));
+                    drop(self.trim_arena(shelf, 0, "load"));
                 }
             }
         }
@@ -454,7 +463,7 @@ impl Space {
         let is_other = |number: &usize| self.is_for_heap(bytes) || *number != own;
         let others = (0..self.arenas.all.len()).filter(is_other);
         let others = others.filter_map(|number| self.arenas.all[number].as_ref());
-        others.map(|arena| self.trim_arena(arena, PRESSURE).unwrap_or(0)).sum()
+        others.map(|arena| self.trim_arena(arena, 0, PRESSURE).unwrap_or(0)).sum()
     }
 
     fn is_for_heap(&self, bytes: u64) -> bool {
@@ -500,9 +509,13 @@ impl Space {
     }
 
     fn register(&self, tally: &Arc<Tally>) {
-        let mut tallies = self.tallies.lock();
-        tallies.retain(|tally| tally.strong_count() > 0);
-        tallies.push(Arc::downgrade(tally));
+        self.forget_gone();
+        self.tallies.lock().push(Arc::downgrade(tally));
+    }
+
+    /// Lets go of what is left of tallies that are gone: each would keep a page of the heap.
+    fn forget_gone(&self) {
+        self.tallies.lock().retain(|tally| tally.strong_count() > 0);
     }
 }
 

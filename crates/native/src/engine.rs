@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use pool::Pool;
 use schedule::{Lanes, Replica};
 use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
-use tensor::Tensor;
+use tensor::{Spec, Tensor};
 
 use crate::error::session_error;
 use crate::pace::Pace;
@@ -43,6 +43,8 @@ pub(crate) struct Model {
     pub(crate) programs: BTreeMap<String, Programs>,
     pub(crate) library: Library,
     pub(crate) resources: Resources,
+    /// What each signature says of its inputs.
+    pub(crate) specs: BTreeMap<String, Vec<Spec>>,
     /// What is known of the rows of each signature.
     pub(crate) rows: BTreeMap<String, Rows>,
     /// Workspaces in the memory that was set aside for it, for the next runs.
@@ -136,6 +138,14 @@ impl Engine for NativeEngine {
 
     fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
         self.queues.set_priorities(priorities)
+    }
+
+    fn expect(&self) {
+        self.queues.expect();
+    }
+
+    fn prepare(&self) {
+        self.queues.prepare();
     }
 
     fn forecast(&self, run: &Run) -> Option<Replica> {

@@ -13,6 +13,7 @@ mod error;
 mod load;
 pub mod measure;
 mod pace;
+mod prepare;
 mod programs;
 mod queues;
 mod rehearsal;

@@ -155,7 +155,8 @@ impl Opened {
         let all = programs.values_mut().flat_map(Programs::all_mut);
         graph::pack(all, &mut library).map_err(session_error)?;
         let workspaces = parking_lot::Mutex::default();
-        Ok((Model { programs, library, resources, rows, workspaces, lease }, weights))
+        let specs = traced.specs.clone();
+        Ok((Model { programs, library, resources, specs, rows, workspaces, lease }, weights))
     }
 }
 

@@ -9,12 +9,13 @@ use device::Workspace;
 use ops::Cancel;
 use parking_lot::Mutex;
 use schedule::{
-    Admission, Blame, Control, Fault, QueueId, QueueOptions, Replica, Share, Task, Work,
+    Admission, Blame, Control, Fault, Need, QueueId, QueueOptions, Replica, Share, Task, Work,
 };
 use session::{Batching, Error, LEVEL_MAX, Priorities, QueueState, Reply, Result, Run};
 use tensor::Tensor;
 
 use crate::engine::{Executor, Model};
+use crate::prepare;
 use crate::programs::Inputs;
 
 /// How many tasks that run one by one may wait, for each signature.
@@ -140,6 +141,26 @@ impl Queues {
         let forecast = self.share.forecast(place.queue, place.n_rows);
         // What is served has its weights in memory.
         Some(Replica { forecast, until_ready: Duration::ZERO })
+    }
+
+    /// Tells the lanes that a task is on its way.
+    pub(crate) fn expect(&self) {
+        self.share.expect();
+    }
+
+    /// Makes plans for the batches that each signature can have, and takes the memory that the
+    /// largest of them need.
+    pub(crate) fn prepare(&self) {
+        let settings = Arc::clone(&self.settings.lock());
+        let batching = &settings.batching;
+        let mut need = Need::default();
+        for entrance in self.signatures.values() {
+            let options = batching.options().filter(|_| entrance.is_batched(batching));
+            let work = &entrance.work;
+            let model = prepare::Prepared { model: &work.model, pool: &work.executor.pool };
+            need = prepare::larger(need, model.plan(&work.signature, &prepare::sizes(options)));
+        }
+        self.share.grow_ahead(&need);
     }
 
     /// Pushes the task of a run.

@@ -4,12 +4,15 @@
 //! A lane owns the activation memory of what it runs: the workspace is as large as the largest plan
 //! that ran on it, and every model on the lane shares it. A task that is known to run faster than a
 //! thread wakes runs on its caller's thread, in a lane's place and workspace, if the lane is free.
+//!
+//! Lanes that are idle give their memory back. When a task is on its way ([`Share::expect`]), the
+//! clock takes it again, while the task is still read, so that the lane finds it there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batch::{Arrival, Class, Time};
-use device::{Owner, Workspace};
+use device::{Owner, Pages, Space, Workspace};
 
 use crate::agenda::{
     Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, QueueId, QueueSnapshot, Turn,
@@ -54,6 +57,19 @@ pub struct QueueOptions {
     pub admission: Admission,
 }
 
+/// How many bytes a run needs: of the device, and of the host where that is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Need {
+    /// The workspace.
+    pub work_bytes: u64,
+    /// Inputs, results, and what else is outside it.
+    pub open_bytes: u64,
+    /// The workspace on the host.
+    pub host_work_bytes: u64,
+    /// What is outside it there.
+    pub host_open_bytes: u64,
+}
+
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
@@ -75,12 +91,17 @@ struct State {
     workspaces: Vec<Option<Workspace>>,
     /// When the clock wakes.
     clock_wakes: Option<Time>,
+    /// Whether the clock is to take memory for tasks that are on their way.
+    is_expecting: bool,
     /// When a lane ended its last turn.
     last_turn: Time,
     /// How often lanes were told to give their memory back.
     n_trims: u64,
     is_ended: bool,
 }
+
+/// Why memory goes back that lanes were told to give.
+const ASKED: &str = "asked";
 
 /// Lanes that had nothing to do for so long give their memory back.
 const IDLE: Duration = Duration::from_secs(3);
@@ -105,6 +126,7 @@ impl Lanes {
                 works: Vec::new(),
                 workspaces: workspaces.map_err(std::io::Error::other)?,
                 clock_wakes: None,
+                is_expecting: false,
                 last_turn: Time::default(),
                 n_trims: 0,
                 is_ended: false,
@@ -146,7 +168,7 @@ impl Lanes {
     pub fn trim(&self) {
         let mut state = self.shared.state.lock();
         state.n_trims += 1;
-        self.shared.trim_free(&mut state);
+        self.shared.trim_free(&mut state, |space| space.trim(ASKED));
         drop(state);
         // What their threads keep of the heap, only they can give back.
         self.shared.changed.notify_all();
@@ -224,6 +246,39 @@ impl Share {
             return shared.run_inline(turn, equipment);
         }
         shared.wake(&mut state, deadline);
+    }
+
+    /// Tells that a task is on its way. If the lanes gave their memory back, it is taken again
+    /// meanwhile, on another thread.
+    pub fn expect(&self) {
+        let Some(owner) = &self.shared.owner else { return };
+        if spaces(owner).any(|space| space.is_at_rest()) {
+            self.shared.state.lock().is_expecting = true;
+            self.shared.due.notify_one();
+        }
+    }
+
+    /// Takes memory for runs that need so much, as far as there is enough: for one on each lane.
+    /// On this thread; for a load.
+    pub fn grow_ahead(&self, need: &Need) {
+        let Some(owner) = &self.shared.owner else { return };
+        let state = self.shared.state.lock();
+        let lacks = |lane: &&Option<Workspace>| {
+            lane.as_ref().is_none_or(|workspace| (workspace.len() as u64) < need.work_bytes)
+        };
+        let n_lanes = state.workspaces.iter().filter(lacks).count();
+        drop(state);
+        let Need { work_bytes, open_bytes, host_work_bytes, host_open_bytes } = *need;
+        let grow = |owner: &Arc<Owner>, sizes: [u64; 2]| {
+            let mut pages = owner.space().grow_ahead(&sizes, n_lanes);
+            while pages.step() {}
+        };
+        if n_lanes > 0 {
+            grow(owner, [work_bytes, open_bytes]);
+        }
+        if n_lanes > 0 && owner.is_split() {
+            grow(owner.host(), [host_work_bytes, host_open_bytes]);
+        }
     }
 
     /// When a task of `n_rows` rows, pushed now, would be answered.
@@ -348,25 +403,40 @@ impl Shared {
         }
         let is_over = self.changed.wait_for(state, IDLE).timed_out();
         if is_over && self.now().since(state.last_turn) >= IDLE {
-            self.trim_free(state);
+            self.trim_free(state, Space::rest);
         }
     }
 
-    /// Gives the memory of free lanes back. A driver that refuses is asked again next time.
-    fn trim_free(&self, state: &mut State) {
+    /// Gives the memory of free lanes to their device, and lets it give back what it has to. A
+    /// driver that refuses is asked again next time.
+    fn trim_free(&self, state: &mut State, trim: impl Fn(&Space) -> device::Result<u64>) {
         state.workspaces.iter_mut().flatten().for_each(|workspace| drop(workspace.trim()));
         if let Some(owner) = &self.owner {
-            drop(owner.space().trim("idle"));
+            drop(trim(owner.space()));
         }
     }
 
-    /// What the clock does: answers what expires while every lane is busy.
+    /// What the clock does: answers what expires while every lane is busy, and takes memory for
+    /// tasks that are on their way.
     fn keep_time(&self) {
+        let mut pages: Vec<Pages> = Vec::new();
         let mut state = self.state.lock();
         while !state.is_ended {
             let expired = state.agenda.expire(self.now());
             if !expired.is_empty() {
                 MutexGuard::unlocked(&mut state, || fail_expired(expired));
+                continue;
+            }
+            if std::mem::take(&mut state.is_expecting) {
+                let woken = || self.owner.iter().flat_map(spaces).filter_map(Space::wake);
+                MutexGuard::unlocked(&mut state, || pages.extend(woken()));
+                continue;
+            }
+            if let Some(mut some) = pages.pop() {
+                // Step by step, since something may expire meanwhile.
+                if MutexGuard::unlocked(&mut state, || some.step()) {
+                    pages.push(some);
+                }
                 continue;
             }
             state.clock_wakes = state.agenda.next_deadline();
@@ -447,9 +517,15 @@ impl Shared {
         let is_told = state.n_trims != n_trims;
         state.workspaces[turned.lane()] = Some(workspace);
         if is_told {
-            self.trim_free(&mut state);
+            self.trim_free(&mut state, |space| space.trim(ASKED));
         }
     }
+}
+
+/// The memory that the runs of an owner's lanes take: the device's, and the host's beside it.
+fn spaces(owner: &Arc<Owner>) -> impl Iterator<Item = &Arc<Space>> {
+    let host = owner.is_split().then(|| owner.host().space());
+    std::iter::once(owner.space()).chain(host)
 }
 
 fn fail_expired(expired: Vec<Arc<Task>>) {

@@ -30,7 +30,7 @@ pub use agenda::{
 };
 pub use costs::Costs;
 pub use error::{Error, Refusal};
-pub use lanes::{Lanes, Options, QueueOptions, Share};
+pub use lanes::{Lanes, Need, Options, QueueOptions, Share};
 pub use replicas::{Replica, nearest};
 pub use stats::{Histogram, Stats};
 pub use task::{Blame, Control, Failure, Fault, Reply, Task, Work};

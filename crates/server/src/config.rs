@@ -26,6 +26,10 @@ pub(crate) use session::Session;
 /// The port of the REST API under our own name.
 const REST_PORT: u16 = 8501;
 
+/// How many models are looked at at once. Each look has a thread, whose stack and share of the heap
+/// the process then keeps; a look takes microseconds where the disk does not hang.
+const LOOKS_MAX: usize = 4;
+
 /// How long a version's files must have rested to be taken at the first look.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -207,7 +211,7 @@ fn lifecycle_options(persona: Persona, flags: &Flags) -> lifecycle::Options {
         poll,
         settle: SETTLE,
         complete_with: vec!["saved_model.pb".to_owned(), "saved_model.pbtxt".to_owned()],
-        n_looks_max: 16,
+        n_looks_max: LOOKS_MAX,
         look_timeout: Duration::from_secs(10),
         n_load_threads: or(flags.num_load_threads, 4 * n_cpus()),
         n_unload_threads: or(flags.num_unload_threads, 1),

@@ -191,9 +191,12 @@ impl Devices {
 
     /// Gives back all memory that nobody uses, on every device; how many bytes of each.
     pub(crate) fn trim(&self, cause: &'static str) -> Vec<(String, u64)> {
-        device::trim_heap();
         let trim = |logical: &Arc<Logical>| (logical.space.name().to_owned(), logical.trim(cause));
-        self.all().iter().map(trim).collect()
+        let given = self.all().iter().map(trim).collect();
+        self.owners.lock().retain(|owner| owner.strong_count() > 0);
+        // Last, so that it gives back what the others let go of.
+        device::trim_heap();
+        given
     }
 }
 

@@ -85,6 +85,7 @@ impl Loader for Engines {
         versions
             .add((model, version), wanted.dir.clone(), &servable)
             .map_err(|error| LoadError::new(Code::InvalidArgument, format!("{error:#}")))?;
+        servable.engine.prepare();
         if let Some(options) = self.settings.warmup {
             let dir = &wanted.dir;
             let fresh = warmup::Version { model, version, servable: &servable, dir, path };

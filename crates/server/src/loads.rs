@@ -103,7 +103,10 @@ pub(crate) fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result
         if let Err(error) = rustix::process::nice(NICENESS) {
             tracing::debug!("loads are as urgent as requests: {error}");
         }
-        work()
+        device::use_heap_of_loads();
+        let done = work();
+        device::settle_stack();
+        done
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("load".to_owned());

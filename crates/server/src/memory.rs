@@ -307,7 +307,7 @@ pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
             *look =
                 (snapshot.n_growths + snapshot.in_use_bytes, if is_same { look.1 + 1 } else { 0 });
             if look.1 == N_IDLE_LOOKS && snapshot.idle_bytes > 0 {
-                drop(space.trim("idle"));
+                drop(space.rest());
             }
         }
     }

@@ -131,6 +131,14 @@ impl Engine for Replicas {
         Ok(())
     }
 
+    fn expect(&self) {
+        self.engines.iter().for_each(|(engine, _)| engine.expect());
+    }
+
+    fn prepare(&self) {
+        self.engines.iter().for_each(|(engine, _)| engine.prepare());
+    }
+
     fn forecast(&self, run: &Run) -> Option<Replica> {
         let members = self.members.load();
         members[Self::choose(&members, run)].engine.forecast(run)

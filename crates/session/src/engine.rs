@@ -71,6 +71,14 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Tells that a run is on its way, so that what it will need can be made ready meanwhile on
+    /// another thread. Takes no time worth mentioning.
+    fn expect(&self) {}
+
+    /// Makes ready for runs of the sizes that it is known to get, as far as that is worth it: on
+    /// this thread, before the first of them comes. What fails here is left to the runs.
+    fn prepare(&self) {}
+
     /// When a run that starts now would be answered; `None` if there is no telling.
     fn forecast(&self, run: &Run) -> Option<schedule::Replica> {
         let _ = run;

@@ -142,7 +142,7 @@ impl Rest {
         let context = &self.shared.context;
         let call = Call { target, signature: String::new(), urgency };
         // What is wrong with the text is said before what is wrong with the target.
-        let servable = call.servable(&context.models);
+        let servable = call.servable_to_run(&context.models);
         let is_long = body.len() > LONG;
         let (signature, format, inputs) = {
             let servable = servable.clone();

@@ -1,7 +1,7 @@
 //! Counts of values by size.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 /// Ten microseconds, and 1.8 times as much each time: up to about twenty minutes.
 pub(crate) static LATENCY_LIMITS: LazyLock<Vec<f64>> = LazyLock::new(|| exponential(10.0, 1.8, 33));
@@ -23,21 +23,23 @@ fn exponential(scale: f64, growth: f64, count: usize) -> Vec<f64> {
 #[derive(Debug)]
 pub(crate) struct Histogram {
     limits: &'static [f64],
-    /// One more than there are limits.
-    counts: Vec<AtomicU64>,
+    /// One more than there are limits, once there is a value: most histograms of a model never have
+    /// one, and stay for ever.
+    counts: OnceLock<Box<[AtomicU64]>>,
     /// The bits of a double.
     sum: AtomicU64,
 }
 
 impl Histogram {
     pub(crate) fn new(limits: &'static LazyLock<Vec<f64>>) -> Self {
-        let counts = std::iter::repeat_with(AtomicU64::default).take(limits.len() + 1).collect();
-        Self { limits, counts, sum: AtomicU64::new(0) }
+        Self { limits, counts: OnceLock::new(), sum: AtomicU64::new(0) }
     }
 
     pub(crate) fn add(&self, value: f64) {
         let bucket = self.limits.partition_point(|limit| *limit <= value);
-        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        let zeros = || std::iter::repeat_with(AtomicU64::default);
+        let counts = self.counts.get_or_init(|| zeros().take(self.limits.len() + 1).collect());
+        counts[bucket].fetch_add(1, Ordering::Relaxed);
         let added = |bits| Some((f64::from_bits(bits) + value).to_bits());
         // It never fails: there is always a sum.
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
@@ -48,7 +50,8 @@ impl Histogram {
     }
 
     pub(crate) fn counts(&self) -> Vec<u64> {
-        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+        let Some(counts) = self.counts.get() else { return vec![0; self.limits.len() + 1] };
+        counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     pub(crate) fn sum(&self) -> f64 {

@@ -52,6 +52,8 @@ pub(super) struct Counters {
     peak_held_bytes: u64,
     pub(super) in_use_bytes: u64,
     peak_in_use_bytes: u64,
+    /// The most that was given out at once since somebody asked.
+    recent_peak_bytes: u64,
     requested_bytes: u64,
     n_allocations: u64,
     n_growths: u64,
@@ -62,6 +64,7 @@ impl Counters {
     #[inline]
     pub(super) fn allocated(&mut self, bytes: u64, requested: u64) {
         self.in_use_bytes += bytes;
+        self.recent_peak_bytes = self.recent_peak_bytes.max(self.in_use_bytes);
         self.peak_in_use_bytes = self.peak_in_use_bytes.max(self.in_use_bytes);
         self.requested_bytes += requested;
         self.n_allocations += 1;
@@ -71,6 +74,27 @@ impl Counters {
     pub(super) fn freed(&mut self, bytes: u64, requested: u64) {
         self.in_use_bytes -= bytes;
         self.requested_bytes -= requested;
+    }
+
+    /// The most that was given out at once since the last call.
+    pub(super) fn take_recent_peak(&mut self) -> u64 {
+        std::mem::replace(&mut self.recent_peak_bytes, self.in_use_bytes)
+    }
+
+    /// Lets the recent peak be at least what is given out and `bytes` more.
+    pub(super) fn note_use(&mut self, bytes: u64) {
+        let used = self.in_use_bytes.saturating_add(bytes);
+        self.recent_peak_bytes = self.recent_peak_bytes.max(used);
+    }
+
+    /// The peaks, to be put back by [`Counters::set_peaks`] after what is not to count.
+    pub(super) fn peaks(&self) -> (u64, u64) {
+        (self.peak_in_use_bytes, self.recent_peak_bytes)
+    }
+
+    pub(super) fn set_peaks(&mut self, (peak, recent): (u64, u64)) {
+        self.peak_in_use_bytes = peak;
+        self.recent_peak_bytes = recent;
     }
 
     pub(super) fn grew(&mut self, bytes: u64) {

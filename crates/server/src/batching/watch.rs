@@ -76,6 +76,7 @@ impl Versions {
     /// Reads the files and the model config again, and puts what changed in force. What is wrong
     /// changes nothing.
     fn look(&self) {
+        self.known.lock().retain(|_, known| known.engine.strong_count() > 0);
         let ids: Vec<(String, i64)> = self.known.lock().keys().cloned().collect();
         for id in ids {
             // Files are read without the lock: a disk may hang.
@@ -94,6 +95,7 @@ impl Versions {
             drop(all);
             if is_new.0 {
                 let applied = batching.and_then(|new| said(engine.set_batching(&new)));
+                engine.prepare();
                 tell(&id, "batching parameters", applied);
             }
             if is_new.1 {

@@ -56,14 +56,14 @@ const INLINE_MAX: Duration = Duration::from_micros(60);
 
 /// How long a thread for work that may block waits for more of it: each keeps a part of the heap
 /// and a stack for itself, and a poll of all models wakes them in turn, so that none would end.
-const IDLE_THREAD: Duration = Duration::from_millis(300);
+const IDLE_THREAD: Duration = Duration::from_millis(100);
 
 /// Runs the command.
 pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
     crate::logging::start(flags.log_format);
     let config = Config::new(persona, flags)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.enable_all().on_thread_park(device::settle_heap);
+    runtime.enable_all().on_thread_park(device::settle_heap).on_thread_stop(device::settle_stack);
     let runtime = runtime.thread_keep_alive(IDLE_THREAD).build()?;
     let served = runtime.block_on(serve(&config, flags));
     // A file system or a kernel may hang for ever: nothing that was left behind is waited for.

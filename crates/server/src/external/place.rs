@@ -240,6 +240,14 @@ impl Engine for Placed {
         self.engine.set_priorities(priorities)
     }
 
+    fn expect(&self) {
+        self.engine.expect();
+    }
+
+    fn prepare(&self) {
+        self.engine.prepare();
+    }
+
     fn forecast(&self, run: &Run) -> Option<Replica> {
         self.engine.forecast(run)
     }

@@ -1,0 +1,240 @@
+//! Memory that is taken before a request needs it, and not on its thread.
+//!
+//! When a model is loaded, what its batches need is taken ahead ([`Space::grow_ahead`]). A space
+//! that was idle gives all but a little back and remembers how much was used ([`Space::rest`]);
+//! when a request is on its way, as much is taken again ([`Space::wake`]). What is taken ahead is
+//! free memory like any other: whoever needs it gets it, and limits hold.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::{IDLE, PASSING, Shelf, Space};
+use crate::driver::Driver as _;
+use crate::error::Result;
+use crate::logical::GrowthRule;
+
+/// The most that an idle space holds of what nobody uses.
+const KEPT_BYTES: u64 = 4 << 20;
+
+/// The most that is taken ahead for what may come.
+pub const AHEAD_BYTES_MAX: u64 = 256 << 20;
+
+/// How much memory gets its pages before others get their turn.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// The cause of growths.
+const AHEAD: &str = "ahead";
+
+/// Memory that was taken ahead, and whose pages are not all there yet.
+#[derive(Debug)]
+pub struct Pages {
+    space: Arc<Space>,
+    left: Vec<Range<u64>>,
+}
+
+impl Pages {
+    /// Puts some of the pages there; `false` when all are.
+    pub fn step(&mut self) -> bool {
+        let Some(range) = self.left.last_mut() else { return false };
+        let step = STEP_BYTES.max(self.space.driver.properties().granule_bytes);
+        let some = range.start..range.end.min(range.start + step);
+        range.start = some.end;
+        let is_done = range.is_empty();
+        // With the lock, so that nobody takes the memory away meanwhile.
+        self.space.passing().lock().populate(&some);
+        if is_done {
+            self.left.pop();
+        }
+        !self.left.is_empty()
+    }
+}
+
+impl Space {
+    /// Takes memory for `n` times buffers of these sizes, each first buffers first, as far as
+    /// limits, half of what is left and [`AHEAD_BYTES_MAX`] allow. One time of them counts as
+    /// having been used.
+    pub fn grow_ahead(self: &Arc<Self>, sizes: &[u64], n: usize) -> Pages {
+        let sizes: Vec<u64> =
+            sizes.iter().copied().filter(|bytes| *bytes > 0 && !self.is_for_heap(*bytes)).collect();
+        let once = sizes.iter().sum();
+        let all: Vec<u64> = std::iter::repeat_n(sizes, n).flatten().collect();
+        self.take_ahead(&all, AHEAD_BYTES_MAX, once)
+    }
+
+    /// Gives back all that nobody uses but a few megabytes, and remembers how much was used at
+    /// most since the last time: for a space that was idle. Returns how many bytes went.
+    ///
+    /// # Errors
+    /// As [`Space::trim`].
+    pub fn rest(&self) -> Result<u64> {
+        self.forget_gone();
+        if self.growth == GrowthRule::Reserved {
+            return Ok(0);
+        }
+        let [_, others @ ..] = &self.arenas.all;
+        let mut went = 0;
+        for arena in others.iter().flatten() {
+            went += self.trim_arena(arena, 0, IDLE)?;
+        }
+        let idle: u64 = others.iter().flatten().map(Shelf::idle_bytes).sum();
+        let used = self.passing().lock().take_recent_peak();
+        went += self.trim_arena(self.passing(), KEPT_BYTES.saturating_sub(idle), IDLE)?;
+        if used > self.passing().lock().held_bytes() {
+            self.rested.fetch_max(used, Ordering::Relaxed);
+        }
+        Ok(went)
+    }
+
+    /// Whether [`Space::wake`] would do something. Costs next to nothing.
+    pub fn is_at_rest(&self) -> bool {
+        self.rested.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes as much memory as was in use before the space rested; its pages come step by step.
+    /// `None` if it does not rest. For a thread that no request waits for.
+    pub fn wake(self: &Arc<Self>) -> Option<Pages> {
+        let used = self.rested.swap(0, Ordering::Relaxed);
+        let in_use = if used > 0 { self.passing().lock().in_use_bytes() } else { 0 };
+        let more = used.checked_sub(in_use).filter(|more| *more > 0)?;
+        Some(self.take_ahead(&[more], u64::MAX, 0))
+    }
+
+    fn take_ahead(self: &Arc<Self>, sizes: &[u64], most_bytes: u64, counted: u64) -> Pages {
+        let (mut arena, start) = (self.passing().lock(), Instant::now());
+        let held = arena.held_bytes();
+        let left = arena.grow_ahead(sizes, most_bytes);
+        arena.note_use(counted.min(most_bytes));
+        self.events.changed(held, arena.held_bytes(), AHEAD, start);
+        drop(arena);
+        Pages { space: Arc::clone(self), left }
+    }
+
+    fn passing(&self) -> &Shelf {
+        self.arenas.all[PASSING].as_ref().expect("the first arena is always there")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::ledger::{Category, Holder};
+    use crate::space::{Change, Owner, SpaceOptions};
+    use crate::{Host, Limited};
+
+    const MIB: u64 = 1 << 20;
+
+    fn space(limit_bytes: u64, growth: GrowthRule) -> Arc<Space> {
+        let driver = Arc::new(Host::new("cpu:0", 1 << 30));
+        let driver = Arc::new(Limited::new(driver, "cpu:0", limit_bytes));
+        let physical = Arc::clone(driver.account());
+        Space::new(SpaceOptions { driver, physical, growth, step_bytes: 1 << 16, context_bytes: 0 })
+            .unwrap()
+    }
+
+    fn take(space: &Arc<Space>, category: Category, bytes: u64) -> Result<Buffer> {
+        let owner = Owner::new(space, Holder::Server, None);
+        Buffer::allocate_for(&owner, category, usize::try_from(bytes).unwrap())
+    }
+
+    fn all_pages(mut pages: Pages) {
+        while pages.step() {}
+    }
+
+    /// The bytes of growths with a cause.
+    fn grown(space: &Space, cause: &str) -> u64 {
+        let events = space.snapshot().events;
+        let of =
+            |total: &&crate::EventTotal| total.change == Change::Growth && total.cause == cause;
+        events.iter().find(of).map_or(0, |total| total.bytes)
+    }
+
+    #[test]
+    fn what_was_taken_ahead_is_given_out_without_growth() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        all_pages(space.grow_ahead(&[3 * MIB, 0, 100, MIB], 2));
+        assert_eq!(space.snapshot().held_bytes, 8 * MIB);
+        assert_eq!(grown(&space, AHEAD), 8 * MIB);
+        let sizes = [MIB, 3 * MIB, 3 * MIB, MIB];
+        let taken = sizes.map(|bytes| take(&space, Category::Activations, bytes).unwrap());
+        assert_eq!(space.snapshot().n_growths, 1);
+        drop(taken);
+        // All of it is there already.
+        all_pages(space.grow_ahead(&[4 * MIB], 2));
+        assert_eq!((space.snapshot().n_growths, space.snapshot().held_bytes), (1, 8 * MIB));
+    }
+
+    #[test]
+    fn no_more_is_taken_ahead_than_half_of_what_is_left() {
+        let space = space(16 * MIB, GrowthRule::OnDemand);
+        all_pages(space.grow_ahead(&[3 * MIB], 9));
+        assert_eq!(space.snapshot().held_bytes, 6 * MIB);
+        // Others get it when they need it.
+        let weights = take(&space, Category::Weights, 15 * MIB).unwrap();
+        assert_eq!(space.snapshot().in_use_bytes, 15 * MIB);
+        drop(weights);
+        let all = super::tests::space(1 << 30, GrowthRule::OnDemand);
+        all_pages(all.grow_ahead(&[AHEAD_BYTES_MAX / 2], 9));
+        assert_eq!(all.snapshot().held_bytes, AHEAD_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_space_that_rests_keeps_little_and_wakes_with_what_it_used() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        let kept = take(&space, Category::Requests, MIB).unwrap();
+        drop(take(&space, Category::Activations, 20 * MIB).unwrap());
+        assert!(!space.is_at_rest() && space.wake().is_none());
+        assert_eq!(space.rest().unwrap(), 16 * MIB);
+        assert_eq!(space.snapshot().held_bytes, 5 * MIB);
+        // Nothing was used since, and it rests as before.
+        assert_eq!(space.rest().unwrap(), 0);
+        assert!(space.is_at_rest());
+        all_pages(space.wake().unwrap());
+        assert!(!space.is_at_rest() && space.wake().is_none());
+        assert_eq!(grown(&space, AHEAD), 16 * MIB);
+        let n_growths = space.snapshot().n_growths;
+        // This time less is used, so that less comes back the next time.
+        drop(take(&space, Category::Activations, 9 * MIB).unwrap());
+        assert_eq!(space.snapshot().n_growths, n_growths);
+        assert_eq!(space.rest().unwrap(), 16 * MIB);
+        all_pages(space.wake().unwrap());
+        assert_eq!(space.snapshot().held_bytes, 10 * MIB);
+        drop(kept);
+        // What fits in what is kept needs no waking.
+        space.rest().unwrap();
+        assert_eq!(space.snapshot().held_bytes, 4 * MIB);
+        space.wake();
+        drop(take(&space, Category::Activations, 2 * MIB).unwrap());
+        space.rest().unwrap();
+        assert!(!space.is_at_rest());
+    }
+
+    #[test]
+    fn what_was_prepared_and_never_used_comes_back_once_when_it_wakes() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        all_pages(space.grow_ahead(&[5 * MIB, 3 * MIB], 2));
+        assert_eq!(space.rest().unwrap(), 12 * MIB);
+        all_pages(space.wake().unwrap());
+        assert_eq!(space.snapshot().held_bytes, 8 * MIB);
+    }
+
+    #[test]
+    fn pages_of_memory_that_went_back_are_left_alone() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        let mut pages = space.grow_ahead(&[8 * MIB], 1);
+        assert!(pages.step());
+        space.trim("asked").unwrap();
+        all_pages(pages);
+        assert_eq!(space.snapshot().held_bytes, 0);
+    }
+
+    #[test]
+    fn a_space_that_does_not_grow_neither_rests_nor_takes_ahead() {
+        let space = space(8 * MIB, GrowthRule::Reserved);
+        all_pages(space.grow_ahead(&[MIB], 2));
+        assert_eq!((space.rest().unwrap(), space.is_at_rest()), (0, false));
+        assert_eq!(space.snapshot().held_bytes, 8 * MIB);
+    }
+}
