@@ -101,6 +101,17 @@ impl Workspace {
         self.memory.len()
     }
 
+    /// The most bytes that it could hold in a home: what it has there, and what is free. Without
+    /// anybody who pays there is no limit.
+    pub fn room_bytes(&self, home: Home) -> u64 {
+        let Some(owner) = &self.owner else { return u64::MAX };
+        let (own, space) = match home {
+            Home::Device => (self.memory.len(), owner.space()),
+            Home::Host => (self.host.len(), owner.host().space()),
+        };
+        space.free_bytes().saturating_add(own as u64)
+    }
+
     /// Whether nothing is held, on the host neither.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty() && self.host.is_empty()

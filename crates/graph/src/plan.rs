@@ -16,6 +16,7 @@ mod flops;
 mod homes;
 mod in_place;
 mod offsets;
+mod room;
 
 use std::sync::Arc;
 
@@ -26,10 +27,12 @@ use tensor::{DType, Shape, Spec, Tensor};
 
 pub(crate) use build::Size;
 pub use homes::Homes;
+pub use room::Room;
 
 use crate::error::Result;
 use crate::program::Program;
 use build::Scope;
+use room::{Capacities, Missed};
 
 /// Steps and their buffers for inputs of given shapes.
 #[derive(Debug)]
@@ -52,6 +55,10 @@ pub struct Plan {
     host_work_bytes: usize,
     /// The least that any order of offsets could do with: the most bytes alive at once.
     live_bytes: usize,
+    /// The same of the part on the host.
+    host_live_bytes: usize,
+    /// What was searched for in vain.
+    missed: Missed,
 }
 
 /// Where a tensor is.
@@ -139,6 +146,18 @@ impl Plan {
     pub(crate) fn build(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Self> {
         let (draft, _) = build::draft(program, inputs, env, Scope::Run)?;
         Ok(offsets::place(draft))
+    }
+
+    /// The same with a workspace below these heights; `None` if no such offsets are found before
+    /// `should_stop`, which is asked every few microseconds.
+    pub(crate) fn build_within(
+        program: &Program,
+        inputs: &[Spec],
+        env: &Env<'_>,
+        (capacities, should_stop): (&Capacities, &mut dyn FnMut() -> bool),
+    ) -> Result<Option<Self>> {
+        let (draft, _) = build::draft(program, inputs, env, Scope::Run)?;
+        Ok(offsets::place_within(draft, capacities, should_stop))
     }
 
     /// Makes the plan of a function for inputs of these specs, and says what it gives. Fails if the

@@ -1,7 +1,7 @@
 //! From a SavedModel to a servable.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use device::{Category, Home, Owner};
 use graph::{Adoption, Bindings, Build, Graph, Homes, Library, Program, Request};
@@ -19,7 +19,7 @@ use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
 use crate::error::{read_error, session_error};
 use crate::programs::Programs;
-use crate::rehearsal::{Rehearsal, rehearsal_owner};
+use crate::rehearsal::{Batch, Rehearsal, rehearsal_owner};
 use crate::rows;
 use crate::tables;
 use crate::variables::{self, Uses, WeightKey};
@@ -55,6 +55,8 @@ pub struct Opened {
     init: Option<Graph>,
     weights_bytes: u64,
     weight_keys: Vec<WeightKey>,
+    /// The batch whose plan is to be made when it is loaded.
+    ahead: OnceLock<Batch>,
 }
 
 impl Opened {
@@ -71,7 +73,15 @@ impl Opened {
         let constants = nodes.filter_map(|node| node.as_const());
         let constants_bytes = constants.map(Tensor::n_bytes).sum::<usize>() as u64;
         let weights_bytes = variables_bytes + constants_bytes;
-        Ok(Self { model, source, traced, init, weights_bytes, weight_keys })
+        let ahead = OnceLock::new();
+        Ok(Self { model, source, traced, init, weights_bytes, weight_keys, ahead })
+    }
+
+    /// Says that a batch fits only by a search, whose plan is then made when it is loaded, and not
+    /// by the first request.
+    pub fn plan_ahead(&self, batch: Batch) {
+        // The first one stays; there is no other.
+        drop(self.ahead.set(batch));
     }
 
     /// The bytes of its weights, and of other constants.
@@ -122,6 +132,10 @@ impl Opened {
             drop(owner.space().trim_read("load"));
         }
         let engine = Arc::new(NativeEngine::new(executor.clone(), model)?);
+        if let Some(batch) = self.ahead.get() {
+            // What cannot be planned now fails when it is asked for.
+            drop(engine.plan_ahead(batch));
+        }
         let servable = Servable {
             signatures: self.traced.signatures,
             signature_defs: self.model.signature_defs,
