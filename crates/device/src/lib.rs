@@ -34,13 +34,14 @@ pub use driver::{Driver, Kind, Properties};
 pub use error::{ConfigCode, Error, Result};
 pub use heap::{Heap, HeapBytes, heap_bytes, settle_heap, trim_heap};
 pub use host::Host;
-pub use ledger::{Category, Holder, HoldingId, Ledger, Row};
+pub use ledger::{Category, Holder, Row};
 pub use limit::Limited;
 pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
-    Booked, Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, Owner, Scope, Snapshot, Space,
-    SpaceOptions, Tally, booked_as, booked_on_host, booked_to, set_default_owner, settled, shared,
+    Booked, Change, Charge, EVENT_MICROS, Event, EventTotal, Idle, NameScope, Owner, Scope,
+    Snapshot, Space, SpaceOptions, Tally, booked_as, booked_on_host, booked_to, named,
+    set_default_owner, settled, shared,
 };
 pub use workspace::{Borrowed, Home, Memory, Span, Workspace};

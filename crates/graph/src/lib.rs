@@ -50,7 +50,7 @@ pub use graph::{Graph, Node, Port};
 pub use pack::pack;
 pub use plan::{Homes, Plan, Room, StepSnapshot};
 pub use program::{Bindings, Build, Options, Program, fits};
-pub use searches::Searches;
 pub use rows::{Mixing, ROWS};
+pub use searches::Searches;
 pub use source::{Request, Source};
 pub use variables::{VariableUse, variables};

@@ -13,6 +13,7 @@
 
 mod build;
 mod flops;
+mod heap;
 mod homes;
 mod in_place;
 mod offsets;
@@ -20,7 +21,7 @@ mod room;
 
 use std::sync::Arc;
 
-use device::{Home, Span};
+use device::{Booked, Home, Span};
 use ops::{Env, Op, Packed};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor};
@@ -57,8 +58,12 @@ pub struct Plan {
     live_bytes: usize,
     /// The same of the part on the host.
     host_live_bytes: usize,
+    /// The most that a kernel uses as scratch memory, on the device and on the host.
+    kernel_bytes: [usize; 2],
     /// What was searched for in vain.
     missed: Missed,
+    /// What it holds of the heap.
+    booked: Option<Booked>,
 }
 
 /// Where a tensor is.
@@ -145,7 +150,7 @@ impl Plan {
     /// Makes the plan of a program for inputs of these dtypes and shapes.
     pub(crate) fn build(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Self> {
         let (draft, _) = build::draft(program, inputs, env, Scope::Run)?;
-        Ok(offsets::place(draft))
+        offsets::place(draft).booked(inputs.len())
     }
 
     /// The same with a workspace below these heights; `None` if no such offsets are found before
@@ -157,7 +162,8 @@ impl Plan {
         (capacities, should_stop): (&Capacities, &mut dyn FnMut() -> bool),
     ) -> Result<Option<Self>> {
         let (draft, _) = build::draft(program, inputs, env, Scope::Run)?;
-        Ok(offsets::place_within(draft, capacities, should_stop))
+        let plan = offsets::place_within(draft, capacities, should_stop);
+        plan.map(|plan| plan.booked(inputs.len())).transpose()
     }
 
     /// Makes the plan of a function for inputs of these specs, and says what it gives. Fails if the
@@ -168,7 +174,7 @@ impl Plan {
         env: &Env<'_>,
     ) -> Result<(Self, Vec<Spec>)> {
         let (draft, outputs) = build::draft(program, inputs, env, Scope::Call)?;
-        Ok((offsets::place(draft), outputs))
+        Ok((offsets::place(draft).booked(0)?, outputs))
     }
 
     /// The bytes of workspace that a run takes.
@@ -179,6 +185,15 @@ impl Plan {
     /// The bytes of workspace that a run takes of the host, where that is another device.
     pub fn host_work_bytes(&self) -> usize {
         self.host_work_bytes
+    }
+
+    /// The most of the workspace in a home that a kernel uses as scratch memory; the rest is what
+    /// steps pass on to each other.
+    pub fn kernel_bytes(&self, home: Home) -> usize {
+        match home {
+            Home::Device => self.kernel_bytes[0],
+            Home::Host => self.kernel_bytes[1],
+        }
     }
 
     /// The bytes of tensors that live outside the workspace, results included, as far as they are

@@ -258,7 +258,9 @@ impl Model {
         let _lane = pool.enter();
         let _scope = self.lease.0.as_ref().map(|o| device::booked_to(o, Category::Requests));
         let unknown = || Error::NotFound(format!("no signature is called {signature}"));
-        let program = self.programs.get(signature).ok_or_else(unknown)?.pick(inputs);
+        let programs = self.programs.get(signature).ok_or_else(unknown)?;
+        let _name = device::named(Arc::clone(programs.title()));
+        let program = programs.pick(inputs);
         let env = Env {
             pool,
             functions: &self.library,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use device::{Category, Home, Owner};
+use device::{Category, Holder, Home, Owner};
 use graph::{Adoption, Bindings, Build, Graph, Homes, Library, Program, Request};
 use ops::{Cancel, Env, NoFunctions, Resources};
 use pool::Pool;
@@ -164,7 +164,8 @@ impl Opened {
         tables::restore(model, graphs, &resources, &mut weights)?;
         let is_split = owner.is_some_and(|owner| owner.is_split());
         let homes = if is_split { Homes::Two { border: Home::Host } } else { Homes::One };
-        let loading = Loading { source, model, pool, options, homes };
+        let holder = owner.map(|owner| owner.holder());
+        let loading = Loading { source, model, pool, options, homes, holder };
         loading.run_init(self.init.clone(), &resources)?;
         let (mut programs, mut library) = loading.build(traced, &resources)?;
         let all = programs.values().flat_map(Programs::all);
@@ -288,12 +289,15 @@ struct Loading<'a> {
     pool: &'a Arc<Pool>,
     options: &'a Options,
     homes: Homes,
+    /// Who pays for it, if anybody.
+    holder: Option<&'a Holder>,
 }
 
 impl Loading<'_> {
     /// Runs the init op: it fills tables, and variables that are not in the checkpoint.
     fn run_init(&self, graph: Option<Graph>, resources: &Resources) -> Result<()> {
         let Some(graph) = graph else { return Ok(()) };
+        let _name = device::named(Arc::from(self.model.init_op.as_deref().unwrap_or("init")));
         let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
         let cancel = Cancel::default();
         let env = Env {
@@ -344,7 +348,8 @@ impl Loading<'_> {
         let options = graph::Options { plans_max: self.options.plans_max, homes: self.homes };
         let build = Build { bindings: &bindings, env: &env, options };
         let mut library = Library::default();
-        for graph in traced.graphs.values() {
+        for (name, graph) in &traced.graphs {
+            let _name = device::named(self.title(name));
             library.add(self.source, graph, &build).map_err(session_error)?;
         }
         let env = Env { functions: &library, ..env };
@@ -352,12 +357,23 @@ impl Loading<'_> {
         let mut programs = BTreeMap::new();
         let mut adoption = Adoption::default();
         for (name, graph) in &traced.graphs {
+            // What passes make of constants goes by the signature.
+            let title = self.title(name);
+            let _name = device::named(Arc::clone(&title));
             let graph = adoption.take(graph).map_err(session_error)?;
             let specs = &traced.specs[name];
             let built = Program::build_both(graph, specs, &build).map_err(session_error)?;
-            programs.insert(name.clone(), Programs::new(built, specs));
+            programs.insert(name.clone(), Programs::new(title, built, specs));
         }
         Ok((programs, library))
+    }
+
+    /// What the memory of a signature is booked as.
+    fn title(&self, signature: &str) -> Arc<str> {
+        match self.holder {
+            Some(holder) => format!("{holder} {signature}").into(),
+            None => signature.into(),
+        }
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) fn restore<'a>(
     let used = used_tables(graphs);
     for import in imports {
         let Some(key) = used.get(&import.table) else { continue };
+        let _name = device::named(Arc::from(&*import.table));
         let fill = || {
             let def = model.graph.node.iter().find(|node| node.name == import.table);
             let attrs = def.map(|node| node.attr.clone()).unwrap_or_default();

@@ -10,3 +10,4 @@
 
 pub mod opcases;
 pub mod sets;
+pub mod tight;

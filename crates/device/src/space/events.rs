@@ -101,6 +101,13 @@ impl Events {
         self.0.lock().totals.values().copied().collect()
     }
 
+    /// What the log takes itself.
+    pub(super) fn books_bytes(&self) -> usize {
+        let log = self.0.lock();
+        let total = size_of::<(Change, &str)>() + size_of::<EventTotal>();
+        log.totals.len() * total + log.recent.capacity() * size_of::<Event>()
+    }
+
     fn push(&self, change: Change, bytes: u64, cause: &'static str, duration: Duration) {
         let mut log = self.0.lock();
         let counts = [0; EVENT_MICROS.len() + 1];

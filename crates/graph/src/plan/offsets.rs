@@ -74,6 +74,11 @@ fn place_with(
         packed: step.packed,
         closes,
     };
+    let kernel_bytes = |home: Home| {
+        let own = steps.iter().filter(|step| step.home == home);
+        own.map(|step| step.kernel_bytes).max().unwrap_or(0)
+    };
+    let kernel_bytes = [kernel_bytes(Home::Device), kernel_bytes(Home::Host)];
     let size = |bytes: u64| usize::try_from(bytes).expect("it fits memory");
     Some(Plan {
         steps: steps.into_iter().zip(closes).enumerate().map(finish).collect(),
@@ -88,7 +93,9 @@ fn place_with(
         host_work_bytes: size(host.height),
         live_bytes: size(device.lower_bound),
         host_live_bytes: size(host.lower_bound),
+        kernel_bytes,
         missed: Missed::default(),
+        booked: None,
     })
 }
 

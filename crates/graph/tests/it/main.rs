@@ -4,6 +4,7 @@
 mod loops;
 mod memory;
 mod rows;
+mod tight;
 
 use std::collections::BTreeMap;
 
