@@ -72,8 +72,14 @@ impl Buffer {
     /// Whether its bytes are counted but not meant: they are of a space in which a load is only
     /// rehearsed ([`Space::rehearsal`](crate::Space::rehearsal)), and too many to be written.
     pub fn is_rehearsed(&self) -> bool {
-        let Source::Booked { tally, .. } = &self.memory.source else { return false };
-        self.memory.len >= REHEARSED_FROM && tally.lock().space().is_rehearsal()
+        let Source::Booked { booking, .. } = &self.memory.source else { return false };
+        self.memory.len >= REHEARSED_FROM && booking.lock().tally.space().is_rehearsal()
+    }
+
+    /// What it was taken for, if that was said ([`named`](crate::named)).
+    pub fn tensor(&self) -> Option<Arc<str>> {
+        let Source::Booked { booking, .. } = &self.memory.source else { return None };
+        booking.lock().tensor.clone()
     }
 
     /// Which arena of its space all of its memory is a chunk of, and how many buffers share it.
@@ -91,12 +97,28 @@ impl Buffer {
 
     /// Books the memory to another tally of the same space, if that one's limit allows it.
     pub(crate) fn rebook(&self, to: &Arc<Tally>) {
-        let Source::Booked { tally, block, .. } = &self.memory.source else { return };
-        let mut from = tally.lock();
-        let (space, bytes) = (Arc::clone(from.space()), self.memory.len as u64);
-        let moves = !Arc::ptr_eq(&from, to) && Arc::ptr_eq(&space, to.space());
-        if moves && space.move_booking(block, &from, to, bytes) {
-            *from = Arc::clone(to);
+        let Source::Booked { booking, block, .. } = &self.memory.source else { return };
+        let mut booking = booking.lock();
+        assert!(booking.part.is_none(), "only whole buffers change hands");
+        let (space, bytes) = (Arc::clone(booking.tally.space()), self.memory.len as u64);
+        let moves = !Arc::ptr_eq(&booking.tally, to) && Arc::ptr_eq(&space, to.space());
+        let (from, tensor) = (&booking.tally, booking.tensor.as_ref());
+        if moves && space.move_booking(block, (from, to), bytes, tensor) {
+            booking.tally = Arc::clone(to);
+        }
+    }
+
+    /// Books `bytes` of the memory to another tally of the same owner, and the rest as before.
+    pub(crate) fn book_part(&self, to: &Arc<Tally>, bytes: u64) {
+        assert!(bytes <= self.memory.len as u64, "a part is no more than the whole");
+        let Source::Booked { booking, block, .. } = &self.memory.source else { return };
+        let mut booking = booking.lock();
+        booking.take_part_back(block);
+        let space = booking.tally.space();
+        let moved = Arc::ptr_eq(space, to.space())
+            && space.move_booking(block, (&booking.tally, to), bytes, booking.tensor.as_ref());
+        if moved {
+            booking.part = Some(Box::new((Arc::clone(to), bytes)));
         }
     }
 
@@ -234,12 +256,32 @@ enum Source {
     Foreign(#[expect(dead_code, reason = "dropping it gives the memory back")] Box<dyn Foreign>),
     /// A block of a space; with a layout if its bytes are on the heap.
     Booked {
-        tally: Mutex<Arc<Tally>>,
+        booking: Mutex<Booking>,
         block: Block,
         layout: Option<Layout>,
     },
     /// Only while it is dropped.
     Gone,
+}
+
+/// To whom memory is booked.
+struct Booking {
+    tally: Arc<Tally>,
+    /// What it was taken for, if that was said.
+    tensor: Option<Arc<str>>,
+    /// So many of the bytes are booked to another tally.
+    part: Option<Box<(Arc<Tally>, u64)>>,
+}
+
+impl Booking {
+    /// Books a part of a block that is elsewhere where the rest is.
+    fn take_part_back(&mut self, block: &Block) {
+        if let Some(part) = self.part.take() {
+            let (tally, tensor) = (&self.tally, self.tensor.as_ref());
+            let moved = tally.space().move_booking(block, (&part.0, tally), part.1, tensor);
+            assert!(moved, "both are of one owner, and have one limit");
+        }
+    }
 }
 
 // SAFETY: the memory is owned by this value alone and is plain bytes.
@@ -266,8 +308,8 @@ impl Memory {
     /// Takes `len` bytes, which are not none, from the space of a tally.
     fn booked(tally: &Arc<Tally>, len: usize) -> Result<Self> {
         let refused = Error::OutOfMemory { bytes: len };
-        let space = tally.space();
-        let block = space.allocate(tally, len as u64)?;
+        let (space, tensor) = (tally.space(), space::current_tensor(tally.category()));
+        let block = space.allocate(tally, len as u64, tensor.as_ref())?;
         let (start, layout) = match &block {
             Block::Chunk { chunk, .. } => {
                 assert!(chunk.bytes() >= len as u64);
@@ -284,13 +326,13 @@ impl Memory {
             Block::Heap => match from_heap(len) {
                 Some((start, layout)) => (start, Some(layout)),
                 None => {
-                    space.free(tally, Block::Heap, len as u64);
+                    space.free((tally, tensor.as_ref()), Block::Heap, len as u64);
                     return Err(refused);
                 }
             },
         };
-        let tally = Mutex::new(Arc::clone(tally));
-        Ok(Self { start, len, source: Source::Booked { tally, block, layout } })
+        let booking = Mutex::new(Booking { tally: Arc::clone(tally), tensor, part: None });
+        Ok(Self { start, len, source: Source::Booked { booking, block, layout } })
     }
 }
 
@@ -307,13 +349,15 @@ impl Drop for Memory {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.source, Source::Gone) {
             Source::Empty | Source::Foreign(_) | Source::Gone => {}
-            Source::Booked { tally, block, layout } => {
+            Source::Booked { booking, block, layout } => {
                 if let Some(layout) = layout {
                     // SAFETY: `start` came from `alloc_zeroed` with this layout; freed once.
                     unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
                 }
-                let tally = tally.into_inner();
-                tally.space().free(&tally, block, self.len as u64);
+                let mut booking = booking.into_inner();
+                booking.take_part_back(&block);
+                let Booking { tally, tensor, .. } = booking;
+                tally.space().free((&tally, tensor.as_ref()), block, self.len as u64);
             }
             // SAFETY: `start` came from `alloc_zeroed` with this very layout, and is freed once.
             Source::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },

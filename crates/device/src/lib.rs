@@ -35,15 +35,15 @@ pub use driver::{Driver, Kind, Properties};
 pub use error::{ConfigCode, Error, Result};
 pub use heap::{Heap, HeapBytes, heap_bytes, settle_heap, trim_heap, use_heap_of_loads};
 pub use host::Host;
-pub use ledger::{Category, Holder, HoldingId, Ledger, Row};
+pub use ledger::{Category, Holder, Row};
 pub use limit::Limited;
 pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
     AHEAD_BYTES_MAX, Booked, Change, Charge, EVENT_MICROS, Event, EventSum, EventTotal, Idle,
-    Owner, Pages, Recent, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as, booked_on_host,
-    booked_to, set_default_owner, settled, shared,
+    NameScope, Owner, Pages, Recent, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as,
+    booked_on_host, booked_to, named, set_default_owner, settled, shared,
 };
 pub use stack::settle_stack;
 pub use workspace::{Borrowed, Home, Memory, Span, Workspace};

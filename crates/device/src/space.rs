@@ -7,7 +7,9 @@
 //! are packed. Small buffers of a host come from its heap and are charged alike.
 //!
 //! What is held is what the arenas hold from the driver plus what is charged for the heap. A
-//! [`Snapshot`] says where all of it is: its rows always sum to what is held.
+//! [`Snapshot`] says where all of it is: its rows always sum to what is held. While a thread has
+//! said what it takes memory for ([`named`]), that is booked by its name: a weight, packed or not,
+//! or a plan; [`Space::ledger`] has a row for each.
 
 mod ahead;
 mod charge;
@@ -24,6 +26,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use self::owner::Place;
 use self::shelf::Shelf;
 use crate::account::Account;
 use crate::arena::{Arena, Chunk, Growth};
@@ -39,8 +42,11 @@ pub use charge::{Booked, Charge};
 pub use events::{Change, EVENT_MICROS, Event, EventSum, EventTotal, Recent};
 pub use idle::Idle;
 pub use owner::{Owner, Tally};
-pub(crate) use scope::current;
-pub use scope::{Scope, booked_as, booked_on_host, booked_to, set_default_owner, settled, shared};
+pub use scope::{
+    NameScope, Scope, booked_as, booked_on_host, booked_to, named, set_default_owner, settled,
+    shared,
+};
+pub(crate) use scope::{current, current_tensor};
 pub use snapshot::Snapshot;
 
 /// The memory of one logical device; see the module.
@@ -375,8 +381,14 @@ impl Space {
         (number, self.arenas.all[number].as_ref().expect("the first arena is always there"))
     }
 
-    /// Takes a block for a tally: a chunk, or leave to take it from the heap.
-    pub(crate) fn allocate(&self, tally: &Arc<Tally>, bytes: u64) -> Result<Block> {
+    /// Takes a block for a tally, and a tensor of it if that has a name: a chunk, or leave to take
+    /// it from the heap.
+    pub(crate) fn allocate(
+        &self,
+        tally: &Arc<Tally>,
+        bytes: u64,
+        tensor: Option<&Arc<str>>,
+    ) -> Result<Block> {
         if self.fail_in.load(Ordering::Relaxed) != 0 {
             self.count_down(bytes)?;
         }
@@ -384,11 +396,11 @@ impl Space {
         if let Some(account) = account {
             account.charge(bytes).map_err(|error| self.with_holders(error))?;
         }
-        let block =
-            self.take_block(tally, bytes).or_else(|error| match self.relieve(tally, bytes) {
-                1.. => self.take_block(tally, bytes),
-                0 => Err(error),
-            });
+        let take = || self.take_block(tally, bytes, tensor);
+        let block = take().or_else(|error| match self.relieve(tally, bytes) {
+            1.. => take(),
+            0 => Err(error),
+        });
         match block {
             Ok(block) => {
                 let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -429,19 +441,24 @@ impl Space {
         Err(Error::Driver { device, call, reason })
     }
 
-    /// Takes a block back.
-    pub(crate) fn free(&self, tally: &Tally, block: Block, bytes: u64) {
+    /// Takes a block back that was booked to a tally, and to a tensor of it if that has a name.
+    pub(crate) fn free(
+        &self,
+        (tally, tensor): (&Tally, Option<&Arc<str>>),
+        block: Block,
+        bytes: u64,
+    ) {
         match block {
             Block::Heap => {
                 // Out of the books first: what is booked never exceeds what is charged.
-                tally.heap.fetch_sub(bytes, Ordering::SeqCst);
+                tally.unbook(Place::Heap, bytes, tensor);
                 self.accounts.iter().for_each(|account| account.refund(bytes));
             }
             Block::Chunk { chunk, arena: number } => {
                 let shelf = self.arenas.all[number].as_ref().expect("it came from there");
                 let mut arena = shelf.lock();
                 arena.free(chunk);
-                tally.chunks.fetch_sub(bytes, Ordering::Relaxed);
+                tally.unbook(Place::Chunk, bytes, tensor);
                 drop(arena);
                 // Packed weights take the place of those that were read while a model is loaded.
                 if number == READ && shelf.idle_bytes() >= TRIM_STEP_BYTES {
@@ -470,25 +487,25 @@ impl Space {
         bytes < self.heap_below_bytes
     }
 
-    fn take_block(&self, tally: &Tally, bytes: u64) -> Result<Block> {
+    fn take_block(&self, tally: &Tally, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
         match self.is_for_heap(bytes) {
-            true => self.charge_heap(tally, bytes).map(|()| Block::Heap),
-            false => self.take_chunk(tally, bytes),
+            true => self.charge_heap(tally, bytes, tensor).map(|()| Block::Heap),
+            false => self.take_chunk(tally, bytes, tensor),
         }
     }
 
-    fn charge_heap(&self, tally: &Tally, bytes: u64) -> Result<()> {
+    fn charge_heap(&self, tally: &Tally, bytes: u64, tensor: Option<&Arc<str>>) -> Result<()> {
         for (number, account) in self.accounts.iter().enumerate() {
             if let Err(error) = account.charge(bytes) {
                 self.accounts[..number].iter().for_each(|account| account.refund(bytes));
                 return Err(error);
             }
         }
-        tally.heap.fetch_add(bytes, Ordering::Relaxed);
+        tally.book(Place::Heap, bytes, tensor);
         Ok(())
     }
 
-    fn take_chunk(&self, tally: &Tally, bytes: u64) -> Result<Block> {
+    fn take_chunk(&self, tally: &Tally, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
         let (number, arena) = self.arena_for(tally.category(), bytes);
         let mut arena = arena.lock();
         let (held, start) = (arena.held_bytes(), Instant::now());
@@ -496,7 +513,7 @@ impl Space {
         self.events.changed(held, arena.held_bytes(), tally.category().name(), start);
         let chunk = taken?;
         // Under the arena's lock, so that a snapshot sees both or neither.
-        tally.chunks.fetch_add(bytes, Ordering::Relaxed);
+        tally.book(Place::Chunk, bytes, tensor);
         Ok(Block::Chunk { chunk, arena: number })
     }
 

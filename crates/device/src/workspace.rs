@@ -63,6 +63,8 @@ pub struct Workspace {
     owner: Option<Arc<Owner>>,
     /// What was copied between the two since somebody asked.
     copied_bytes: u64,
+    /// The scratch memory that is booked as such, of the device and of the host.
+    scratch_bytes: [usize; 2],
 }
 
 impl Workspace {
@@ -77,7 +79,8 @@ impl Workspace {
     }
 
     fn new(memory: Buffer, owner: Option<Arc<Owner>>) -> Result<Self> {
-        Ok(Self { memory, host: Buffer::allocate(0)?, owner, copied_bytes: 0 })
+        let host = Buffer::allocate(0)?;
+        Ok(Self { memory, host, owner, copied_bytes: 0, scratch_bytes: [0; 2] })
     }
 
     fn make(&self, home: Home, bytes: usize) -> Result<Buffer> {
@@ -101,6 +104,17 @@ impl Workspace {
         self.memory.len()
     }
 
+    /// The most bytes that it could hold in a home: what it has there, and what is free. Without
+    /// anybody who pays there is no limit.
+    pub fn room_bytes(&self, home: Home) -> u64 {
+        let Some(owner) = &self.owner else { return u64::MAX };
+        let (own, space) = match home {
+            Home::Device => (self.memory.len(), owner.space()),
+            Home::Host => (self.host.len(), owner.host().space()),
+        };
+        space.free_bytes().saturating_add(own as u64)
+    }
+
     /// Whether nothing is held, on the host neither.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty() && self.host.is_empty()
@@ -110,6 +124,7 @@ impl Workspace {
     pub fn ensure(&mut self, bytes: usize) -> Result<()> {
         if self.memory.len() < bytes {
             // The old memory goes first, so that growing never holds both.
+            self.scratch_bytes[0] = 0;
             self.memory = Buffer::allocate(0)?;
             self.memory = self.make(Home::Device, bytes)?;
         }
@@ -119,14 +134,29 @@ impl Workspace {
     /// The same for the part on the host.
     pub fn ensure_on_host(&mut self, bytes: usize) -> Result<()> {
         if self.host.len() < bytes {
+            self.scratch_bytes[1] = 0;
             self.host = Buffer::allocate(0)?;
             self.host = self.make(Home::Host, bytes)?;
         }
         Ok(())
     }
 
+    /// Says that kernels of a plan that runs in it use up to `bytes` of its memory in a home as
+    /// scratch memory: the most so far is booked as that, and the rest as activations.
+    pub fn note_scratch(&mut self, home: Home, bytes: usize) {
+        let (memory, noted) = match home {
+            Home::Device => (&self.memory, &mut self.scratch_bytes[0]),
+            Home::Host => (&self.host, &mut self.scratch_bytes[1]),
+        };
+        let Some(owner) = self.owner.as_ref().filter(|_| *noted < bytes) else { return };
+        let owner = if home == Home::Device { owner } else { owner.host() };
+        *noted = bytes.min(memory.len());
+        memory.book_part(owner.tally(Category::Workspace), *noted as u64);
+    }
+
     /// Gives all memory back.
     pub fn trim(&mut self) -> Result<()> {
+        self.scratch_bytes = [0; 2];
         self.memory = Buffer::allocate(0)?;
         self.host = Buffer::allocate(0)?;
         Ok(())

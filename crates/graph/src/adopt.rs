@@ -1,6 +1,7 @@
 //! `Adoption`: constants of a graph in memory of their reader's own.
 
 use std::hash::Hasher as _;
+use std::sync::Arc;
 
 use device::Buffer;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -27,6 +28,7 @@ impl Adoption {
         let mut graph = graph.clone();
         for node in &mut graph.nodes {
             let Some(value) = node.as_const() else { continue };
+            let _name = device::named(Arc::clone(&node.name));
             let copy = match value.buffer() {
                 Some(_) if value.n_bytes() < FROM_BYTES => continue,
                 Some(_) => self.copy(value),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use device::Buffer;
 use ops::{Attrs, Packed};
 use proto::tensorflow::AttrValue;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -43,6 +44,10 @@ pub fn pack<'a>(
     for places in places {
         let read = parts[places[0].0].graph.node(places[0].1).as_weight().cloned();
         let digest = read.as_ref().filter(|_| is_rehearsal).and_then(digest);
+        // A packed weight goes by the name of the weight, or else of the constant.
+        let weight = read.as_ref().and_then(Tensor::buffer).and_then(Buffer::tensor);
+        let node = || Arc::clone(&parts[places[0].0].graph.node(places[0].1).name);
+        let _name = device::named(weight.unwrap_or_else(node));
         let mut forms = Vec::new();
         for (part, node) in &places {
             parts[*part].pack(*node, &uses[*part], &mut forms)?;

@@ -13,23 +13,27 @@
 
 mod build;
 mod flops;
+mod heap;
 mod homes;
 mod in_place;
 mod offsets;
+mod room;
 
 use std::sync::Arc;
 
-use device::{Home, Span};
+use device::{Booked, Home, Span};
 use ops::{Env, Op, Packed};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor};
 
 pub(crate) use build::Size;
 pub use homes::Homes;
+pub use room::Room;
 
 use crate::error::Result;
 use crate::program::Program;
 use build::Scope;
+use room::{Capacities, Missed};
 
 /// Steps and their buffers for inputs of given shapes.
 #[derive(Debug)]
@@ -54,6 +58,14 @@ pub struct Plan {
     host_work_bytes: usize,
     /// The least that any order of offsets could do with: the most bytes alive at once.
     live_bytes: usize,
+    /// The same of the part on the host.
+    host_live_bytes: usize,
+    /// The most that a kernel uses as scratch memory, on the device and on the host.
+    kernel_bytes: [usize; 2],
+    /// What was searched for in vain.
+    missed: Missed,
+    /// What it holds of the heap.
+    booked: Option<Booked>,
 }
 
 /// Where a tensor is.
@@ -140,7 +152,20 @@ impl Plan {
     /// Makes the plan of a program for inputs of these dtypes and shapes.
     pub(crate) fn build(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Self> {
         let (draft, _) = build::draft(program, inputs, env, Scope::Run)?;
-        Ok(offsets::place(draft))
+        offsets::place(draft).booked(inputs.len())
+    }
+
+    /// The same with a workspace below these heights; `None` if no such offsets are found before
+    /// `should_stop`, which is asked every few microseconds.
+    pub(crate) fn build_within(
+        program: &Program,
+        inputs: &[Spec],
+        env: &Env<'_>,
+        (capacities, should_stop): (&Capacities, &mut dyn FnMut() -> bool),
+    ) -> Result<Option<Self>> {
+        let (draft, _) = build::draft(program, inputs, env, Scope::Run)?;
+        let plan = offsets::place_within(draft, capacities, should_stop);
+        plan.map(|plan| plan.booked(inputs.len())).transpose()
     }
 
     /// Makes the plan of a function for inputs of these specs, and says what it gives. Fails if the
@@ -151,7 +176,7 @@ impl Plan {
         env: &Env<'_>,
     ) -> Result<(Self, Vec<Spec>)> {
         let (draft, outputs) = build::draft(program, inputs, env, Scope::Call)?;
-        Ok((offsets::place(draft), outputs))
+        Ok((offsets::place(draft).booked(0)?, outputs))
     }
 
     /// A number that no other plan of this process has or had.
@@ -167,6 +192,15 @@ impl Plan {
     /// The bytes of workspace that a run takes of the host, where that is another device.
     pub fn host_work_bytes(&self) -> usize {
         self.host_work_bytes
+    }
+
+    /// The most of the workspace in a home that a kernel uses as scratch memory; the rest is what
+    /// steps pass on to each other.
+    pub fn kernel_bytes(&self, home: Home) -> usize {
+        match home {
+            Home::Device => self.kernel_bytes[0],
+            Home::Host => self.kernel_bytes[1],
+        }
     }
 
     /// The bytes of tensors that live outside the workspace, results included, as far as they are

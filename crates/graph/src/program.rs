@@ -18,6 +18,7 @@ use crate::plan::{Homes, Plan};
 use crate::rows::{self, Mixing};
 use crate::run;
 use crate::scaled::Scaled;
+use crate::searches;
 use crate::specialise::{Handed, Observed, Overlay, specialise};
 
 /// The settings of a program.
@@ -89,6 +90,7 @@ pub struct Program {
     plans: Mutex<Vec<(Key, Arc<Plan>)>>,
     /// The functions that are its own: those that it calls with constants.
     functions: Library,
+    stats: searches::Stats,
 }
 
 /// What a plan depends on: what is known of each input.
@@ -96,7 +98,7 @@ type Key = Vec<Known>;
 
 /// The dtype and shape of an input; for a list, also those of its tensors.
 #[derive(Debug)]
-struct Known {
+pub(crate) struct Known {
     dtype: DType,
     shape: Shape,
     items: Option<(DType, Shape)>,
@@ -114,7 +116,7 @@ impl Known {
             && self.items.as_ref().map(|(dtype, shape)| (*dtype, shape)) == ops::item_shape(input)
     }
 
-    fn spec(&self) -> Spec {
+    pub(crate) fn spec(&self) -> Spec {
         let spec = Spec::concrete(self.dtype, &self.shape);
         match &self.items {
             Some((dtype, shape)) => {
@@ -174,7 +176,8 @@ impl Program {
         let plain = (!functions.is_empty()).then(|| Box::new(plain));
         let packed = vec![Arc::from([]); graph.nodes.len()];
         let (options, plans) = (build.options, Mutex::default());
-        Ok(Self { graph, plain, packed, handed, options, plans, functions })
+        let stats = searches::Stats::default();
+        Ok(Self { graph, plain, packed, handed, options, plans, functions, stats })
     }
 
     /// The graph after all passes.
@@ -292,6 +295,29 @@ impl Program {
         let plan = Arc::clone(&plans[at].1);
         plans[at..].rotate_left(1);
         Some(plan)
+    }
+
+    pub(crate) fn stats(&self) -> &searches::Stats {
+        &self.stats
+    }
+
+    /// Does `work` with what a kept plan is for; `None` if it is not kept any more.
+    pub(crate) fn with_key<T>(
+        &self,
+        plan: &Arc<Plan>,
+        work: impl FnOnce(&[Known]) -> T,
+    ) -> Option<T> {
+        let plans = self.plans.lock();
+        let kept = plans.iter().find(|(_, kept)| Arc::ptr_eq(kept, plan));
+        kept.map(|(key, _)| work(key))
+    }
+
+    /// Keeps one plan in place of another, if that is still kept.
+    pub(crate) fn put_in_place(&self, old: &Arc<Plan>, new: &Arc<Plan>) {
+        let mut plans = self.plans.lock();
+        if let Some((_, kept)) = plans.iter_mut().find(|(_, kept)| Arc::ptr_eq(kept, old)) {
+            *kept = Arc::clone(new);
+        }
     }
 
     /// Runs the program on `inputs`, with activations in `workspace`.

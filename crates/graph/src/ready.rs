@@ -76,6 +76,10 @@ impl Ready for ReadyFunction {
         self.plan.work_bytes()
     }
 
+    fn kernel_bytes(&self) -> usize {
+        self.plan.kernel_bytes(Home::Device)
+    }
+
     fn open_bytes(&self) -> usize {
         self.plan.dynamic_bytes() - self.plan.handed_bytes()
     }

@@ -24,6 +24,9 @@ pub(crate) fn run(
 ) -> Result<Vec<Tensor>> {
     workspace.ensure(plan.work_bytes())?;
     workspace.ensure_on_host(plan.host_work_bytes())?;
+    for home in [Home::Device, Home::Host] {
+        workspace.note_scratch(home, plan.kernel_bytes(home));
+    }
     let mut open = vec![None; plan.open.len()];
     let mut state = State { plan, inputs: Inputs::Tensors(inputs), work: 0, open: &mut open };
     let mut memory = workspace.memory();

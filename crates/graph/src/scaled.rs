@@ -39,6 +39,7 @@ impl Scaled {
 
 /// A new weight with each channel, the innermost elements, multiplied by its scale.
 pub(crate) fn scaled(weight: &Tensor, scale: &[f32]) -> Result<Tensor> {
+    let _name = weight.buffer().and_then(device::Buffer::tensor).map(device::named);
     if weight.is_rehearsed() {
         let mut new = Tensor::zeros(weight.dtype(), weight.shape().clone())?;
         let scale: Vec<u8> = scale.iter().flat_map(|scale| scale.to_le_bytes()).collect();

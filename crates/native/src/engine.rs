@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{Account, Category, Owner, Workspace};
-use graph::{Library, Plan, Program};
+use graph::{Library, Plan, Program, Searches};
 use ops::{Cancel, Env, NoFiles, Observer, Resources};
 use parking_lot::Mutex;
 use pool::Pool;
@@ -16,6 +16,7 @@ use crate::error::session_error;
 use crate::pace::Pace;
 use crate::programs::{Inputs, Programs};
 use crate::queues::Queues;
+use crate::rehearsal::Batch;
 
 /// What all servables on the host share: the lanes that run batches, and the threads within one.
 #[derive(Debug, Clone)]
@@ -115,6 +116,16 @@ impl NativeEngine {
     pub fn plan(&self, run: &Run) -> Result<Arc<Plan>> {
         let pool = &self.executor.pool;
         self.model.with_program(run, pool, |program, env| program.plan_for(&run.inputs, env))
+    }
+
+    /// How often offsets were searched for, since those found at once did not fit.
+    pub fn searches(&self) -> Searches {
+        self.model.searches()
+    }
+
+    /// Makes the plan of a batch that needs a search before it is asked for.
+    pub(crate) fn plan_ahead(&self, batch: &Batch) -> Result<()> {
+        self.model.plan_ahead(batch, &self.executor.pool)
     }
 
     /// Runs on this thread, with activations in `workspace`.
@@ -256,7 +267,9 @@ impl Model {
         let _lane = pool.enter();
         let _scope = self.lease.0.as_ref().map(|o| device::booked_to(o, Category::Requests));
         let unknown = || Error::NotFound(format!("no signature is called {signature}"));
-        let program = self.programs.get(signature).ok_or_else(unknown)?.pick(inputs);
+        let programs = self.programs.get(signature).ok_or_else(unknown)?;
+        let _name = device::named(Arc::clone(programs.title()));
+        let program = programs.pick(inputs);
         let env = Env {
             pool,
             functions: &self.library,

@@ -10,6 +10,7 @@
 mod assets;
 mod engine;
 mod error;
+mod fitting;
 mod load;
 pub mod measure;
 mod pace;

@@ -1,9 +1,9 @@
 //! From a SavedModel to a servable.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use device::{Category, Home, Owner};
+use device::{Category, Holder, Home, Owner};
 use graph::{Adoption, Bindings, Build, Graph, Homes, Library, Program, Request};
 use ops::{Cancel, Env, NoFunctions, Resources};
 use pool::Pool;
@@ -19,7 +19,7 @@ use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
 use crate::error::{read_error, session_error};
 use crate::programs::Programs;
-use crate::rehearsal::{Rehearsal, rehearsal_owner};
+use crate::rehearsal::{Batch, Rehearsal, rehearsal_owner};
 use crate::rows;
 use crate::tables;
 use crate::variables::{self, Uses, WeightKey};
@@ -55,6 +55,8 @@ pub struct Opened {
     init: Option<Graph>,
     weights_bytes: u64,
     weight_keys: Vec<WeightKey>,
+    /// The batch whose plan is to be made when it is loaded.
+    ahead: OnceLock<Batch>,
 }
 
 impl Opened {
@@ -71,7 +73,15 @@ impl Opened {
         let constants = nodes.filter_map(|node| node.as_const());
         let constants_bytes = constants.map(Tensor::n_bytes).sum::<usize>() as u64;
         let weights_bytes = variables_bytes + constants_bytes;
-        Ok(Self { model, source, traced, init, weights_bytes, weight_keys })
+        let ahead = OnceLock::new();
+        Ok(Self { model, source, traced, init, weights_bytes, weight_keys, ahead })
+    }
+
+    /// Says that a batch fits only by a search, whose plan is then made when it is loaded, and not
+    /// by the first request.
+    pub fn plan_ahead(&self, batch: Batch) {
+        // The first one stays; there is no other.
+        drop(self.ahead.set(batch));
     }
 
     /// The bytes of its weights, and of other constants.
@@ -117,6 +127,10 @@ impl Opened {
             drop(owner.space().trim_read("load"));
         }
         let engine = Arc::new(NativeEngine::new(executor.clone(), model)?);
+        if let Some(batch) = self.ahead.get() {
+            // What cannot be planned now fails when it is asked for.
+            drop(engine.plan_ahead(batch));
+        }
         let servable = Servable {
             signatures: self.traced.signatures,
             signature_defs: self.model.signature_defs,
@@ -145,7 +159,8 @@ impl Opened {
         tables::restore(model, graphs, &resources, &mut weights)?;
         let is_split = owner.is_some_and(|owner| owner.is_split());
         let homes = if is_split { Homes::Two { border: Home::Host } } else { Homes::One };
-        let loading = Loading { source, model, pool, options, homes };
+        let holder = owner.map(|owner| owner.holder());
+        let loading = Loading { source, model, pool, options, homes, holder };
         loading.run_init(self.init.clone(), &resources)?;
         let (mut programs, mut library) = loading.build(traced, &resources)?;
         let all = programs.values().flat_map(Programs::all);
@@ -276,12 +291,15 @@ struct Loading<'a> {
     pool: &'a Arc<Pool>,
     options: &'a Options,
     homes: Homes,
+    /// Who pays for it, if anybody.
+    holder: Option<&'a Holder>,
 }
 
 impl Loading<'_> {
     /// Runs the init op: it fills tables, and variables that are not in the checkpoint.
     fn run_init(&self, graph: Option<Graph>, resources: &Resources) -> Result<()> {
         let Some(graph) = graph else { return Ok(()) };
+        let _name = device::named(Arc::from(self.model.init_op.as_deref().unwrap_or("init")));
         let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
         let cancel = Cancel::default();
         let env = Env {
@@ -332,7 +350,8 @@ impl Loading<'_> {
         let options = graph::Options { plans_max: self.options.plans_max, homes: self.homes };
         let build = Build { bindings: &bindings, env: &env, options };
         let mut library = Library::default();
-        for graph in traced.graphs.values() {
+        for (name, graph) in &traced.graphs {
+            let _name = device::named(self.title(name));
             library.add(self.source, graph, &build).map_err(session_error)?;
         }
         let env = Env { functions: &library, ..env };
@@ -340,12 +359,23 @@ impl Loading<'_> {
         let mut programs = BTreeMap::new();
         let mut adoption = Adoption::default();
         for (name, graph) in &traced.graphs {
+            // What passes make of constants goes by the signature.
+            let title = self.title(name);
+            let _name = device::named(Arc::clone(&title));
             let graph = adoption.take(graph).map_err(session_error)?;
             let specs = &traced.specs[name];
             let built = Program::build_both(graph, specs, &build).map_err(session_error)?;
-            programs.insert(name.clone(), Programs::new(built, specs));
+            programs.insert(name.clone(), Programs::new(title, built, specs));
         }
         Ok((programs, library))
+    }
+
+    /// What the memory of a signature is booked as.
+    fn title(&self, signature: &str) -> Arc<str> {
+        match self.holder {
+            Some(holder) => format!("{holder} {signature}").into(),
+            None => signature.into(),
+        }
     }
 }
 

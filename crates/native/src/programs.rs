@@ -1,6 +1,8 @@
 //! `Programs`: the program of a signature for inputs of any shape, and one for those that are as
 //! the signature says.
 
+use std::sync::Arc;
+
 use graph::{Program, fits};
 use tensor::{DType, Shape, Spec, Tensor};
 
@@ -8,6 +10,8 @@ use tensor::{DType, Shape, Spec, Tensor};
 /// inputs, so neither do we; but those that are so can be run in fewer steps.
 #[derive(Debug)]
 pub(crate) struct Programs {
+    /// What their plans and workspaces are booked as.
+    title: Arc<str>,
     any: Program,
     /// For inputs that fit the specs.
     fitted: Option<(Vec<Spec>, Program)>,
@@ -22,8 +26,17 @@ pub(crate) enum Inputs<'a> {
 
 impl Programs {
     /// Programs that were built with these specs.
-    pub(crate) fn new((any, fitted): (Program, Option<Program>), specs: &[Spec]) -> Self {
-        Self { any, fitted: fitted.map(|program| (specs.to_vec(), program)) }
+    pub(crate) fn new(
+        title: Arc<str>,
+        (any, fitted): (Program, Option<Program>),
+        specs: &[Spec],
+    ) -> Self {
+        Self { title, any, fitted: fitted.map(|program| (specs.to_vec(), program)) }
+    }
+
+    /// What their plans and workspaces are booked as.
+    pub(crate) fn title(&self) -> &Arc<str> {
+        &self.title
     }
 
     /// The program for inputs of any shape.

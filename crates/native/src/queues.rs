@@ -276,6 +276,7 @@ impl Work for SignatureWork {
         let of = (&*self.signature, Inputs::Tensors(inputs));
         let outputs = self.model.with(of, &cancel, &self.executor.pool, |program, env| {
             let plan = program.plan_for(inputs, env)?;
+            let plan = self.model.fitting(plan, (program, env), workspace)?;
             let _charged = self.model.charge(&plan)?;
             let (outputs, copied) = self.model.in_workspace(workspace, |workspace| {
                 workspace.take_copied_bytes();

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{Category, Driver, Holder, Host, Limited, Owner, Simulated, Space, SpaceOptions};
-use graph::Plan;
+use graph::{Plan, Room};
 use ops::Cancel;
 use pool::Pool;
 use session::{DEFAULT_SIGNATURE, Error, Result, Signature};
 use tensor::{DType, Shape};
 
 use crate::engine::Model;
+use crate::fitting::enough;
 use crate::programs::Inputs;
 
 /// A version that was loaded as ever, in a space where bytes are counted but not written: what is
@@ -64,6 +65,8 @@ pub struct PlanNeed {
     pub host_bytes: u64,
     /// Whether all sizes are known before the run.
     pub is_static: bool,
+    /// Whether it takes as little only because of a search.
+    pub is_searched: bool,
 }
 
 impl Rehearsal {
@@ -127,6 +130,36 @@ impl Rehearsal {
         Ok(need)
     }
 
+    /// The same where the version as a whole, loaded and running, may take no more than `room`: if
+    /// offsets that are found at once take more, others are searched for.
+    pub fn plan_within(&self, batch: &Batch, room: Room) -> Result<PlanNeed> {
+        let Batch { signature, inputs } = batch;
+        let need = self.plan(signature, inputs)?;
+        let stays = self.need();
+        let room = Room {
+            device_bytes: room.device_bytes.saturating_sub(stays.resident_bytes()),
+            host_bytes: room.host_bytes.saturating_sub(stays.host_bytes),
+        };
+        if need.total_bytes() <= room.device_bytes && need.host_bytes <= room.host_bytes {
+            return Ok(need);
+        }
+        let of = (&**signature, Inputs::Shapes(inputs));
+        let cancel = Cancel::default();
+        let lower = self.model.with(of, &cancel, &self.pool, |program, env| {
+            let plan = program.plan(inputs, env)?;
+            let kept = need.host_bytes - PlanNeed::of(&plan, 0).host_bytes;
+            let left = Room {
+                device_bytes: room.device_bytes.saturating_sub(need.plan_bytes),
+                host_bytes: room.host_bytes.saturating_sub(kept),
+            };
+            let lower = program.lowered(plan, env, &left, &mut enough(&cancel))?;
+            let mut lower = PlanNeed::of(&lower, need.plan_bytes);
+            lower.host_bytes += kept;
+            Ok(lower)
+        })?;
+        Ok(PlanNeed { is_searched: lower != need, ..lower })
+    }
+
     /// The inputs that a batch of a signature has, with these sizes where it leaves them open; the
     /// default signature, or the first, without a name. `None` if an input's number of dimensions
     /// is not known.
@@ -185,6 +218,7 @@ impl PlanNeed {
             dynamic_bytes: plan.dynamic_bytes() as u64,
             host_bytes: (plan.host_work_bytes() + plan.host_dynamic_bytes()) as u64,
             is_static: plan.is_static(),
+            is_searched: false,
         }
     }
 

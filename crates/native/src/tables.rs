@@ -45,6 +45,7 @@ pub(crate) fn restore<'a>(
     let used = used_handles(graphs);
     for import in imports {
         let Some(used) = used.get(import.table.as_str()) else { continue };
+        let _name = device::named(Arc::from(&*import.table));
         let bad = |error: ops::Error| op_error(&error, format!("table {}: {error}", import.table));
         let table: Arc<Table> = used.table(resources).map_err(bad)?;
         let keys = read(&checkpoint, &import.keys, None)?;

@@ -44,12 +44,10 @@ pub(crate) fn restore(
         let key = (id.container, id.name);
         let Some(variable) = uses.get(&key) else { continue };
         let sharer = owner.filter(|_| !variable.is_written);
+        let _name = device::named(Arc::from(&*key.1));
         let value = read(&checkpoint, &assignment.source, sharer)?;
         let value = alike.merge(&checkpoint, &assignment.source, sharer, value);
         check(variable, &value)?;
-        if let Some(owner) = owner {
-            owner.note(&key.1, value.n_bytes() as u64);
-        }
         weights.n_variables += 1;
         weights.bytes += value.n_bytes();
         let make = || Variable::new(&key.1, variable.dtype).with_dims(variable.dims.clone());

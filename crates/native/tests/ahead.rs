@@ -26,7 +26,8 @@ fn space(driver: Arc<dyn Driver>, limit_bytes: u64) -> Arc<Space> {
     let driver = Arc::new(Limited::new(driver, name, limit_bytes));
     let physical = Arc::clone(driver.account());
     let growth = GrowthRule::OnDemand;
-    Space::new(SpaceOptions { driver, physical, growth, step_bytes: 1 << 16 }).unwrap()
+    Space::new(SpaceOptions { driver, physical, growth, step_bytes: 1 << 16, context_bytes: 0 })
+        .unwrap()
 }
 
 /// A model on a played GPU of its own, which knows the threads that took its memory.

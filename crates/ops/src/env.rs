@@ -84,6 +84,9 @@ pub trait Ready: Send + Sync {
     /// The bytes of working memory that it wants.
     fn work_bytes(&self) -> usize;
 
+    /// The most of these that a kernel uses as scratch memory, and not to pass on.
+    fn kernel_bytes(&self) -> usize;
+
     /// The most bytes of tensors outside of that memory which it holds while it runs, besides what
     /// it is handed.
     fn open_bytes(&self) -> usize;

@@ -46,6 +46,12 @@ pub trait Op: Send + Sync {
         0
     }
 
+    /// How much of its scratch memory is that of kernels; the rest is what functions that it calls
+    /// pass on.
+    fn kernel_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        self.scratch_bytes(inputs, outputs)
+    }
+
     /// Like `infer`, for ops that call functions.
     fn infer_with(&self, inputs: &[Spec], functions: &dyn Functions) -> Result<Vec<Spec>> {
         let _ = functions;

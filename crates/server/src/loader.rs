@@ -14,7 +14,7 @@ use crate::active::Active;
 use crate::arrange::GivingWay;
 use crate::batching::Versions;
 use crate::config::{Session, Warmup};
-use crate::devices::{Devices, Lease, Needed, Newcomer};
+use crate::devices::{Devices, Lease, Logical, Needed, Newcomer};
 use crate::engines::{Choices, Engine};
 use crate::external::{External, ExternalDevice, Placed, Wish};
 use crate::replicas::{Member, Replicas};
@@ -140,7 +140,8 @@ impl Engines {
     }
 
     /// The most that a version holds at once: while it is loaded, or when it then runs a single
-    /// row. It is rehearsed, unless there is so much room that it does not matter.
+    /// row. It is rehearsed, unless there is so much room that it does not matter; and if that run
+    /// would not fit where there is the most room, offsets with which it does are searched for.
     fn needed(&self, model: &str, opened: &Opened) -> session::Result<Needed> {
         let at_least = opened.weights_bytes();
         let ample = at_least.saturating_mul(AMPLE).saturating_add(AMPLE_BYTES);
@@ -151,9 +152,21 @@ impl Engines {
         let rehearsal = opened.rehearse(&self.options, pool, kind)?;
         let need = rehearsal.need();
         let batch = rehearsal.batch(None, native::Sizes::of_rows(1))?;
+        let names = self.devices.rule(model).devices;
+        let is_named = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
+        let free = |one: &Arc<Logical>| self.devices.refusal(model, one, 0).free_bytes;
+        let all = self.devices.all();
+        let may_be = |one: &&Arc<Logical>| one.space.kind() == kind && is_named(one.space.name());
+        let room = graph::Room {
+            device_bytes: all.iter().filter(may_be).map(free).max().unwrap_or(0),
+            host_bytes: self.devices.host().as_ref().map_or(u64::MAX, free),
+        };
         // What cannot be planned beforehand is found out when it runs.
-        let plan = batch.and_then(|one| rehearsal.plan(&one.signature, &one.inputs).ok());
+        let plan = batch.as_ref().and_then(|one| rehearsal.plan_within(one, room).ok());
         let run = plan.map_or((0, 0), |plan| (plan.total_bytes(), plan.host_bytes));
+        if let Some(batch) = batch.filter(|_| plan.is_some_and(|plan| plan.is_searched)) {
+            opened.plan_ahead(batch);
+        }
         Ok(Needed {
             bytes: need.load_peak_bytes.max(need.resident_bytes() + run.0),
             host_bytes: need.host_peak_bytes.max(need.host_bytes + run.1),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use api::{Kind, Metric, Point, Status, Value};
 use device::logical::GrowthRule;
 use device::{
-    Category, Driver, EVENT_MICROS, Event, EventSum, EventTotal, Holder, Owner, Recent, Snapshot,
+    Category, Driver, EVENT_MICROS, Event, EventSum, EventTotal, Holder, Owner, Recent, Row,
+    Snapshot,
 };
 use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
@@ -116,7 +117,7 @@ pub(crate) fn memory(devices: &Devices) -> Json {
 }
 
 fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
-    let snapshot = logical.space.snapshot();
+    let snapshot = logical.space.ledger();
     let physical = logical.device.lock().physical;
     let mut owners = devices.owners_on(&logical.space);
     // A version on a GPU that needs nothing of the host is not on the host.
@@ -151,10 +152,8 @@ fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
         "categories": categories(&snapshot, |_| true),
         "workspaces": workspaces(&snapshot, logical, &owners),
         "server": { "categories": categories(&snapshot, |holder| *holder == Holder::Server) },
-        "shared": {
-            "bytes": total(&snapshot, |holder| *holder == Holder::Shared),
-            "saved_bytes": logical.space.saved_bytes(),
-        },
+        "named_bytes": named_bytes(&snapshot),
+        "shared": shared(&snapshot, logical.space.saved_bytes()),
         "models": models,
     })
 }
@@ -162,7 +161,7 @@ fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
 /// The workspaces of the lanes, which every model on the device shares: what is held for them, and
 /// what each model needs in one of them.
 fn workspaces(snapshot: &Snapshot, logical: &Logical, owners: &[Arc<Owner>]) -> Json {
-    let is_work = |row: &&device::Row| row.category == Category::Activations;
+    let is_work = |row: &&Row| matches!(row.category, Category::Activations | Category::Workspace);
     let held = snapshot.rows.iter().filter(is_work).map(|row| row.bytes).sum::<u64>();
     let models = owners.iter().filter_map(|owner| match owner.holder() {
         Holder::Version { model, version } => Some(json!({
@@ -186,8 +185,7 @@ fn version_of(
     snapshot: &Snapshot,
 ) -> Json {
     let is_it = |holder: &Holder| holder == owner.holder();
-    let tensors = owner.largest(N_TENSORS);
-    let tensors = tensors.iter().map(|(name, bytes)| json!({"name": &**name, "bytes": bytes}));
+    let is_of = |row: &Row| is_it(&row.holder) || row.sharers.iter().any(is_it);
     json!({
         "name": model,
         "version": version,
@@ -195,8 +193,58 @@ fn version_of(
         "limit_bytes": limit_bytes,
         "largest_plan_bytes": owner.work_bytes(),
         "categories": categories(snapshot, is_it),
-        "largest_tensors": tensors.collect::<Vec<_>>(),
+        "largest_tensors": largest(snapshot, is_of),
     })
+}
+
+/// The largest weights, packed or not, among some rows; and who shares those that are shared.
+fn largest(snapshot: &Snapshot, of: impl Fn(&Row) -> bool) -> Json {
+    let is_weight =
+        |row: &&Row| matches!(row.category, Category::Weights | Category::PackedWeights);
+    let rows = snapshot.rows.iter().filter(is_weight).filter(|row| of(row));
+    let mut rows: Vec<&Row> = rows.filter(|row| !row.tensor.is_empty()).collect();
+    rows.sort_by_key(|row| u64::MAX - row.bytes);
+    let shown = rows.iter().take(N_TENSORS).map(|row| {
+        let mut shown = json!({
+            "name": &*row.tensor,
+            "bytes": row.bytes,
+            "category": row.category.name(),
+        });
+        if !row.sharers.is_empty() {
+            shown["sharers"] = row.sharers.iter().map(ToString::to_string).collect();
+        }
+        shown
+    });
+    Json::Array(shown.collect())
+}
+
+/// What several versions hold together, and which.
+fn shared(snapshot: &Snapshot, saved_bytes: u64) -> Json {
+    let is_shared = |holder: &Holder| *holder == Holder::Shared;
+    let mut holders: BTreeMap<&Holder, u64> = BTreeMap::new();
+    for row in snapshot.rows.iter().filter(|row| is_shared(&row.holder)) {
+        for sharer in &row.sharers {
+            *holders.entry(sharer).or_insert(0) += row.bytes;
+        }
+    }
+    let holders = holders.into_iter().filter_map(|(holder, bytes)| match holder {
+        Holder::Version { model, version } => {
+            Some(json!({"name": &**model, "version": version, "bytes": bytes}))
+        }
+        Holder::Server | Holder::Shared => None,
+    });
+    json!({
+        "bytes": total(snapshot, is_shared),
+        "saved_bytes": saved_bytes,
+        "holders": holders.collect::<Vec<_>>(),
+        "largest_tensors": largest(snapshot, |row| is_shared(&row.holder)),
+    })
+}
+
+/// The bytes in use that carry the name of a tensor or a plan.
+fn named_bytes(snapshot: &Snapshot) -> u64 {
+    let named = snapshot.rows.iter().filter(|row| !row.tensor.is_empty());
+    named.map(|row| row.bytes).sum()
 }
 
 fn total(snapshot: &Snapshot, of: impl Fn(&Holder) -> bool) -> u64 {

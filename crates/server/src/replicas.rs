@@ -69,6 +69,7 @@ impl Replicas {
         if let Some(batching) = &settings.batching {
             member.engine.set_batching(batching)?;
         }
+        member.engine.prepare();
         let mut members = Vec::clone(&self.members.load());
         members.push(Arc::new(member));
         self.members.store(Arc::new(members));
@@ -132,11 +133,11 @@ impl Engine for Replicas {
     }
 
     fn expect(&self) {
-        self.engines.iter().for_each(|(engine, _)| engine.expect());
+        self.members.load().iter().for_each(|member| member.engine.expect());
     }
 
     fn prepare(&self) {
-        self.engines.iter().for_each(|(engine, _)| engine.prepare());
+        self.members.load().iter().for_each(|member| member.engine.prepare());
     }
 
     fn forecast(&self, run: &Run) -> Option<Replica> {

@@ -13,6 +13,11 @@ use crate::error::{Error, Result};
 pub struct Shape(SmallVec<[usize; 5]>);
 
 impl Shape {
+    /// What it takes of the heap: nothing but for very many dimensions.
+    pub fn heap_bytes(&self) -> usize {
+        if self.0.spilled() { self.0.capacity() * size_of::<usize>() } else { 0 }
+    }
+
     /// The shape of a scalar.
     pub fn scalar() -> Self {
         Self::default()

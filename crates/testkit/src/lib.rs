@@ -10,4 +10,5 @@
 
 pub mod opcases;
 pub mod sets;
+pub mod tight;
 pub mod zoo;

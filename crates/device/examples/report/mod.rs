@@ -47,6 +47,12 @@ impl Options {
         value.parse().map_err(|e| format!("{name} {value}: {e}"))
     }
 
+    /// Whether there is an option of this name, which has no value.
+    #[allow(dead_code, reason = "not every example has such options")]
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|a| a == name)
+    }
+
     /// Refuses options that are not among the names.
     pub(crate) fn only(&self, names: &[&str]) -> Result<(), String> {
         match self.0.iter().find(|a| a.starts_with("--") && !names.contains(&a.as_str())) {

@@ -46,14 +46,14 @@ impl Charge {
 
     fn add(&mut self, bytes: u64) -> Result<()> {
         let tally = self.owner.tally(self.category);
-        self.owner.space().charge(tally, bytes)?;
+        self.owner.space().charge(tally, bytes, None)?;
         self.bytes += bytes;
         Ok(())
     }
 
     fn take_back(&mut self, bytes: u64) {
         let tally = self.owner.tally(self.category);
-        self.owner.space().free(tally, Block::Heap, bytes);
+        self.owner.space().free((tally, None), Block::Heap, bytes);
         self.bytes -= bytes;
     }
 }
@@ -70,6 +70,8 @@ impl Drop for Charge {
 pub struct Booked {
     /// Who pays, and what was taken; nobody counts it without.
     taken: Option<(Arc<Tally>, Block)>,
+    /// What for, if it was said.
+    tensor: Option<Arc<str>>,
     bytes: u64,
 }
 
@@ -81,9 +83,12 @@ impl Booked {
     pub fn new(bytes: usize) -> Result<Booked> {
         let bytes = bytes as u64;
         let tally = if bytes == 0 { None } else { scope::current_on_host() };
-        let Some(tally) = tally else { return Ok(Booked { taken: None, bytes: 0 }) };
-        let block = tally.space().book(&tally, bytes)?;
-        Ok(Booked { taken: Some((tally, block)), bytes })
+        let Some(tally) = tally else {
+            return Ok(Booked { taken: None, tensor: None, bytes: 0 });
+        };
+        let tensor = scope::current_tensor(tally.category());
+        let block = tally.space().book(&tally, bytes, tensor.as_ref())?;
+        Ok(Booked { taken: Some((tally, block)), tensor, bytes })
     }
 
     /// What is in the books.
@@ -95,7 +100,7 @@ impl Booked {
 impl Drop for Booked {
     fn drop(&mut self) {
         if let Some((tally, block)) = self.taken.take() {
-            tally.space().free(&tally, block, self.bytes);
+            tally.space().free((&tally, self.tensor.as_ref()), block, self.bytes);
         }
     }
 }
@@ -103,21 +108,21 @@ impl Drop for Booked {
 impl Space {
     /// Books bytes of the heap. Where everything comes out of what was set aside at once, they are
     /// a part of that.
-    fn book(&self, tally: &Arc<Tally>, bytes: u64) -> Result<Block> {
+    fn book(&self, tally: &Arc<Tally>, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
         if self.heap_below_bytes == 0 {
-            return self.allocate(tally, bytes);
+            return self.allocate(tally, bytes, tensor);
         }
         if self.fail_in.load(Ordering::Relaxed) != 0 {
             self.count_down(bytes)?;
         }
-        self.charge(tally, bytes).map(|()| Block::Heap)
+        self.charge(tally, bytes, tensor).map(|()| Block::Heap)
     }
 
-    fn charge(&self, tally: &Arc<Tally>, bytes: u64) -> Result<()> {
+    fn charge(&self, tally: &Arc<Tally>, bytes: u64, tensor: Option<&Arc<str>>) -> Result<()> {
         if let Some(account) = tally.account() {
             account.charge(bytes).map_err(|error| self.with_holders(error))?;
         }
-        if let Err(error) = self.charge_heap(tally, bytes) {
+        if let Err(error) = self.charge_heap(tally, bytes, tensor) {
             if let Some(account) = tally.account() {
                 account.refund(bytes);
             }

@@ -143,6 +143,15 @@ impl Events {
         self.0.lock().totals.values().copied().collect()
     }
 
+    /// What the log takes itself.
+    pub(super) fn books_bytes(&self) -> usize {
+        let log = self.0.lock();
+        let key = size_of::<(Change, &str)>();
+        let totals = log.totals.len() * (key + size_of::<EventTotal>());
+        let sums = log.sums.len() * (key + size_of::<EventSum>());
+        totals + sums + (log.large.capacity() + log.small.capacity()) * size_of::<Event>()
+    }
+
     fn push(&self, change: Change, bytes: u64, cause: &'static str, duration: Duration) {
         let mut log = self.0.lock();
         let counts = [0; EVENT_MICROS.len() + 1];

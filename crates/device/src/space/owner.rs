@@ -1,7 +1,8 @@
 //! Who holds memory of a space, and for what.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use super::Space;
 use crate::account::Account;
@@ -17,8 +18,6 @@ pub struct Owner {
     /// Who holds its strings and tables, if they are elsewhere.
     host: Option<Arc<Owner>>,
     tallies: [Arc<Tally>; CATEGORIES.len()],
-    /// The tensors that were named, and their bytes.
-    tensors: Mutex<Vec<(Arc<str>, u64)>>,
     /// The most workspace that a run needed.
     work: AtomicU64,
 }
@@ -58,8 +57,8 @@ impl Owner {
         host: Option<Arc<Owner>>,
     ) -> Arc<Owner> {
         let tallies = CATEGORIES.map(|category| Tally::new(space, &holder, category, &account));
-        let (space, tensors, work) = (Arc::clone(space), Mutex::default(), AtomicU64::new(0));
-        Arc::new(Owner { holder, space, account, host, tallies, tensors, work })
+        let (space, work) = (Arc::clone(space), AtomicU64::new(0));
+        Arc::new(Owner { holder, space, account, host, tallies, work })
     }
 
     /// Who holds its strings and tables: often itself.
@@ -83,19 +82,6 @@ impl Owner {
     /// The most workspace that a run needed.
     pub fn work_bytes(&self) -> u64 {
         self.work.load(Ordering::Relaxed)
-    }
-
-    /// Notes that it holds a tensor of this name, for people to see.
-    pub fn note(&self, tensor: &str, bytes: u64) {
-        self.tensors.lock().push((Arc::from(tensor), bytes));
-    }
-
-    /// The `n` largest of the tensors that were noted.
-    pub fn largest(&self, n: usize) -> Vec<(Arc<str>, u64)> {
-        let mut tensors = self.tensors.lock().clone();
-        tensors.sort_by_key(|(_, bytes)| u64::MAX - bytes);
-        tensors.truncate(n);
-        tensors
     }
 
     /// Who it is.
@@ -138,8 +124,27 @@ pub struct Tally {
     holder: Holder,
     category: Category,
     account: Option<Arc<Account>>,
-    pub(super) heap: AtomicU64,
-    pub(super) chunks: AtomicU64,
+    heap: AtomicU64,
+    chunks: AtomicU64,
+    /// The bytes of each tensor that has a name; no more than are booked.
+    tensors: Mutex<BTreeMap<Arc<str>, u64>>,
+}
+
+/// Where bytes are that are booked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// On the heap.
+    Heap,
+    /// In an arena, whose lock the caller has.
+    Chunk,
+}
+
+/// A copy of a tally.
+pub(super) struct Booking {
+    pub(super) heap_bytes: u64,
+    pub(super) bytes: u64,
+    /// The tensors that have a name, if they were asked for.
+    pub(super) tensors: Vec<(Arc<str>, u64)>,
 }
 
 impl Tally {
@@ -156,6 +161,7 @@ impl Tally {
             account: account.clone(),
             heap: AtomicU64::new(0),
             chunks: AtomicU64::new(0),
+            tensors: Mutex::default(),
         });
         space.register(&tally);
         tally
@@ -169,7 +175,7 @@ impl Tally {
         &self.holder
     }
 
-    pub(super) fn category(&self) -> Category {
+    pub(crate) fn category(&self) -> Category {
         self.category
     }
 
@@ -178,7 +184,62 @@ impl Tally {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        use std::sync::atomic::Ordering::Relaxed;
-        self.heap.load(Relaxed) + self.chunks.load(Relaxed)
+        self.heap.load(Ordering::Relaxed) + self.chunks.load(Ordering::Relaxed)
+    }
+
+    /// Books bytes, to a tensor if it has a name.
+    pub(super) fn book(&self, place: Place, bytes: u64, tensor: Option<&Arc<str>>) {
+        let Some(tensor) = tensor else {
+            self.counter(place).fetch_add(bytes, Ordering::Relaxed);
+            return;
+        };
+        // Both under the lock, so that no copy has more in the names than in the sum.
+        let mut tensors = self.tensors.lock();
+        self.counter(place).fetch_add(bytes, Ordering::Relaxed);
+        *tensors.entry(Arc::clone(tensor)).or_insert(0) += bytes;
+    }
+
+    /// Takes a booking back.
+    pub(super) fn unbook(&self, place: Place, bytes: u64, tensor: Option<&Arc<str>>) {
+        let Some(tensor) = tensor else {
+            self.counter(place).fetch_sub(bytes, Ordering::SeqCst);
+            return;
+        };
+        let mut tensors = self.tensors.lock();
+        self.counter(place).fetch_sub(bytes, Ordering::SeqCst);
+        let booked = tensors.get_mut(tensor).expect("it was booked by this name");
+        assert!(*booked >= bytes, "{bytes} bytes given back of {booked} for {tensor}");
+        *booked -= bytes;
+        if *booked == 0 {
+            tensors.remove(tensor);
+        }
+    }
+
+    /// A copy of what is booked, with the tensors or without.
+    pub(super) fn copy(&self, has_tensors: bool) -> Booking {
+        let tensors = has_tensors.then(|| self.tensors.lock());
+        let heap_bytes = self.heap.load(Ordering::Relaxed);
+        let bytes = heap_bytes + self.chunks.load(Ordering::Relaxed);
+        let named = tensors.iter().flat_map(|tensors| tensors.iter());
+        let tensors = named.map(|(name, bytes)| (Arc::clone(name), *bytes)).collect();
+        Booking { heap_bytes, bytes, tensors }
+    }
+
+    /// What it takes itself: with its share of its owner, and the names.
+    pub(super) fn books_bytes(&self) -> usize {
+        // An entry of the map, and the room that its nodes have to spare at worst; the name, and
+        // the two counts before it.
+        const ENTRY_BYTES: usize = 2 * size_of::<(Arc<str>, u64)>() + 2 * size_of::<usize>();
+        let tensors = self.tensors.lock();
+        let names: usize = tensors.keys().map(|name| name.len() + ENTRY_BYTES).sum();
+        let owner = size_of::<Owner>().div_ceil(CATEGORIES.len());
+        size_of::<Tally>() + size_of::<Weak<Tally>>() + owner + names
+    }
+
+    fn counter(&self, place: Place) -> &AtomicU64 {
+        match place {
+            Place::Heap => &self.heap,
+            Place::Chunk => &self.chunks,
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::ledger::Category;
 
 thread_local! {
     static CURRENT: RefCell<Option<(Arc<Owner>, Category)>> = const { RefCell::new(None) };
+    static TENSOR: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
 /// Who pays for buffers that are made outside every scope, as those of requests being decoded.
@@ -42,6 +43,43 @@ pub fn booked_on_host() -> Scope {
         current.as_ref().map(|(owner, category)| (Arc::clone(owner.host()), *category))
     };
     enter(CURRENT.with_borrow(host))
+}
+
+/// While it lives, what this thread takes memory for has a name.
+#[derive(Debug)]
+#[must_use = "the name is forgotten when it is dropped"]
+pub struct NameScope {
+    before: Option<Arc<str>>,
+    /// A scope ends on the thread it began on.
+    _not_send: PhantomData<*const ()>,
+}
+
+/// Names what this thread takes memory for from now on, until the scope is dropped: a tensor, or a
+/// plan. The tensors of requests and replies are too many and too short-lived to be named.
+pub fn named(tensor: Arc<str>) -> NameScope {
+    let before = TENSOR.with_borrow_mut(|current| current.replace(tensor));
+    NameScope { before, _not_send: PhantomData }
+}
+
+/// The name of what is taken for a category now.
+pub(crate) fn current_tensor(category: Category) -> Option<Arc<str>> {
+    match category {
+        Category::Weights
+        | Category::PackedWeights
+        | Category::Plans
+        | Category::Activations
+        | Category::Workspace => TENSOR.with_borrow(Clone::clone),
+        Category::Requests | Category::Context | Category::Fragmentation | Category::Reserve => {
+            None
+        }
+    }
+}
+
+impl Drop for NameScope {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        drop(TENSOR.with_borrow_mut(|current| std::mem::replace(current, before)));
+    }
 }
 
 /// Says who pays for buffers made outside every scope, once in the life of a process; later calls

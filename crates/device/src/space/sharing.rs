@@ -1,11 +1,11 @@
 //! Weights that are equal are held once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-use super::owner::{Owner, Tally};
-use super::{Block, READ, Space};
+use super::owner::{Owner, Place, Tally};
+use super::{Block, READ, Space, named};
 use crate::buffer::{Buffer, WeakBuffer};
 use crate::driver::Driver as _;
 use crate::error::Result;
@@ -72,6 +72,7 @@ impl Space {
         if !may_move() || buffer.len() as u64 >= self.driver.properties().granule_bytes {
             return Ok(None);
         }
+        let _name = buffer.tensor().map(named);
         let mut copy = Buffer::allocate_for(owner, Category::PackedWeights, buffer.len())?;
         copy.rebook(owner.tally(Category::Weights));
         if !copy.is_rehearsed() {
@@ -144,33 +145,69 @@ impl Space {
         shared.unwrap_or_else(|| Tally::new(space, &Holder::Shared, category, &None))
     }
 
-    /// Moves the booking of a block from one tally of this space to another; whether the other's
-    /// limit allows it.
-    pub(crate) fn move_booking(&self, block: &Block, from: &Tally, to: &Tally, bytes: u64) -> bool {
-        use std::sync::atomic::Ordering::Relaxed;
-        if to.account().is_some_and(|account| account.charge(bytes).is_err()) {
-            return false;
-        }
-        if let Some(account) = from.account() {
-            account.refund(bytes);
+    /// Moves the booking of bytes of a block from one tally of this space to another; whether the
+    /// other's limit allows it.
+    pub(crate) fn move_booking(
+        &self,
+        block: &Block,
+        (from, to): (&Tally, &Tally),
+        bytes: u64,
+        tensor: Option<&Arc<str>>,
+    ) -> bool {
+        // Within one account nothing changes hands, whatever it has left.
+        let is_same = match (from.account(), to.account()) {
+            (Some(from), Some(to)) => Arc::ptr_eq(from, to),
+            _ => false,
+        };
+        if !is_same {
+            if to.account().is_some_and(|account| account.charge(bytes).is_err()) {
+                return false;
+            }
+            if let Some(account) = from.account() {
+                account.refund(bytes);
+            }
         }
         match block {
             Block::Heap => {
-                to.heap.fetch_add(bytes, Relaxed);
-                from.heap.fetch_sub(bytes, Relaxed);
+                to.book(Place::Heap, bytes, tensor);
+                from.unbook(Place::Heap, bytes, tensor);
             }
             Block::Chunk { arena, .. } => {
                 // Under the arena's lock, as every change of what it gave out.
                 let _lock = self.arenas.all[*arena].as_ref().expect("it came from there").lock();
-                to.chunks.fetch_add(bytes, Relaxed);
-                from.chunks.fetch_sub(bytes, Relaxed);
+                to.book(Place::Chunk, bytes, tensor);
+                from.unbook(Place::Chunk, bytes, tensor);
             }
         }
         true
     }
+
+    /// Who shares each tensor that is booked as shared.
+    pub(super) fn sharers(&self) -> BTreeMap<(Category, Arc<str>), BTreeSet<Holder>> {
+        let mut all: BTreeMap<(Category, Arc<str>), BTreeSet<Holder>> = BTreeMap::new();
+        let entries = self.sharing.entries.lock();
+        for entry in entries.values().flatten().filter(|e| distinct(&e.sharers).count() > 1) {
+            let Some(tensor) = entry.buffer.upgrade().and_then(|buffer| buffer.tensor()) else {
+                continue;
+            };
+            let holders = entry.sharers.iter().map(|owner| owner.holder().clone());
+            all.entry((entry.category, tensor)).or_default().extend(holders);
+        }
+        all
+    }
 }
 
 impl Sharing {
+    /// What the list of what may be shared takes itself.
+    pub(super) fn books_bytes(&self) -> usize {
+        let entries = self.entries.lock();
+        let alike = entries.values().map(|alike| {
+            let sharers = alike.iter().map(|entry| entry.sharers.capacity());
+            alike.capacity() * size_of::<Entry>() + sharers.sum::<usize>() * size_of::<usize>()
+        });
+        alike.sum::<usize>() + entries.capacity() * size_of::<(u64, Vec<Entry>)>()
+    }
+
     /// A hash that no file can foresee; what it says is checked byte by byte.
     fn hash(&self, bytes: &[u8]) -> u64 {
         let seed = self.hasher.hash_one(bytes.len());

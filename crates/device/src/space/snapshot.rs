@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::Space;
 use super::events::{Change, EventTotal, Recent};
 use super::idle::{self, Idle};
-use super::owner::Tally;
+use super::owner::{Booking, Tally};
 use crate::arena::Stats;
 use crate::driver::Kind;
 use crate::ledger::{Category, Holder, Row};
@@ -58,12 +58,28 @@ impl Space {
     /// What is on the heap comes and goes while it is added up, and a limit may change meanwhile.
     /// Where the copy says that more is held than may be, which never is, it is made again.
     pub fn snapshot(&self) -> Snapshot {
-        let copies = std::iter::repeat_with(|| self.copy());
-        let mut copies = copies.take(N_COPIES).skip_while(|it| it.held_bytes > it.limit_bytes);
-        copies.next().unwrap_or_else(|| self.copy())
+        self.copy_until_right(false)
     }
 
-    fn copy(&self) -> Snapshot {
+    /// The same with a row for each tensor that has a name, and who shares it: what is left of a
+    /// category is one more row. It takes longer, and whoever allocates waits for it.
+    pub fn ledger(&self) -> Snapshot {
+        let mut ledger = self.copy_until_right(true);
+        let sharers = self.sharers();
+        for row in ledger.rows.iter_mut().filter(|row| row.holder == Holder::Shared) {
+            let of = sharers.get(&(row.category, Arc::clone(&row.tensor)));
+            row.sharers = of.into_iter().flatten().cloned().collect();
+        }
+        ledger
+    }
+
+    fn copy_until_right(&self, has_tensors: bool) -> Snapshot {
+        let copies = std::iter::repeat_with(|| self.copy(has_tensors));
+        let mut copies = copies.take(N_COPIES).skip_while(|it| it.held_bytes > it.limit_bytes);
+        copies.next().unwrap_or_else(|| self.copy(has_tensors))
+    }
+
+    fn copy(&self, has_tensors: bool) -> Snapshot {
         // With the arenas locked nothing of what they gave out changes hands.
         let arenas: Vec<_> = self.arenas().map(|arena| arena.lock()).collect();
         let stats: Vec<Stats> = arenas.iter().map(|arena| arena.stats()).collect();
@@ -75,11 +91,10 @@ impl Space {
         }
         let tallies: Vec<Arc<Tally>> =
             self.tallies.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
-        let heap = |tally: &Arc<Tally>| tally.heap.load(Ordering::Relaxed);
-        let heaps: Vec<u64> = tallies.iter().map(heap).collect();
-        let mut rows = rows(&tallies, &heaps);
+        let bookings: Vec<Booking> = tallies.iter().map(|tally| tally.copy(has_tensors)).collect();
         drop(arenas);
-        let heap_bytes: u64 = heaps.iter().sum();
+        let mut rows = rows(&tallies, &bookings);
+        let heap_bytes: u64 = bookings.iter().map(|booking| booking.heap_bytes).sum();
         let sum = |of: fn(&Stats) -> u64| stats.iter().map(of).sum::<u64>();
         let requested = sum(|s| s.requested_bytes);
         let chunks: u64 = rows.iter().map(|row| row.bytes).sum::<u64>() - heap_bytes;
@@ -113,7 +128,7 @@ impl Space {
                 0 => 0.0,
                 _ => (idle_bytes - largest) as f64 / idle_bytes as f64,
             },
-            bookkeeping_bytes: sum(|s| s.bookkeeping_bytes),
+            bookkeeping_bytes: sum(|s| s.bookkeeping_bytes) + self.books_bytes(&tallies),
             n_growths: n(Change::Growth),
             n_releases: n(Change::Release),
             events,
@@ -121,8 +136,17 @@ impl Space {
         };
         let children: Vec<Arc<Space>> =
             self.children.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
-        children.iter().for_each(|child| snapshot.include(child.snapshot()));
+        let copy = |child: &Arc<Space>| if has_tensors { child.ledger() } else { child.snapshot() };
+        children.iter().for_each(|child| snapshot.include(copy(child)));
         snapshot
+    }
+
+    /// What the books take beside those of the arenas: who holds what, by which names, who shares
+    /// it, and what happened.
+    fn books_bytes(&self, tallies: &[Arc<Tally>]) -> u64 {
+        let tallies: usize = tallies.iter().map(|tally| tally.books_bytes()).sum();
+        let books = tallies + self.sharing.books_bytes() + self.events.books_bytes();
+        (books + size_of::<Space>()) as u64
     }
 
     /// Takes the growths and releases since the last call.
@@ -134,18 +158,24 @@ impl Space {
 /// How often a copy is made until it is right.
 const N_COPIES: usize = 100;
 
-/// One row for each holder and category.
-fn rows(tallies: &[Arc<Tally>], heaps: &[u64]) -> Vec<Row> {
-    let mut totals: BTreeMap<(Holder, Category), u64> = BTreeMap::new();
-    for (tally, heap) in tallies.iter().zip(heaps) {
-        let bytes = heap + tally.chunks.load(Ordering::Relaxed);
-        *totals.entry((tally.holder().clone(), tally.category())).or_insert(0) += bytes;
+/// One row for each holder, category and tensor with a name; what has none is one of them.
+fn rows(tallies: &[Arc<Tally>], bookings: &[Booking]) -> Vec<Row> {
+    let mut totals: BTreeMap<(Holder, Category, Arc<str>), u64> = BTreeMap::new();
+    let nameless: Arc<str> = Arc::from("");
+    for (tally, booking) in tallies.iter().zip(bookings) {
+        let named: u64 = booking.tensors.iter().map(|(_, bytes)| bytes).sum();
+        assert!(named <= booking.bytes, "no more has a name than is booked");
+        let rest = (Arc::clone(&nameless), booking.bytes - named);
+        for (tensor, bytes) in booking.tensors.iter().chain([&rest]) {
+            let key = (tally.holder().clone(), tally.category(), Arc::clone(tensor));
+            *totals.entry(key).or_insert(0) += bytes;
+        }
     }
-    let row = |((holder, category), bytes)| Row {
+    let row = |((holder, category, tensor), bytes)| Row {
         holder,
         sharers: Vec::new(),
         category,
-        tensor: Arc::from(""),
+        tensor,
         bytes,
     };
     totals.into_iter().filter(|(_, bytes)| *bytes > 0).map(row).collect()

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::buffer::Buffer;
 use crate::ledger::{Holder, Row};
@@ -205,6 +207,95 @@ fn equal_weights_are_held_once_and_booked_as_shared() {
 }
 
 #[test]
+fn every_tensor_with_a_name_has_a_row_that_says_who_shares_it() {
+    let space = host(64 * MIB);
+    let (a, b) = (model(&space, "a", None), model(&space, "b", None));
+    let weights = |owner: &Arc<Owner>, tensor: &str, value: u8| {
+        let _name = named(Arc::from(tensor));
+        let mut buffer = Buffer::allocate_for(owner, Category::Weights, 8 * KIB).unwrap();
+        buffer.bytes_mut().unwrap().fill(value);
+        space.share(buffer, owner, Category::Weights)
+    };
+    let kept = [weights(&a, "w", 1), weights(&a, "v", 2), weights(&b, "w", 1)];
+    // Requests are not named.
+    let _name = named(Arc::from("reply"));
+    let request = Buffer::allocate_for(&b, Category::Requests, 100).unwrap();
+    let rows = |space: &Space| -> Vec<String> {
+        let ledger = space.ledger();
+        assert_eq!(ledger.rows.iter().map(|row| row.bytes).sum::<u64>(), ledger.held_bytes);
+        let row = |row: &Row| {
+            let sharers: Vec<String> = row.sharers.iter().map(ToString::to_string).collect();
+            let Row { holder, tensor, bytes, .. } = row;
+            format!("{holder} {} {tensor} {bytes} {}", row.category.name(), sharers.join(" "))
+        };
+        ledger.rows.iter().map(row).collect()
+    };
+    assert_eq!(
+        rows(&space),
+        [
+            "a:1 weights v 8192 ".to_owned(),
+            "b:1 requests  100 ".to_owned(),
+            "shared weights w 8192 a:1 b:1".to_owned(),
+        ]
+    );
+    space.unshare(&b);
+    drop((kept, request));
+    space.unshare(&a);
+    assert_eq!(rows(&space), [""; 0]);
+}
+
+#[test]
+fn scratch_memory_in_a_workspace_is_booked_as_such_within_the_same_limit() {
+    let space = host(64 * MIB);
+    let owner = model(&space, "a", Some(MIB as u64));
+    let mut workspace = Workspace::of(Arc::clone(&owner)).unwrap();
+    workspace.ensure(MIB).unwrap();
+    workspace.note_scratch(crate::Home::Device, 100 * KIB);
+    // The most so far stays.
+    workspace.note_scratch(crate::Home::Device, 10 * KIB);
+    assert_eq!(rows(&space), ["a:1 activations 946176", "a:1 workspace 102400"]);
+    workspace.note_scratch(crate::Home::Device, 200 * KIB);
+    assert_eq!(rows(&space), ["a:1 activations 843776", "a:1 workspace 204800"]);
+    assert_eq!(owner.account().unwrap().held_bytes(), MIB as u64);
+    workspace.trim().unwrap();
+    assert_eq!(rows(&space), [""; 0]);
+    workspace.ensure(MIB / 2).unwrap();
+    assert_eq!(rows(&space), ["a:1 activations 524288"]);
+}
+
+#[test]
+fn the_books_of_a_large_model_take_little_of_what_they_are_about() {
+    let host = Arc::new(Host::new("cpu:0", 1 << 40)) as Arc<dyn Driver>;
+    let driver = Arc::new(Limited::new(host, "cpu:0", 1 << 40));
+    let physical = Arc::clone(driver.account());
+    let growth = GrowthRule::OnDemand;
+    let options = SpaceOptions { driver, physical, growth, step_bytes: 1 << 20, context_bytes: 0 };
+    // Nothing is written where a load is rehearsed.
+    let space = Space::rehearsal(options).unwrap();
+    let owner = model(&space, "large", None);
+    // As many weights as a large language model for questions has, each read and then packed.
+    let mut kept = Vec::new();
+    for layer in 0..24 {
+        let sizes = [("query", 4 * MIB), ("key", 4 * MIB), ("value", 4 * MIB), ("out", 4 * MIB)];
+        let sizes = sizes.into_iter().chain([("wide", 16 * MIB), ("narrow", 16 * MIB)]);
+        for (name, bytes) in sizes.chain((0..10).map(|_| ("bias", 4 * KIB))) {
+            let n = kept.len();
+            let _name = named(format!("model/encoder/layer_{layer}/{name}_{n}/kernel:0").into());
+            let read = Buffer::allocate_for(&owner, Category::Weights, bytes).unwrap();
+            kept.push(Buffer::allocate_for(&owner, Category::PackedWeights, bytes).unwrap());
+            drop(read);
+        }
+    }
+    let snapshot = space.snapshot();
+    let (own, held) = (snapshot.bookkeeping_bytes, snapshot.held_bytes);
+    let stats: u64 = space.arenas().map(|arena| arena.lock().stats().bookkeeping_bytes).sum();
+    assert!(held > 1 << 30 && own * 2000 <= held, "{own} of {held}");
+    // The names of as many tensors are a good part of it, and so are the last events.
+    let names = kept.len() * "model/encoder/layer_00/query_000/kernel:0".len();
+    assert!(own > stats + names as u64, "{own} with {stats} of the arenas");
+}
+
+#[test]
 fn weights_that_stay_as_they_were_read_move_together() {
     let gpu = Arc::new(Simulated::gpu("gpu:0", 1 << 30));
     assert_eq!(gpu.properties().granule_bytes, 2 << 20);
@@ -269,36 +360,80 @@ fn a_workspace_is_an_activation_of_its_owner() {
     assert_eq!(rows(&space), [""; 0]);
 }
 
-/// Random work for several owners of a space.
-struct Churn<'a> {
-    space: &'a Arc<Space>,
-    random: Random,
-    owners: Vec<Arc<Owner>>,
-    buffers: Vec<Buffer>,
+/// Two logical devices of one physical device, whose limit is less than both of theirs.
+fn two_of(driver: Arc<dyn Driver>) -> Vec<Arc<Space>> {
+    let physical = Arc::new(Limited::new(driver, "physical", 28 << 20));
+    let name = physical.properties().kind.to_string();
+    let space = |number: u64| {
+        let inner = Arc::clone(&physical) as Arc<dyn Driver>;
+        let driver = Arc::new(Limited::new(inner, format!("{name}:{number}"), 24 << 20));
+        let (physical, growth) = (Arc::clone(physical.account()), GrowthRule::OnDemand);
+        Space::new(SpaceOptions {
+            driver,
+            physical,
+            growth,
+            step_bytes: 64 << 10,
+            context_bytes: 0,
+        })
+        .unwrap()
+    };
+    (0..2).map(space).collect()
 }
 
-impl<'a> Churn<'a> {
-    fn new(space: &'a Arc<Space>, seed: u64) -> Churn<'a> {
-        let owners = (0..4i64).zip(1u64..).map(|(n, mib)| {
-            let account = Arc::new(Account::new("model m", mib << 20));
-            Owner::new(space, version("m", n), Some(account))
+/// Random work for several owners on the logical devices of one physical device.
+struct Churn {
+    spaces: Vec<Arc<Space>>,
+    random: Random,
+    /// Four on each device.
+    owners: Vec<Arc<Owner>>,
+    buffers: Vec<Buffer>,
+    charges: Vec<Charge>,
+    workspaces: Vec<Workspace>,
+    /// What is set aside for others, and what they hold of it.
+    asides: Vec<(Arc<Owner>, Vec<Buffer>)>,
+    tensors: Vec<Arc<str>>,
+}
+
+impl Churn {
+    fn new(spaces: Vec<Arc<Space>>, seed: u64) -> Churn {
+        let owners = spaces.iter().flat_map(|space| {
+            (0..4i64).zip(1u64..).map(|(n, mib)| {
+                let account = Arc::new(Account::new("model m", mib << 20));
+                Owner::new(space, version("m", n), Some(account))
+            })
         });
-        let owners = owners.collect();
-        Churn { space, random: Random(seed), owners, buffers: Vec::new() }
+        let owners: Vec<Arc<Owner>> = owners.collect();
+        let of = |owner: &Arc<Owner>| Workspace::of(Arc::clone(owner)).unwrap();
+        Churn {
+            spaces,
+            random: Random(seed),
+            workspaces: owners.iter().skip(3).step_by(4).map(of).collect(),
+            owners,
+            buffers: Vec::new(),
+            charges: Vec::new(),
+            asides: Vec::new(),
+            tensors: ["a", "b", "c"].map(Arc::from).to_vec(),
+        }
     }
 
     fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.random.below(n as u64)).unwrap()
     }
 
-    /// Allocates, shares, frees or trims.
-    fn step(&mut self) {
+    fn mib(&mut self, from: u64, to: u64) -> u64 {
+        (from + self.random.below(to - from)) << 20
+    }
+
+    /// Allocates, shares, frees or trims; now and then something rarer. Gives the device.
+    fn step(&mut self) -> usize {
         let categories = [Category::Weights, Category::PackedWeights, Category::Requests];
-        let owner = self.below(4);
-        let owner = Arc::clone(&self.owners[owner]);
-        match self.random.below(200) {
-            0 | 1 => drop(self.space.trim("test")),
-            2 => self.space.unshare(&owner),
+        let at = self.below(self.owners.len());
+        let owner = Arc::clone(&self.owners[at]);
+        let tensor = Arc::clone(&self.tensors[at % self.tensors.len()]);
+        let _name = at.is_multiple_of(2).then(|| named(tensor));
+        match self.random.below(240) {
+            0 | 1 => drop(owner.space().trim("test")),
+            2 => owner.space().unshare(&owner),
             3..100 if !self.buffers.is_empty() => {
                 let at = self.below(self.buffers.len());
                 self.buffers.swap_remove(at);
@@ -307,31 +442,88 @@ impl<'a> Churn<'a> {
                 let bytes = (4 * KIB) << self.random.below(6);
                 let made = Buffer::allocate_for(&owner, Category::Weights, bytes);
                 self.buffers.extend(
-                    made.ok().map(|buffer| self.space.share(buffer, &owner, Category::Weights)),
+                    made.ok().map(|buffer| owner.space().share(buffer, &owner, Category::Weights)),
                 );
             }
+            110..140 => self.rarer(&owner, at / 4),
             _ => {
                 let category = categories[self.below(3)];
                 let bytes = usize::try_from(self.random.size(20)).unwrap();
                 self.buffers.extend(Buffer::allocate_for(&owner, category, bytes));
             }
         }
+        at / 4
     }
 
-    /// Asserts that every byte has one owner, that all of them sum to what the device holds, and
-    /// that no limit is exceeded.
+    /// Changes limits, charges, sets aside, or works in a workspace of a device.
+    fn rarer(&mut self, owner: &Arc<Owner>, device: usize) {
+        // What is refused leaves everything as it was, which is checked.
+        match self.random.below(30) {
+            0..3 => drop(owner.account().unwrap().set_limit(self.mib(1, 6))),
+            3 | 4 => drop(owner.space().account().set_limit(self.mib(8, 24))),
+            5 => {
+                let limit = self.mib(10, 40);
+                drop(self.spaces[device].accounts[1].set_limit(limit));
+            }
+            6..10 => {
+                let bytes = self.random.size(20);
+                self.charges.extend(Charge::new(owner, Category::Context, bytes));
+            }
+            10..14 if !self.charges.is_empty() => {
+                let (at, bytes) = (self.below(self.charges.len()), self.random.size(21));
+                let charged = self.charges[at].set(bytes);
+                assert!(charged <= bytes.max(1), "no more than was asked for");
+            }
+            14..20 if !self.charges.is_empty() => {
+                let at = self.below(self.charges.len());
+                self.charges.swap_remove(at);
+            }
+            20..23 => {
+                let bytes = usize::try_from(self.random.size(21)).unwrap();
+                let workspace = &mut self.workspaces[device];
+                drop(workspace.ensure(bytes));
+                workspace.note_scratch(crate::Home::Device, bytes / 3);
+            }
+            23 => self.workspaces[device].trim().unwrap(),
+            24 | 25 if self.asides.len() < 2 => {
+                let account = Arc::new(Account::new("aside", self.mib(1, 3) * 2));
+                let holder = version("aside", 1);
+                let aside = self.spaces[device].set_aside(holder.clone(), account);
+                let owner = aside.map(|aside| Owner::new(&aside, holder, None));
+                self.asides.extend(owner.map(|owner| (owner, Vec::new())));
+            }
+            26 => drop(self.asides.pop()),
+            _ => {
+                let bytes = usize::try_from(self.random.size(20)).unwrap();
+                if let Some((owner, buffers)) = self.asides.last_mut() {
+                    buffers.extend(Buffer::allocate_for(owner, Category::Requests, bytes));
+                    buffers.extend(Buffer::allocate_for(owner, Category::Weights, bytes / 2));
+                    buffers.drain(..buffers.len() / 8);
+                }
+            }
+        }
+    }
+
+    /// Asserts that every byte of a device has one owner, that all of them sum to what it holds,
+    /// and that no limit is exceeded: its own, the physical device's, those of models.
     #[track_caller]
-    fn check(&self) {
-        let snapshot = self.space.snapshot();
+    fn check(&self, device: usize) {
+        let space = &self.spaces[device];
+        let snapshot = space.snapshot();
         let sum = |rows: &mut dyn Iterator<Item = &Row>| rows.map(|row| row.bytes).sum::<u64>();
         assert_eq!(sum(&mut snapshot.rows.iter()), snapshot.held_bytes);
-        assert_eq!(snapshot.held_bytes, self.space.account().held_bytes());
+        assert_eq!(snapshot.held_bytes, space.account().held_bytes());
         assert!(snapshot.held_bytes <= snapshot.limit_bytes);
-        for (owner, limit) in self.owners.iter().zip(1u64..) {
+        let physical = &space.accounts[1];
+        let held: u64 = self.spaces.iter().map(|space| space.account().held_bytes()).sum();
+        assert_eq!(physical.held_bytes(), held, "the physical device holds what its shares do");
+        assert!(held <= physical.limit_bytes());
+        for owner in self.owners[4 * device..][..4].iter() {
             let own = sum(&mut snapshot.rows.iter().filter(|row| row.holder == *owner.holder()));
             assert_eq!(own, owner.bytes(), "what is booked to {}", owner.holder());
-            assert_eq!(own, owner.account().unwrap().held_bytes());
-            assert!(own <= limit << 20);
+            let account = owner.account().unwrap();
+            assert_eq!(own, account.held_bytes());
+            assert!(own <= account.limit_bytes());
         }
         let mut used = snapshot.rows.iter().filter(|row| row.category < Category::Fragmentation);
         assert_eq!(sum(&mut used), snapshot.in_use_bytes, "all of it is used by somebody");
@@ -345,35 +537,54 @@ impl<'a> Churn<'a> {
         );
     }
 
+    /// Asserts that the tensors of each holder and category sum to what is booked to them.
+    #[track_caller]
+    fn check_tensors(&self, device: usize) {
+        let sums = |snapshot: Snapshot| {
+            let mut sums: BTreeMap<(Holder, Category), u64> = BTreeMap::new();
+            for row in snapshot.rows {
+                *sums.entry((row.holder, row.category)).or_insert(0) += row.bytes;
+            }
+            sums
+        };
+        let space = &self.spaces[device];
+        assert_eq!(sums(space.ledger()), sums(space.snapshot()));
+    }
+
     /// Gives everything back, and asserts that it went.
     fn finish(self) {
-        drop(self.buffers);
-        self.owners.iter().for_each(|owner| self.space.unshare(owner));
+        drop((self.buffers, self.charges, self.workspaces, self.asides));
+        self.owners.iter().for_each(|owner| owner.space().unshare(owner));
         self.owners.iter().for_each(|owner| assert_eq!(owner.bytes(), 0));
-        self.space.trim("test").unwrap();
-        assert_eq!(self.space.account().held_bytes(), 0);
+        for space in &self.spaces {
+            space.trim("test").unwrap();
+            assert_eq!(space.account().held_bytes(), 0);
+            assert!(space.ledger().rows.is_empty());
+        }
     }
 }
 
-/// Half a million operations, and the whole ledger after each.
-fn check_ledger(space: &Arc<Space>, seed: u64) {
-    let mut churn = Churn::new(space, seed);
-    for _ in 0..500_000 {
-        churn.step();
-        churn.check();
+/// Half a million operations, and the ledger after each.
+fn check_ledger(spaces: Vec<Arc<Space>>, seed: u64) {
+    let mut churn = Churn::new(spaces, seed);
+    for round in 0..500_000 {
+        let device = churn.step();
+        churn.check(device);
+        if round % 64 == 0 {
+            churn.check_tensors(device);
+        }
     }
     churn.finish();
 }
 
 #[test]
 fn random_buffers_of_the_host_always_sum_to_what_is_held() {
-    check_ledger(&host(8 * MIB), 11);
+    check_ledger(two_of(Arc::new(Host::new("cpu:0", 1 << 30))), 11);
 }
 
 #[test]
 fn random_buffers_of_a_gpu_always_sum_to_what_is_held() {
-    let gpu = Arc::new(Simulated::gpu("gpu:0", 32 << 20));
-    check_ledger(&space_of(gpu, 24 << 20, GrowthRule::OnDemand).unwrap(), 12);
+    check_ledger(two_of(Arc::new(Simulated::gpu("gpu:0", 32 << 20))), 12);
 }
 
 /// A space's whole life, of which the `n`-th driver call fails; whether there were as many.
@@ -381,17 +592,17 @@ fn loses_nothing(n: u64) -> bool {
     let gpu = Arc::new(Simulated::gpu("gpu:0", 24 << 20));
     gpu.fail_call(n);
     let space = space_of(gpu.clone(), 24 << 20, GrowthRule::OnDemand).unwrap();
-    let mut churn = Churn::new(&space, 13);
+    let mut churn = Churn::new(vec![Arc::clone(&space)], 13);
     for _ in 0..600 {
         churn.step();
-        churn.check();
+        churn.check(0);
     }
     let aside = space.set_aside(version("b", 1), Arc::new(Account::new("b", 4 << 20)));
     let mut workspace = Workspace::of(Arc::clone(&churn.owners[3])).unwrap();
     drop(workspace.ensure(MIB));
-    churn.check();
+    churn.check(0);
     drop((aside, workspace));
-    churn.check();
+    churn.check(0);
     let was_reached = gpu.n_calls() > n;
     gpu.fail_call(u64::MAX);
     churn.finish();

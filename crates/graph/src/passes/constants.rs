@@ -117,6 +117,7 @@ impl Folder<'_> {
         if outputs.is_empty() {
             return Ok(self.push(node, outputs));
         }
+        let _name = device::named(Arc::clone(&node.name));
         match fold::fold((&*op, def.kind), &inputs, &outputs, self.env) {
             Some(values) => Ok(self.push_values(&node, values)),
             None => Ok(self.push(node, outputs)),

@@ -64,6 +64,7 @@ pub(super) struct DraftStep {
     pub(super) when: SmallVec<[bool; 2]>,
     pub(super) outputs: SmallVec<[Spot; 2]>,
     pub(super) scratch_bytes: usize,
+    pub(super) kernel_bytes: usize,
     pub(super) inner_bytes: usize,
     pub(super) flops: u64,
     pub(super) packed: Arc<[Option<Packed>]>,
@@ -286,6 +287,8 @@ impl Drafter<'_> {
         };
         let inner_bytes = ready.as_ref().map_or(0, |ready| ready.open_bytes);
         let op = ready.map_or_else(|| Arc::clone(op), |ready| ready.op);
+        let scratch_bytes = op.scratch_bytes(specs, &outputs);
+        let kernel_bytes = op.kernel_bytes(specs, &outputs);
         self.draft.steps.push(DraftStep {
             node: Arc::clone(&node.name),
             op_name: def.name,
@@ -294,7 +297,8 @@ impl Drafter<'_> {
             inputs,
             when: node.when.clone(),
             outputs: spots.clone(),
-            scratch_bytes: op.scratch_bytes(specs, &outputs),
+            scratch_bytes,
+            kernel_bytes,
             op,
             inner_bytes,
             flops: super::flops::flops(def.name, specs, &outputs),
@@ -317,6 +321,7 @@ impl Drafter<'_> {
             when: node.when.clone(),
             outputs: SmallVec::new(),
             scratch_bytes: 0,
+            kernel_bytes: 0,
             inner_bytes: 0,
             flops: 0,
             packed: Arc::new([]),

@@ -2,21 +2,45 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::plan::{Packing, Request, pack};
+use device::plan::{Packing, Request, Verdict, pack, pack_within};
 use device::{ALIGNMENT, Home, Span};
 use ops::Kind;
 use smallvec::SmallVec;
 
 use super::build::{Draft, DraftStep, Size, Spot};
+use super::room::{Capacities, Missed};
 use super::{Given, Place, Placed, Plan, Step, in_place};
 
 /// Gives every tensor of the workspace its offset.
 pub(super) fn place(draft: Draft) -> Plan {
+    let greedy = |requests: &[Request], _: Home| Some(pack(requests, ALIGNMENT as u64));
+    place_with(draft, greedy).expect("there is always a greedy packing")
+}
+
+/// The same below these heights; `None` if no such offsets are found before `should_stop`.
+pub(super) fn place_within(
+    draft: Draft,
+    capacities: &Capacities,
+    should_stop: &mut dyn FnMut() -> bool,
+) -> Option<Plan> {
+    place_with(draft, |requests, home| {
+        let capacity = capacities.of(home);
+        let (packing, verdict) =
+            pack_within(requests, ALIGNMENT as u64, capacity, &mut *should_stop);
+        (verdict == Verdict::Fits).then_some(packing)
+    })
+}
+
+fn place_with(
+    draft: Draft,
+    mut pack: impl FnMut(&[Request], Home) -> Option<Packing>,
+) -> Option<Plan> {
     let mut steps = needed(draft.steps, &draft.outputs);
     let mut outputs = draft.outputs;
     let mut in_place = in_place::merge(&mut steps, &mut outputs, &draft.values);
     let requests = requests(&steps, &outputs, &draft.values);
-    let (device, host) = (pack_home(&requests, Home::Device), pack_home(&requests, Home::Host));
+    let device = pack_home(&requests, Home::Device, &mut pack)?;
+    let host = pack_home(&requests, Home::Host, &mut pack)?;
     let n_steps = steps.len();
     let span = |number: usize| {
         let (home, request) = &requests[number];
@@ -52,9 +76,14 @@ pub(super) fn place(draft: Draft) -> Plan {
         packed: step.packed,
         closes,
     };
+    let kernel_bytes = |home: Home| {
+        let own = steps.iter().filter(|step| step.home == home);
+        own.map(|step| step.kernel_bytes).max().unwrap_or(0)
+    };
+    let kernel_bytes = [kernel_bytes(Home::Device), kernel_bytes(Home::Host)];
     let size = |bytes: u64| usize::try_from(bytes).expect("it fits memory");
     static N_PLANS: AtomicU64 = AtomicU64::new(0);
-    Plan {
+    Some(Plan {
         id: N_PLANS.fetch_add(1, Ordering::Relaxed),
         steps: steps.into_iter().zip(closes).enumerate().map(finish).collect(),
         consts: draft.consts,
@@ -67,7 +96,11 @@ pub(super) fn place(draft: Draft) -> Plan {
         work_bytes: size(device.height),
         host_work_bytes: size(host.height),
         live_bytes: size(device.lower_bound),
-    }
+        host_live_bytes: size(host.lower_bound),
+        kernel_bytes,
+        missed: Missed::default(),
+        booked: None,
+    })
 }
 
 /// The memory that steps want: for each tensor of the workspace, and then for each step's scratch.
@@ -89,16 +122,20 @@ fn requests(steps: &[DraftStep], outputs: &[Spot], values: &[Size]) -> Vec<(Home
 }
 
 /// The offsets of what is in one home; what is in another takes no room there.
-fn pack_home(requests: &[(Home, Request)], home: Home) -> Packing {
+fn pack_home(
+    requests: &[(Home, Request)],
+    home: Home,
+    pack: &mut impl FnMut(&[Request], Home) -> Option<Packing>,
+) -> Option<Packing> {
     if requests.iter().all(|(of, request)| *of != home || request.bytes == 0) {
-        return Packing { offsets: vec![0; requests.len()], height: 0, lower_bound: 0 };
+        return Some(Packing { offsets: vec![0; requests.len()], height: 0, lower_bound: 0 });
     }
     let own = |(of, request): &(Home, Request)| {
         let bytes = if *of == home { request.bytes } else { 0 };
         Request { bytes, ..*request }
     };
     let own: Vec<Request> = requests.iter().map(own).collect();
-    pack(&own, ALIGNMENT as u64)
+    pack(&own, home)
 }
 
 /// The bytes that are alive while each step runs.

@@ -4,6 +4,7 @@
 mod loops;
 mod memory;
 mod rows;
+mod tight;
 mod watched;
 
 use std::collections::BTreeMap;

@@ -70,6 +70,10 @@ impl Op for ReadyWhile {
         self.memory.bytes + self.work_bytes
     }
 
+    fn kernel_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
+        self.cond.kernel_bytes().max(self.body.kernel_bytes())
+    }
+
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (env, memory) = (ctx.env(), ctx.take_scratch());
         let mut parts = Parts { memory, work: self.memory.bytes, open: Vec::new() };
@@ -173,6 +177,10 @@ impl Op for ReadyCall {
 
     fn scratch_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
         self.memory.bytes + self.work_bytes
+    }
+
+    fn kernel_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
+        self.functions.iter().map(|function| function.kernel_bytes()).max().unwrap_or(0)
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {

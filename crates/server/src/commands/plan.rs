@@ -489,6 +489,7 @@ mod tests {
             dynamic_bytes: 0,
             host_bytes: work_bytes,
             is_static: true,
+            is_searched: false,
         };
         let plans = vec![(1, plan(10)), (2, plan(20)), (4, plan(40))];
         let load_peak_bytes = weights_bytes;

@@ -18,6 +18,7 @@ mod homes;
 mod inspect;
 mod measuring;
 mod memory;
+mod memory_books;
 mod memory_context;
 mod memory_faults;
 mod memory_hostile;

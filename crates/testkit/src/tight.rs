@@ -1,0 +1,158 @@
+//! A model whose buffers are hard to pack: greedy offsets take more than the best ones.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proto::tensorflow::attr_value::Value;
+use proto::tensorflow::meta_graph_def::MetaInfoDef;
+use proto::tensorflow::tensor_info::Encoding;
+use proto::tensorflow::tensor_shape_proto::Dim;
+use proto::tensorflow::{
+    AttrValue, GraphDef, MetaGraphDef, NodeDef, SavedModel, SignatureDef, TensorInfo, TensorProto,
+    TensorShapeProto, VersionDef,
+};
+use tensor::{DType, Layout, Tensor};
+
+/// When each buffer is first needed and last, and how many units it has.
+const BUFFERS: [(u32, u32, usize); 10] = [
+    (1, 7, 2),
+    (1, 3, 7),
+    (1, 2, 1),
+    (5, 7, 4),
+    (10, 11, 8),
+    (3, 4, 2),
+    (8, 11, 8),
+    (4, 9, 6),
+    (1, 5, 5),
+    (8, 10, 1),
+];
+
+/// The units that are alive at once at most: the best offsets take no more.
+pub const BEST_UNITS: usize = 17;
+
+/// The units that greedy offsets take, and some more.
+pub const GREEDY_UNITS: usize = 18;
+
+/// The graph of a function from `x:0`, a vector of floats, to `y:0`, one of as many: `x` plus what
+/// [`answer`] says. A unit has `unit_bytes` bytes, a multiple of four.
+pub fn graph(unit_bytes: usize) -> GraphDef {
+    let mut nodes = Nodes { all: Vec::new(), last: None };
+    nodes.all.push(node("x", "Placeholder", &[], vec![type_of("dtype", DType::F32)]));
+    nodes.constant("first", &[0]);
+    // A kernel that has scratch memory.
+    let axis = Tensor::scalar(0i32).and_then(|tensor| tensor.to_proto(Layout::Values));
+    nodes.tensor("axis", axis.expect("there is memory for a number"));
+    nodes.push("scan", "Cumsum", &["x", "axis"]);
+    nodes.push("sum", "Max", &["scan", "first"]);
+    let mut sum = "sum".to_owned();
+    for time in 0..=BUFFERS.iter().map(|buffer| buffer.1).max().unwrap_or(0) {
+        for (number, _) in buffers(|buffer| buffer.0 == time) {
+            let n_elements = BUFFERS[number].2 * unit_bytes / 4;
+            nodes.constant(
+                &format!("shape{number}"),
+                &[i32::try_from(n_elements).expect("a unit is small")],
+            );
+            let shape = format!("shape{number}");
+            nodes.push(&format!("buffer{number}"), "BroadcastTo", &[&sum, &shape]);
+        }
+        for (number, _) in buffers(|buffer| buffer.1 == time) {
+            let buffer = format!("buffer{number}");
+            nodes.push(&format!("max{number}"), "Max", &[&buffer, "first"]);
+            nodes.push(&format!("sum{number}"), "AddV2", &[&sum, &format!("max{number}")]);
+            sum = format!("sum{number}");
+        }
+    }
+    nodes.push("y", "AddV2", &["x", &sum]);
+    let versions = Some(VersionDef { producer: 1395, ..VersionDef::default() });
+    GraphDef { node: nodes.all, versions, ..GraphDef::default() }
+}
+
+/// What is added to each element of an input of whose running sums the largest is `max`.
+pub fn answer(max: f32) -> f32 {
+    let mut sum = max;
+    let mut values = [0.0; BUFFERS.len()];
+    for time in 0..=BUFFERS.iter().map(|buffer| buffer.1).max().unwrap_or(0) {
+        buffers(|buffer| buffer.0 == time).for_each(|(number, _)| values[number] = sum);
+        buffers(|buffer| buffer.1 == time).for_each(|(number, _)| sum += values[number]);
+    }
+    sum
+}
+
+/// Writes the SavedModel of the graph into a folder.
+pub fn write(folder: &Path, unit_bytes: usize) {
+    use prost::Message as _;
+    let signature = SignatureDef {
+        inputs: BTreeMap::from([("x".to_owned(), endpoint("x:0"))]),
+        outputs: BTreeMap::from([("y".to_owned(), endpoint("y:0"))]),
+        method_name: "tensorflow/serving/predict".to_owned(),
+        ..SignatureDef::default()
+    };
+    let tags = MetaInfoDef { tags: vec!["serve".to_owned()], ..MetaInfoDef::default() };
+    let meta = MetaGraphDef {
+        meta_info_def: Some(tags),
+        graph_def: Some(graph(unit_bytes)),
+        signature_def: BTreeMap::from([("serving_default".to_owned(), signature)]),
+        ..MetaGraphDef::default()
+    };
+    let model = SavedModel { saved_model_schema_version: 1, meta_graphs: vec![meta] };
+    std::fs::create_dir_all(folder).expect("tests have a folder to write to");
+    let file = folder.join("saved_model.pb");
+    std::fs::write(file, model.encode_to_vec()).expect("tests have a folder to write to");
+}
+
+type Buffer = (u32, u32, usize);
+
+fn buffers(is_it: impl Fn(&Buffer) -> bool) -> impl Iterator<Item = (usize, &'static Buffer)> {
+    BUFFERS.iter().enumerate().filter(move |(_, buffer)| is_it(buffer))
+}
+
+/// Nodes, of which each runs after the one before.
+struct Nodes {
+    all: Vec<NodeDef>,
+    last: Option<String>,
+}
+
+impl Nodes {
+    fn push(&mut self, name: &str, op: &str, inputs: &[&str]) {
+        let mut node = node(name, op, inputs, vec![type_of("T", DType::F32)]);
+        node.input.extend(self.last.replace(name.to_owned()).map(|last| format!("^{last}")));
+        let (name, value) = type_of("Tidx", DType::I32);
+        node.attr.insert(name.to_owned(), AttrValue { value: Some(value) });
+        self.all.push(node);
+    }
+
+    fn constant(&mut self, name: &str, values: &[i32]) {
+        let value = Tensor::vector(values).and_then(|tensor| tensor.to_proto(Layout::Values));
+        self.tensor(name, value.expect("there is memory for a few numbers"));
+    }
+
+    fn tensor(&mut self, name: &str, value: TensorProto) {
+        let attributes = vec![type_of("dtype", DType::I32), ("value", Value::Tensor(value))];
+        self.all.push(node(name, "Const", &[], attributes));
+    }
+}
+
+fn type_of(name: &str, dtype: DType) -> (&str, Value) {
+    (name, Value::Type(dtype.number()))
+}
+
+fn node(name: &str, op: &str, inputs: &[&str], attributes: Vec<(&str, Value)>) -> NodeDef {
+    let attribute =
+        |(name, value): (&str, Value)| (name.to_owned(), AttrValue { value: Some(value) });
+    NodeDef {
+        name: name.to_owned(),
+        op: op.to_owned(),
+        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
+        attr: attributes.into_iter().map(attribute).collect(),
+        ..NodeDef::default()
+    }
+}
+
+fn endpoint(tensor: &str) -> TensorInfo {
+    let rows = Dim { size: -1, name: String::new() };
+    TensorInfo {
+        dtype: DType::F32.number(),
+        tensor_shape: Some(TensorShapeProto { dim: vec![rows], unknown_rank: false }),
+        encoding: Some(Encoding::Name(tensor.to_owned())),
+    }
+}
