@@ -17,7 +17,7 @@ use tensor::{Shape, Spec, Strings, Tensor};
 
 use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
-use crate::error::{read_error, session_error};
+use crate::error::{op_error, read_error, session_error};
 use crate::programs::Programs;
 use crate::rehearsal::{Batch, Rehearsal, rehearsal_owner};
 use crate::rows;
@@ -324,8 +324,9 @@ impl Loading<'_> {
             let path: Strings = [&asset.path].into_iter().collect();
             Tensor::from_strings(Shape::scalar(), path)
         });
-        let inputs: Vec<Tensor> =
-            inputs.collect::<tensor::Result<_>>().map_err(|e| Error::Internal(e.to_string()))?;
+        let inputs = inputs.collect::<tensor::Result<Vec<Tensor>>>();
+        let inputs = inputs.map_err(ops::Error::from);
+        let inputs = inputs.map_err(|error| op_error(&error, error.to_string()))?;
         let mut workspace =
             device::Workspace::allocate(0).map_err(|e| Error::ResourceExhausted(e.to_string()))?;
         program.run(&inputs, &env, &mut workspace).map_err(session_error)?;

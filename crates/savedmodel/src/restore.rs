@@ -249,8 +249,16 @@ impl<'g> Walk<'g> {
             let reason = format!("{:?}, a {}, is no constant", origin.name, origin.op);
             return Err(unsupported(place.node, &reason));
         };
-        let tensor = Tensor::from_proto(value, NAMES_LIMIT_BYTES)
-            .map_err(|err| wrong(origin, err.to_string()))?;
+        let tensor = Tensor::from_proto(value, NAMES_LIMIT_BYTES).map_err(|err| {
+            let code = match &err {
+                tensor::Error::Memory(_) => Code::ResourceExhausted,
+                tensor::Error::TooLarge { .. }
+                | tensor::Error::NegativeDim { .. }
+                | tensor::Error::WrongCount { .. }
+                | tensor::Error::Proto { .. } => Code::InvalidArgument,
+            };
+            Error::Restore { node: origin.name.clone(), reason: err.to_string(), code }
+        })?;
         if tensor.dtype() != DType::String {
             return Err(wrong(origin, format!("expected string, got {}", tensor.dtype())));
         }

@@ -123,7 +123,7 @@ fn owner(account: Arc<Account>) -> Arc<Owner> {
     let driver = Arc::new(Limited::new(host, "cpu:0", 1 << 30));
     let physical = Arc::clone(driver.account());
     let growth = device::logical::GrowthRule::OnDemand;
-    let space = SpaceOptions { driver, physical, growth, step_bytes: 1 << 20 };
+    let space = SpaceOptions { driver, physical, growth, step_bytes: 1 << 20, context_bytes: 0 };
     let holder = Holder::Version { model: Arc::from("tight"), version: 1 };
     Owner::new(&Space::new(space).unwrap(), holder, Some(account))
 }

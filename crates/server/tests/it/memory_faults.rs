@@ -34,21 +34,35 @@ fn is_pending(server: &Server) -> bool {
     logical.iter().any(|device| device["fails_in"].as_u64().is_some())
 }
 
-/// What the GPU holds when all that nobody uses was given back and one model is there.
+/// What the GPUs hold, and what of the host is in use, when all that nobody uses was given back and
+/// one model is there.
 fn settled(server: &Server) -> Value {
     loop {
         server.rest("POST", "/v1/memory:trim", "");
-        let gpu = device(server, "gpu:0");
+        device(server, "cpu:0");
+        let memory = get(server, "/v1/memory");
+        let devices = memory["devices"].as_array().unwrap();
         // A version goes when its last handle is gone, and a lane's memory when its turn has ended.
-        let is_idle = gpu["workspaces"]["bytes"] == 0;
-        if gpu["models"].as_array().unwrap().len() == 1 && is_idle {
-            return json!([gpu["in_use_bytes"], gpu["reserved_bytes"], gpu["categories"]]);
+        let is_idle = devices.iter().all(|device| device["workspaces"]["bytes"] == 0);
+        let models = devices.iter().flat_map(|device| device["models"].as_array().unwrap());
+        if models.into_iter().all(|model| model["name"] == "half_plus_two") && is_idle {
+            let held = devices.iter().map(|device| match device["kind"].as_str() {
+                Some("gpu") => {
+                    json!([device["in_use_bytes"], device["reserved_bytes"], device["categories"]])
+                }
+                // Plans are made as they are needed, and kept.
+                _ => {
+                    let plans = device["categories"]["plans"].as_u64().unwrap_or(0);
+                    json!(device["in_use_bytes"].as_u64().unwrap() - plans)
+                }
+            });
+            return held.collect();
         }
         std::thread::yield_now();
     }
 }
 
-/// Asserts that the GPU holds again what it held; what has answered lets go shortly after.
+/// Asserts that devices hold again what they held; what has answered lets go shortly after.
 #[track_caller]
 fn settles(server: &Server, before: &Value, what: &str) {
     for _ in 0..1000 {
@@ -59,17 +73,20 @@ fn settles(server: &Server, before: &Value, what: &str) {
     assert_eq!(settled(server), *before, "{what} left something behind");
 }
 
-#[test]
-fn every_allocation_of_a_load_fails_in_turn_and_leaves_nothing_behind() {
-    let server = start(&["--simulated_gpus=1GiB", "--max_num_load_retries=0"], &GROWTH);
+/// Loads a model beside another, with each allocation on a device failing in turn; asserts that
+/// only that load fails, and leaves nothing behind. Gives how many loads failed.
+fn fail_each_of_a_load(gpus: &str, (base, memory): (&str, &str), on: &str) -> u64 {
+    let gpus = format!("--simulated_gpus={gpus}");
+    let server = start(&[&gpus, "--max_num_load_retries=0"], &GROWTH);
     let first = config("half_plus_two", "half_plus_two");
-    let both = format!("{first} {}", config("digits", "digits"));
-    fail(&server, 0);
+    let second = config("second", base).replace(" }", &format!(" {memory} }}"));
+    let both = format!("{first} {second}");
+    fail_on(&server, on, 0);
     assert_eq!(predict(&server, "half_plus_two").0, 200);
     let before = settled(&server);
     let (mut n, mut n_failed) = (1, 0);
     loop {
-        fail(&server, n);
+        fail_on(&server, on, n);
         let loaded = reload(&server, &both);
         if is_pending(&server) {
             assert!(loaded.is_ok(), "{loaded:?}");
@@ -77,18 +94,52 @@ fn every_allocation_of_a_load_fails_in_turn_and_leaves_nothing_behind() {
         }
         // What could not be computed beforehand is left to the runs, and the load goes on.
         n_failed += u64::from(loaded.is_err());
-        let (_, states) = server.rest("GET", "/v1/models/digits", "");
+        let (_, states) = server.rest("GET", "/v1/models/second", "");
         let is_refused = states.contains("RESOURCE_EXHAUSTED");
-        assert_eq!(loaded.is_err(), is_refused, "allocation {n}: {states}");
+        assert_eq!(loaded.is_err(), is_refused, "{base} on {on}, allocation {n}: {states}");
         assert_eq!(predict(&server, "half_plus_two").0, 200);
         reload(&server, &first).unwrap();
-        settles(&server, &before, &format!("allocation {n}"));
+        settles(&server, &before, &format!("{base} on {on}, allocation {n}"));
         n += 1;
     }
-    fail(&server, 0);
-    assert!(n_failed > 10, "a load has more than {n_failed} allocations");
+    fail_on(&server, on, 0);
     reload(&server, &first).unwrap();
     settles(&server, &before, "all");
+    n_failed
+}
+
+#[test]
+fn every_allocation_of_a_load_fails_in_turn_and_leaves_nothing_behind() {
+    let n_failed = fail_each_of_a_load("1GiB", ("digits", ""), "gpu:0");
+    assert!(n_failed > 10, "a load has more than {n_failed} allocations");
+    // What a model of numbers has of the host beside a GPU is little.
+    fail_each_of_a_load("1GiB", ("digits", ""), "cpu:0");
+    let n_failed = fail_each_of_a_load("", ("digits", ""), "cpu:0");
+    assert!(n_failed > 10, "a load has more than {n_failed} allocations");
+}
+
+#[test]
+fn every_allocation_of_strings_and_tables_fails_in_turn_and_leaves_nothing_behind() {
+    for (gpus, on) in [("1GiB", "gpu:0"), ("1GiB", "cpu:0"), ("", "cpu:0")] {
+        let n_failed = fail_each_of_a_load(gpus, ("sentiment", ""), on);
+        assert!(n_failed > 0, "a load has allocations on {on}");
+    }
+}
+
+#[test]
+fn every_allocation_of_a_load_with_a_reservation_fails_in_turn_and_leaves_nothing_behind() {
+    for (gpus, on) in [("1GiB", "gpu:0"), ("1GiB", "cpu:0"), ("", "cpu:0")] {
+        fail_each_of_a_load(gpus, ("sentiment", "memory { reservation: \"32MiB\" }"), on);
+    }
+}
+
+#[test]
+fn every_allocation_of_replicas_fails_in_turn_and_leaves_nothing_behind() {
+    for on in ["gpu:0", "gpu:1", "cpu:0"] {
+        let all = ("digits", "memory { replicas: \"all\" }");
+        let n_failed = fail_each_of_a_load("1GiB,1GiB", all, on);
+        assert!(n_failed > 10 || on == "cpu:0", "{n_failed} loads failed on {on}");
+    }
 }
 
 #[test]

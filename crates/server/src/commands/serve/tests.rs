@@ -11,7 +11,6 @@ use lifecycle::{ModelOptions, Policy, Poll, State, Target, VersionPolicy};
 use proto::serving::PredictionLog;
 
 use super::*;
-use crate::devices::DeviceOptions;
 
 /// How often a look is taken at the folders.
 const POLL: Duration = Duration::from_millis(1);
@@ -29,11 +28,11 @@ impl Inner {
         Self::start_with(|_| {})
     }
 
-    /// One whose devices are others than flags could say.
-    fn start_with(change: impl FnOnce(&mut DeviceOptions)) -> Self {
+    /// One with settings that flags could not say.
+    fn start_with(change: impl FnOnce(&mut Config)) -> Self {
         let flags = crate::cli::parse(&["--model_base_path=/m", "--engine=native"]);
         let mut config = Config::new(Persona::Tensord, &flags).unwrap();
-        change(&mut config.devices);
+        change(&mut config);
         let active = Arc::new(Active::default());
         let versions = Arc::new(Versions::new(config.batching.clone(), Arc::clone(&active)));
         let devices = start_devices(&config, &active).unwrap();
@@ -49,10 +48,17 @@ impl Inner {
         Self { lifecycle, devices, active, unload }
     }
 
-    /// The bytes that all devices hold, what is kept for the next model given back.
+    /// The bytes that all devices hold, what is kept for the next model given back; but for plans,
+    /// of which there are as many as there were sizes of batches.
     fn held_bytes(&self) -> u64 {
         self.devices.trim("test");
-        self.devices.all().iter().map(|logical| logical.space.account().held_bytes()).sum()
+        let held = self.devices.all().into_iter().map(|logical| {
+            let snapshot = logical.space.snapshot();
+            let is_plan = |row: &&device::Row| row.category == device::Category::Plans;
+            let plans = snapshot.rows.iter().filter(is_plan).map(|row| row.bytes).sum::<u64>();
+            snapshot.held_bytes - plans
+        });
+        held.sum()
     }
 
     /// Runs a request on the newest version of a model.

@@ -38,9 +38,10 @@ impl System {
     }
 
     fn start(&self, rules: Option<Vec<DeviceRule>>) -> Inner {
-        Inner::start_with(|options| {
-            options.system_root = self.0.path().to_owned();
-            options.rules = rules;
+        Inner::start_with(|config| {
+            config.devices.system_root = self.0.path().to_owned();
+            config.devices.rules = rules;
+            config.lifecycle.load_retries_max = 0;
         })
     }
 }
@@ -124,7 +125,9 @@ async fn what_was_refused_is_loaded_when_the_cgroup_leaves_more() {
     let is_there = |states: &[lifecycle::VersionStatus]| {
         states.iter().any(|status| status.state == State::Available)
     };
-    tokio::time::timeout(PATIENCE, inner.until("m", is_there)).await.unwrap();
+    let there = tokio::time::timeout(PATIENCE, inner.until("m", is_there)).await;
+    let states = inner.lifecycle.models().status("m", None);
+    assert!(there.is_ok(), "{states:?}");
     inner.ask("m").await;
     inner.stop().await;
 }
