@@ -191,8 +191,9 @@ def unload(args):
             if cycle in (args.cycles // 10, args.cycles - 1):
                 now = server.settled("cpu:0", 0)
                 reference = reference or now
-        say(what="cycles", cycles=args.cycles, models=[name for name, _ in small],
-            held_drift=now[0] - reference[0], resident_ratio=now[2] / reference[2])
+        if reference:
+            say(what="cycles", cycles=args.cycles, models=[name for name, _ in small],
+                held_drift=now[0] - reference[0], resident_ratio=now[2] / reference[2])
     finally:
         server.stop()
 
