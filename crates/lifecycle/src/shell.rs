@@ -185,7 +185,7 @@ enum Mail<S> {
     LoadFailed(Id, LoadError),
     Freed(Id),
     Looked(Looked),
-    LookLate(Arc<str>, Duration),
+    LookLate { model: Arc<str>, number: u64, limit: Duration },
 }
 
 /// What the task waits for.
@@ -277,7 +277,7 @@ impl<L: Loader> Shell<L> {
                 self.apply(Event::Freed(id));
             }
             Mail::Looked(looked) => {
-                let model = Arc::clone(looked.model());
+                let model = Arc::clone(&looked.glance.model);
                 for event in self.views.take(looked, Instant::now()) {
                     self.apply(event);
                 }
@@ -285,9 +285,10 @@ impl<L: Loader> Shell<L> {
                     self.start_look(&model);
                 }
             }
-            Mail::LookLate(model, limit) => {
-                let error = self.views.late(&model, limit);
-                self.apply(Event::LookFailed { model, error });
+            Mail::LookLate { model, number, limit } => {
+                if let Some(error) = self.views.late(&model, number, limit) {
+                    self.apply(Event::LookFailed { model, error });
+                }
             }
         }
     }

@@ -45,14 +45,14 @@ impl<L: Loader> Shell<L> {
 
     /// Looks at a model, unless a look at it is in progress.
     pub(super) fn start_look(&mut self, model: &Arc<str>) {
-        let Some((options, mut memory)) = self.views.begin(model) else { return };
+        let Some((glance, mut memory)) = self.views.begin(model) else { return };
         let taken = self.machine.taken(model);
         let (looker, looks) = (self.views.looker(), self.views.permits());
-        let (model, mail) = (Arc::clone(model), self.mail.clone());
+        let mail = self.mail.clone();
         let limit = self.options.look_timeout;
         tokio::spawn(async move {
             let permit = looks.acquire().await.expect("the semaphore is never closed");
-            let seen = Arc::clone(&options);
+            let seen = Arc::clone(&glance.options);
             let mut job = spawn_blocking(move || {
                 let found = looker.look(&seen, &taken, &mut memory, SystemTime::now());
                 (found, memory)
@@ -62,13 +62,14 @@ impl<L: Loader> Shell<L> {
                 Err(_) => {
                     // It may hang for ever on a dead file system; others must not wait for it.
                     drop(permit);
-                    drop(mail.send(Mail::LookLate(Arc::clone(&model), limit)));
+                    let (model, number) = (Arc::clone(&glance.model), glance.number);
+                    drop(mail.send(Mail::LookLate { model, number, limit }));
                     job.await
                 }
             };
             let (found, memory) = outcome
                 .unwrap_or_else(|error| (Err(broken("the source", &error)), Default::default()));
-            drop(mail.send(Mail::Looked(Looked::new(model, options, memory, found))));
+            drop(mail.send(Mail::Looked(Looked { glance, memory, found })));
         });
     }
 }

@@ -150,7 +150,7 @@ struct Bench {
     token: CancellationToken,
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options {
         poll: Poll::Every(Duration::from_secs(1)),
         settle: Duration::from_millis(200),

@@ -20,39 +20,39 @@ pub(super) struct Views {
     poll: Poll,
     settle: Duration,
     started: Instant,
+    /// How many looks were begun, which numbers them.
+    n_looks: u64,
     views: HashMap<Arc<str>, View>,
 }
 
 struct View {
     options: Arc<ModelOptions>,
-    /// `None` while a look is in progress, which has it.
-    memory: Option<Memory>,
+    attention: Attention,
     next_look: Option<Instant>,
     /// The last problem that was logged, so that it is logged once.
     problem: Option<LoadError>,
 }
 
-/// What came of a look.
-pub(super) struct Looked {
-    model: Arc<str>,
-    options: Arc<ModelOptions>,
-    memory: Memory,
-    found: Result<Look, LoadError>,
+enum Attention {
+    /// Nobody looks; this is remembered of the last look.
+    Idle(Memory),
+    /// The look with this number is in progress, and has the memory. Others that may still be on
+    /// their way were begun before the model left and came back.
+    Looking(u64),
 }
 
-impl Looked {
-    pub(super) fn new(
-        model: Arc<str>,
-        options: Arc<ModelOptions>,
-        memory: Memory,
-        found: Result<Look, LoadError>,
-    ) -> Self {
-        Looked { model, options, memory, found }
-    }
+/// A look to be taken.
+pub(super) struct Glance {
+    pub(super) model: Arc<str>,
+    pub(super) options: Arc<ModelOptions>,
+    pub(super) number: u64,
+}
 
-    pub(super) fn model(&self) -> &Arc<str> {
-        &self.model
-    }
+/// What came of a look.
+pub(super) struct Looked {
+    pub(super) glance: Glance,
+    pub(super) memory: Memory,
+    pub(super) found: Result<Look, LoadError>,
 }
 
 impl Views {
@@ -63,6 +63,7 @@ impl Views {
             poll: options.poll,
             settle: options.settle,
             started: Instant::now(),
+            n_looks: 0,
             views: HashMap::new(),
         }
     }
@@ -87,11 +88,12 @@ impl Views {
                     View { options, next_look, ..view }
                 }
                 // A look in progress finds other options when it ends, and is thrown away.
-                Some(View { memory: None, .. }) => {
-                    View { options, memory: None, next_look, problem: None }
+                Some(View { attention: attention @ Attention::Looking(_), .. }) => {
+                    View { options, attention, next_look, problem: None }
                 }
-                Some(View { memory: Some(_), .. }) | None => {
-                    View { options, memory: Some(Memory::default()), next_look, problem: None }
+                Some(View { attention: Attention::Idle(_), .. }) | None => {
+                    let attention = Attention::Idle(Memory::default());
+                    View { options, attention, next_look, problem: None }
                 }
             };
             self.views.insert(view.options.name.as_str().into(), view);
@@ -99,8 +101,7 @@ impl Views {
     }
 
     pub(super) fn next_look(&self) -> Option<Instant> {
-        let idle = self.views.values().filter(|view| view.memory.is_some());
-        idle.filter_map(|view| view.next_look).min()
+        self.views.values().filter(|view| view.is_idle()).filter_map(|view| view.next_look).min()
     }
 
     /// The models to look at now.
@@ -110,36 +111,40 @@ impl Views {
     }
 
     /// What a look needs; `None` if one is in progress.
-    pub(super) fn begin(&mut self, model: &str) -> Option<(Arc<ModelOptions>, Memory)> {
+    pub(super) fn begin(&mut self, model: &Arc<str>) -> Option<(Glance, Memory)> {
         let view = self.views.get_mut(model)?;
-        let memory = view.memory.take()?;
+        let Attention::Idle(memory) = &mut view.attention else { return None };
+        let memory = std::mem::take(memory);
+        self.n_looks += 1;
+        let number = self.n_looks;
+        view.attention = Attention::Looking(number);
         view.next_look = None;
-        Some((Arc::clone(&view.options), memory))
+        let (model, options) = (Arc::clone(model), Arc::clone(&view.options));
+        Some((Glance { model, options, number }, memory))
     }
 
     /// Whether the model changed while it was looked at.
     pub(super) fn wants_look(&self, model: &str) -> bool {
         let view = self.views.get(model);
-        view.is_some_and(|view| view.memory.is_some() && view.next_look.is_some_and(is_past))
+        view.is_some_and(|view| view.is_idle() && view.next_look.is_some_and(is_past))
     }
 
     /// Takes in what came of a look, and says what the machine must know.
     pub(super) fn take(&mut self, looked: Looked, now: Instant) -> Vec<Event> {
-        let Looked { model, options, memory, found } = looked;
+        let Looked { glance, memory, found } = looked;
         let next_look = self.next_look_after(&found, now);
-        let Some(view) = self.views.get_mut(&model) else { return Vec::new() };
-        if view.memory.is_some() {
-            // The model left and came back; its new self was not looked at yet.
+        let Some(view) = self.views.get_mut(&glance.model) else { return Vec::new() };
+        if !view.waits_for(glance.number) {
             return Vec::new();
         }
-        if !Arc::ptr_eq(&view.options, &options) {
-            let is_same = is_same_place(&view.options, &options);
-            view.memory = Some(if is_same { memory } else { Memory::default() });
+        if !Arc::ptr_eq(&view.options, &glance.options) {
+            let is_same = is_same_place(&view.options, &glance.options);
+            view.attention = Attention::Idle(if is_same { memory } else { Memory::default() });
             return Vec::new();
         }
-        view.memory = Some(memory);
+        view.attention = Attention::Idle(memory);
         view.next_look = next_look;
-        view.events(model, found)
+        view.events(glance.model, found)
     }
 
     fn next_look_after(&self, found: &Result<Look, LoadError>, now: Instant) -> Option<Instant> {
@@ -161,19 +166,26 @@ impl Views {
         }
     }
 
-    /// A look takes longer than it may.
-    pub(super) fn late(&mut self, model: &str, limit: Duration) -> LoadError {
-        let path = self.views.get(model).map_or("", |view| view.options.base_path.as_str());
+    /// The look with this number takes longer than it may; `None` if nobody waits for it.
+    pub(super) fn late(&mut self, model: &str, number: u64, limit: Duration) -> Option<LoadError> {
+        let view = self.views.get_mut(model).filter(|view| view.waits_for(number))?;
+        let path = &view.options.base_path;
         let message = format!("{path} was not listed within {} s", limit.as_secs());
         let error = LoadError::new(Code::DeadlineExceeded, message);
-        if let Some(view) = self.views.get_mut(model) {
-            view.log(model, Some(error.clone()));
-        }
-        error
+        view.log(model, Some(error.clone()));
+        Some(error)
     }
 }
 
 impl View {
+    fn is_idle(&self) -> bool {
+        matches!(self.attention, Attention::Idle(_))
+    }
+
+    fn waits_for(&self, number: u64) -> bool {
+        matches!(self.attention, Attention::Looking(own) if own == number)
+    }
+
     fn events(&mut self, model: Arc<str>, found: Result<Look, LoadError>) -> Vec<Event> {
         match found {
             Err(error) => {
@@ -219,3 +231,6 @@ fn is_same_place(a: &ModelOptions, b: &ModelOptions) -> bool {
 fn is_past(time: Instant) -> bool {
     time <= Instant::now()
 }
+
+#[cfg(test)]
+mod tests;
