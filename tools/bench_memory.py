@@ -32,6 +32,7 @@ if __name__ == "__main__":
 
 CACHE = Path.home() / ".cache" / "tensord" / "memory-models"
 PATIENCE_SECONDS = 300
+REST_SECONDS = 3
 
 
 def free_port():
@@ -104,13 +105,20 @@ class Server:
         found = [device for device in memory["devices"] if device["name"] == name]
         return found[0], memory["resident_bytes"]
 
-    def settled(self, name, n_models):
-        """What a device holds when all that nobody uses went back."""
-        def is_settled():
+    def released(self, name, n_models):
+        """Waits until a device holds nothing but these many models."""
+        def is_released():
             self.ask("POST", "/v1/memory:trim")
             device, _ = self.device(name)
             return len(device["models"]) == n_models and device["workspaces"]["bytes"] == 0
-        self.wait(is_settled)
+        self.wait(is_released)
+
+    def settled(self, name, n_models):
+        """What a device holds when all that nobody uses went back."""
+        self.released(name, n_models)
+        # Threads that loaded and unloaded end, and the heap gives back what they had kept.
+        time.sleep(REST_SECONDS)
+        self.ask("POST", "/v1/memory:trim")
         device, resident = self.device(name)
         return device["reserved_bytes"], device["in_use_bytes"], resident
 
@@ -172,8 +180,9 @@ def unload(args):
         device, resident = server.device("cpu:0")
         start = time.monotonic()
         server.serve([])
-        after = server.settled("cpu:0", 0)
+        server.released("cpu:0", 0)
         took = time.monotonic() - start
+        after = server.settled("cpu:0", 0)
         say(what="unload", models=len(models), all_loaded=loaded, failed=failed,
             held_loaded=device["reserved_bytes"], resident_loaded=resident, held_before=before[0],
             held_after=after[0], resident_before=before[2], resident_after=after[2],
@@ -290,28 +299,40 @@ def timed(server, model, inputs):
 
 
 def idle(args):
-    """What is held five seconds after the last request, and how long the next one takes."""
+    """What is held five seconds after the last request, and how long the next one takes; the same
+    beside it on a server that holds its device whole, whose next request is slower only by what a
+    rest does to caches and clocks."""
     inputs = {n: v.tolist() for n, v in example_inputs(Path(args.model), args.rows).items()}
-    server = Server(args.binary, "--simulated_gpus=8GiB",
-                    environment={"TF_FORCE_GPU_ALLOW_GROWTH": "true"})
+    servers = {name: Server(args.binary, "--simulated_gpus=2GiB",
+                            environment={"TF_FORCE_GPU_ALLOW_GROWTH": allow})
+               for name, allow in (("growth", "true"), ("reserved", "false"))}
+    warm, late, over = {name: [] for name in servers}, {name: [] for name in servers}, []
     try:
-        server.serve([("m", Path(args.model).resolve())])
-        warm = [timed(server, "m", inputs) for _ in range(60)][20:]
-        late, over = [], []
-        for _ in range(args.rounds):
-            busy = server.device("gpu:0")[0]["reserved_bytes"]
+        for name, server in servers.items():
+            server.serve([("m", Path(args.model).resolve())])
+            warm[name] = [timed(server, "m", inputs) for _ in range(60)][20:]
+        for number in range(args.rounds):
+            busy = servers["growth"].device("gpu:0")[0]["reserved_bytes"]
             time.sleep(5)
-            gpu, _ = server.device("gpu:0")
+            gpu, _ = servers["growth"].device("gpu:0")
             kept = sum(gpu["categories"].get(c, 0) for c in ("weights", "packed_weights", "plans"))
             over.append(gpu["reserved_bytes"] - kept)
-            late.append(timed(server, "m", inputs))
-            warm += [timed(server, "m", inputs) for _ in range(5)]
-        say(what="idle", rounds=args.rounds, held_busy=busy, held_over_weights=max(over),
-            warm_p50=percentile(warm, 0.5), warm_p99=percentile(warm, 0.99),
-            next_p50=percentile(late, 0.5), next_p99=percentile(late, 0.99),
-            p99_ratio=percentile(late, 0.99) / percentile(warm, 0.99))
+            # In turn, so that neither is always the first after the rest.
+            for name, server in list(servers.items())[::(-1) ** number]:
+                late[name].append(timed(server, "m", inputs))
+                warm[name] += [timed(server, "m", inputs) for _ in range(5)]
     finally:
-        server.stop()
+        for server in servers.values():
+            server.stop()
+    def ratio(part, below):
+        return percentile(late["growth"], part) / percentile(below, part)
+    times = {f"{name}_{kind}_p{int(part * 100)}": percentile(rows[name], part)
+             for name in servers for kind, rows in (("warm", warm), ("next", late))
+             for part in (0.5, 0.99)}
+    say(what="idle", rounds=args.rounds, held_busy=busy, held_over_weights=max(over), **times,
+        p50_ratio=ratio(0.5, warm["growth"]), p99_ratio=ratio(0.99, warm["growth"]),
+        p50_ratio_of_next=ratio(0.5, late["reserved"]),
+        p99_ratio_of_next=ratio(0.99, late["reserved"]))
 
 
 def drive(args, server, seconds):

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::stack::settle_stack;
+use crate::stack::{release_stacks, settle_stack};
 
 pub use tikv_jemallocator::Jemalloc as Heap;
 
@@ -50,6 +50,18 @@ pub fn trim_heap() {
     N_TRIMS.fetch_add(1, Ordering::Relaxed);
     settle_heap();
     call(PURGE_ALL);
+    release_stacks();
+}
+
+/// Lets all threads share one heap of the C library's own, which it uses for little more than to
+/// start threads. Each new one would keep some pages for that, for ever. For the start of a
+/// program.
+pub fn share_system_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call sets a number under a lock of its own.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1)
+    };
 }
 
 /// Gives back what this thread keeps of the heap for itself, a megabyte or so, and what it does not

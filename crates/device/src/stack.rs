@@ -24,6 +24,18 @@ pub fn settle_stack() {
     unsafe { libc::madvise(at, used - start, libc::MADV_DONTNEED) };
 }
 
+/// Lets the C library give back the stacks of threads that have ended, which it keeps for the next
+/// ones: 40 MiB at most, so that a stack of more makes it let go of all of them. Takes about as long
+/// as a thread that does nothing.
+pub(crate) fn release_stacks() {
+    const MORE_THAN_IS_KEPT: usize = 64 << 20;
+    let thread = std::thread::Builder::new().name("stacks".to_owned());
+    // Without room for a thread they stay, which is no harm.
+    if let Ok(thread) = thread.stack_size(MORE_THAN_IS_KEPT).spawn(|| {}) {
+        thread.join().unwrap_or_default();
+    }
+}
+
 /// The lowest address of this thread's stack, if the system tells.
 fn lowest() -> Option<usize> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
@@ -63,6 +75,31 @@ mod tests {
         // SAFETY: the range is this thread's stack, and there is a byte for each of its pages.
         assert_eq!(unsafe { libc::mincore(at, n_pages * 4096, pages.as_mut_ptr()) }, 0);
         pages.iter().filter(|page| **page & 1 == 1).count()
+    }
+
+    #[test]
+    fn the_stacks_of_threads_that_ended_go_back() {
+        fn is_mapped(address: usize) -> bool {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().any(|line| {
+                let (start, rest) = line.split_once('-').unwrap();
+                let end = rest.split(' ').next().unwrap();
+                let [start, end] =
+                    [start, end].map(|text| usize::from_str_radix(text, 16).unwrap());
+                (start..end).contains(&address)
+            })
+        }
+        // Of a size that no other thread has, so that nobody takes them over.
+        let threads = (0..8).map(|_| {
+            let thread = std::thread::Builder::new().stack_size(3 << 20);
+            thread.spawn(|| lowest().unwrap()).unwrap()
+        });
+        let threads: Vec<_> = threads.collect();
+        let stacks: Vec<usize> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        let n_mapped = || stacks.iter().filter(|lowest| is_mapped(**lowest + 8192)).count();
+        assert!(n_mapped() > 0, "the library keeps them");
+        release_stacks();
+        assert_eq!(n_mapped(), 0);
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub struct QueueId(usize);
 pub struct Agenda<T> {
     lanes: Vec<Lane>,
     models: Vec<Option<Model>>,
-    queues: Vec<Option<Waiting<T>>>,
+    /// Each in a place of its own: they are large, and one that goes leaves nothing behind.
+    queues: Vec<Option<Box<Waiting<T>>>>,
     /// The pass of the model that went last.
     pass: u64,
     /// How many bytes a batch that starts now may need.
@@ -196,14 +197,14 @@ impl<T> Agenda<T> {
             n_running: 0,
             is_removed: false,
         };
-        Ok(QueueId(place(&mut self.queues, waiting)))
+        Ok(QueueId(place(&mut self.queues, Box::new(waiting))))
     }
 
     /// The queues of a model.
     pub fn queues_of(&self, model: ModelId) -> Vec<QueueId> {
         let is_its = |waiting: &Waiting<T>| waiting.model == model && !waiting.is_removed;
         let all = self.queues.iter().enumerate();
-        let own = all.filter(|(_, place)| place.as_ref().is_some_and(is_its));
+        let own = all.filter(|(_, place)| place.as_deref().is_some_and(is_its));
         own.map(|(number, _)| QueueId(number)).collect()
     }
 
@@ -396,7 +397,7 @@ impl<T> Agenda<T> {
         let (own, ride) = waiting.ahead(n_rows);
         // Others get their turns meanwhile, but no more of them than their shares.
         let others = self.queues.iter().flatten().filter(|other| other.model != waiting.model);
-        let others: Duration = others.map(Waiting::backlog).sum();
+        let others: Duration = others.map(|other| other.backlog()).sum();
         let others = others.min(own + ride);
         let ahead = own / u32::try_from(share).unwrap_or(u32::MAX)
             + others / u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);

@@ -189,11 +189,26 @@ impl Devices {
         self.owners.lock().push(Arc::downgrade(owner));
     }
 
+    /// Forgets versions that are gone; whether there were any. What is known of them would hold
+    /// pages of the heap that loads use, and with each page what else there was on it.
+    pub(crate) fn forget_gone(&self) -> bool {
+        fn keep<T>(all: &Mutex<Vec<T>>, is_here: impl Fn(&T) -> bool) -> bool {
+            let mut all = all.lock();
+            let n_before = all.len();
+            all.retain(is_here);
+            all.shrink_to_fit();
+            all.len() < n_before
+        }
+        keep(&self.owners, |owner| owner.strong_count() > 0);
+        keep(&self.keys, |(owner, _)| owner.strong_count() > 0);
+        keep(&self.residents, |resident| resident.strong_count() > 0)
+    }
+
     /// Gives back all memory that nobody uses, on every device; how many bytes of each.
     pub(crate) fn trim(&self, cause: &'static str) -> Vec<(String, u64)> {
         let trim = |logical: &Arc<Logical>| (logical.space.name().to_owned(), logical.trim(cause));
         let given = self.all().iter().map(trim).collect();
-        self.owners.lock().retain(|owner| owner.strong_count() > 0);
+        self.forget_gone();
         // Last, so that it gives back what the others let go of.
         device::trim_heap();
         given

@@ -344,8 +344,13 @@ fn duration(total: &EventTotal) -> Value {
 /// not used for a while, and lets the host's limit follow what the process may have.
 pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
     let mut looks: BTreeMap<String, (u64, u32)> = BTreeMap::new();
+    let mut had_gone = false;
     while token.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
         devices.follow_host();
+        // Threads that a load or an unload had give back what they kept when they end: by now.
+        if std::mem::replace(&mut had_gone, devices.forget_gone()) {
+            device::trim_heap();
+        }
         for logical in devices.all() {
             let space = &logical.space;
             say(space.name(), &space.take_events());

@@ -60,6 +60,7 @@ const IDLE_THREAD: Duration = Duration::from_millis(100);
 
 /// Runs the command.
 pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
+    device::share_system_heap();
     crate::logging::start(flags.log_format);
     let config = Config::new(persona, flags)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -329,10 +329,7 @@ impl Devices {
             None => Owner::new(&space, holder, account),
         };
         self.note(&owner);
-        let mut keys = self.keys.lock();
-        keys.retain(|(owner, _)| owner.strong_count() > 0);
-        keys.push((Arc::downgrade(&owner), resident.keys.clone()));
-        drop(keys);
+        self.keys.lock().push((Arc::downgrade(&owner), resident.keys.clone()));
         Ok(Lease { executor: logical.executor.clone(), owner })
     }
 

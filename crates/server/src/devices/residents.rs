@@ -199,9 +199,7 @@ impl Devices {
             replicas: OnceLock::new(),
             left: Arc::clone(&self.left),
         });
-        let mut residents = self.residents.lock();
-        residents.retain(|resident| resident.strong_count() > 0);
-        residents.push(Arc::downgrade(&resident));
+        self.residents.lock().push(Arc::downgrade(&resident));
         resident
     }
 
