@@ -11,7 +11,7 @@ use tensor::{Shape, Tensor};
 
 use crate::agenda::{Admission, QueueId};
 use crate::lanes::{Lanes, Options, QueueOptions, Share};
-use crate::task::{Blame, Control, Failure, Fault, Task, Work};
+use crate::task::{Blame, Control, Failure, Fault, Reply, Task, Work};
 
 /// Doubles its input. Fails where a row is negative, panics at 666, and waits for the gate at 1000.
 struct Double {
@@ -123,12 +123,22 @@ impl Setup {
             };
             drop(send.send(answer.map_err(text)));
         });
+        self.push_to(reply, values, deadline, is_cancelled);
+        receive
+    }
+
+    fn push_to(
+        &self,
+        reply: Reply,
+        values: &[i32],
+        deadline: Option<Instant>,
+        is_cancelled: &Arc<AtomicBool>,
+    ) {
         let inputs = vec![Tensor::from_slice(Shape::of(&[values.len()]), values).unwrap()];
         let class = Class::new(&inputs, false);
         let control = Control { deadline, is_cancelled: Arc::clone(is_cancelled) };
         let task = Task::new(inputs, vec![0], control, values.len(), reply);
         self.share.push(self.queue, task, class, 0);
-        receive
     }
 }
 
@@ -210,6 +220,21 @@ fn the_end_refuses_what_waits() {
     // The lane may have taken it before it saw the end.
     let answer = waits.recv().unwrap();
     assert!(answer == Ok(vec![2]) || answer.is_err_and(|text| text.contains("unloaded")));
+    fails(&setup.push(&[2]), "unloaded");
+}
+
+#[test]
+fn lanes_may_end_on_one_of_them() {
+    let mut setup = setup(4, true);
+    let lanes = setup.lanes.take();
+    let (send, ended) = mpsc::channel();
+    let reply = Box::new(move |answer: Result<Vec<Tensor>, Failure>| {
+        drop(lanes);
+        send.send(answer.is_ok()).unwrap();
+    });
+    setup.push_to(reply, &[1], None, &Arc::default());
+    setup.open.send(()).unwrap();
+    assert_eq!(ended.recv(), Ok(true), "a panic would lose the sender");
     fails(&setup.push(&[2]), "unloaded");
 }
 

@@ -96,3 +96,8 @@ pub(crate) fn spawn(
 ) -> std::io::Result<JoinHandle<()>> {
     Ok(shuttle::thread::spawn(body))
 }
+
+/// Whether it is the thread that asks.
+pub(crate) fn is_own(thread: &JoinHandle<()>) -> bool {
+    thread.thread().id() == shuttle::thread::current().id()
+}
