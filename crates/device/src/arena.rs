@@ -53,6 +53,8 @@ pub use stats::Stats;
 pub struct Arena {
     driver: Arc<dyn Driver>,
     growth: Growth,
+    /// What it holds at least when it gives memory back.
+    least_bytes: u64,
     /// Chunks begin and end at multiples of this.
     unit_bytes: u64,
     /// Its logarithm.
@@ -148,6 +150,7 @@ impl Arena {
             granule_units: granule_units.expect("a granule is a few units"),
             driver,
             growth,
+            least_bytes: 0,
             records: Records::default(),
             regions: Vec::new(),
             sides: [side(), side()],
@@ -158,6 +161,30 @@ impl Arena {
             arena.add_whole_region(LARGE, bytes)?;
         }
         Ok(arena)
+    }
+
+    /// Takes `bytes` in whole granules now, and keeps as much from now on: it moves to where it is
+    /// needed, but never goes back.
+    ///
+    /// # Errors
+    /// If that much cannot be had. The arena is then as it was, except that some of it may be held.
+    pub fn keep(&mut self, bytes: u64) -> Result<()> {
+        let properties = self.driver.properties();
+        let (largest, granule) = (properties.region_bytes_max, properties.granule_bytes);
+        let bytes = bytes.next_multiple_of(granule);
+        let peaks = self.counters.peaks();
+        let (mut left, mut chunks, mut outcome) = (bytes, Vec::new(), Ok(()));
+        while left > 0 && outcome.is_ok() {
+            let piece = left.min(largest);
+            outcome = self.allocate(piece).map(|chunk| chunks.push(chunk));
+            left -= piece;
+        }
+        chunks.into_iter().for_each(|chunk| self.free(chunk));
+        self.counters.set_peaks(peaks);
+        outcome?;
+        self.least_bytes = bytes;
+        // A step may have been more than was asked for.
+        self.trim(0).map(drop)
     }
 
     /// Gives out `bytes` bytes, aligned as the driver's kernels need it; an empty chunk takes the

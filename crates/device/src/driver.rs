@@ -6,7 +6,9 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
+use crate::account::Account;
 use crate::error::Result;
 
 /// A device's memory. Addresses are the device's own; on a device that is `host_visible` they are
@@ -24,6 +26,11 @@ pub trait Driver: fmt::Debug + Send + Sync {
     /// What the driver took of the device for itself: no part of what is held, and not available.
     fn context_bytes(&self) -> u64 {
         0
+    }
+
+    /// The limit that it is, and the driver inside; `None` if it is none.
+    fn limit(&self) -> Option<(&Arc<Account>, &Arc<dyn Driver>)> {
+        None
     }
 
     /// How many more bytes may be committed now; never more than a `commit` would take.

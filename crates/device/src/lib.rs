@@ -11,6 +11,7 @@ mod driver;
 mod error;
 mod heap;
 mod host;
+mod kept;
 mod ledger;
 mod limit;
 pub mod logical;

@@ -71,6 +71,10 @@ impl Driver for Limited {
         self.inner.context_bytes()
     }
 
+    fn limit(&self) -> Option<(&Arc<Account>, &Arc<dyn Driver>)> {
+        Some((&self.account, &self.inner))
+    }
+
     fn available_bytes(&self) -> u64 {
         self.account.free_bytes().min(self.inner.available_bytes())
     }

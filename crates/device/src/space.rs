@@ -12,6 +12,7 @@
 //! or a plan; [`Space::ledger`] has a row for each.
 
 mod ahead;
+mod aside;
 mod charge;
 mod events;
 mod idle;
@@ -32,6 +33,7 @@ use crate::account::Account;
 use crate::arena::{Arena, Chunk, Growth};
 use crate::driver::{Driver, Kind};
 use crate::error::{Error, Result};
+use crate::kept::Kept;
 use crate::ledger::{Category, Holder};
 use crate::limit::Limited;
 use crate::logical::GrowthRule;
@@ -76,6 +78,8 @@ pub struct Space {
     children: Mutex<Vec<Weak<Space>>>,
     /// What it was set aside of, and for whom.
     parent: Option<(Arc<Space>, Holder)>,
+    /// What of it stays set aside, if it may grow beyond that.
+    kept: Option<Arc<Kept>>,
 }
 
 /// The memory of a space, for what passes, for what stays, and for large weights as they are read.
@@ -235,39 +239,8 @@ impl Space {
             events: events::Events::default(),
             children: Mutex::default(),
             parent: None,
+            kept: None,
         })
-    }
-
-    /// Sets memory aside for `holder`: as much as `account` allows is taken now, and given back
-    /// when the space that is returned is dropped. In a snapshot it is part of this one.
-    ///
-    /// # Errors
-    /// If that much cannot be had.
-    pub fn set_aside(
-        self: &Arc<Self>,
-        holder: Holder,
-        account: Arc<Account>,
-    ) -> Result<Arc<Space>> {
-        let inner = Arc::clone(&self.driver) as Arc<dyn Driver>;
-        let driver = Arc::new(Limited::with(inner, account));
-        let physical = Arc::clone(self.account());
-        let growth = GrowthRule::Reserved;
-        let options = SpaceOptions { driver, physical, growth, step_bytes: 1, context_bytes: 0 };
-        let start = Instant::now();
-        let mut child = Space::make(options).map_err(|error| self.with_holders(error))?;
-        self.root().events.changed(0, child.arenas_bytes(), RESERVATION, start);
-        child.arenas.set_aside_of = Some(Arc::clone(self.root()));
-        let child = Space { parent: Some((Arc::clone(self), holder)), ..child };
-        let child = Arc::new(child);
-        let mut children = self.children.lock();
-        children.retain(|child| child.strong_count() > 0);
-        children.push(Arc::downgrade(&child));
-        Ok(child)
-    }
-
-    /// The space that it was set aside of, or itself.
-    pub fn root(self: &Arc<Self>) -> &Arc<Space> {
-        self.parent.as_ref().map_or(self, |(parent, _)| parent.root())
     }
 
     /// The logical device's name.
@@ -312,17 +285,20 @@ impl Space {
     /// How many bytes could still be given out, as far as limits and device go.
     pub fn free_bytes(&self) -> u64 {
         let idle: u64 = self.arenas().map(Shelf::idle_bytes).sum();
-        self.driver.available_bytes().saturating_add(idle)
+        let more = self.available_bytes();
+        more.saturating_add(idle)
     }
 
     /// Gives back all memory that nobody uses; returns how many bytes went. A space that does not
-    /// grow keeps what it has.
+    /// grow keeps what it has, and what was set aside of it stays so.
     ///
     /// # Errors
     /// If the driver refuses; what it took until then is gone.
     pub fn trim(&self, cause: &'static str) -> Result<u64> {
         self.forget_gone();
-        self.arenas().map(|arena| self.trim_arena(arena, 0, cause)).sum()
+        let own: u64 =
+            self.arenas().map(|arena| self.trim_arena(arena, 0, cause)).sum::<Result<u64>>()?;
+        Ok(own + self.trim_children(cause)?)
     }
 
     /// Gives back what weights left behind that were read and are packed now: for after a load.
@@ -352,7 +328,7 @@ impl Space {
                 break outcome;
             }
         };
-        self.events.changed(trimmed, 0, cause, start);
+        self.journal().changed(trimmed, 0, cause, start);
         outcome.map(|_| trimmed)
     }
 
@@ -480,7 +456,8 @@ impl Space {
         let is_other = |number: &usize| self.is_for_heap(bytes) || *number != own;
         let others = (0..self.arenas.all.len()).filter(is_other);
         let others = others.filter_map(|number| self.arenas.all[number].as_ref());
-        others.map(|arena| self.trim_arena(arena, 0, PRESSURE).unwrap_or(0)).sum()
+        let own: u64 = others.map(|arena| self.trim_arena(arena, 0, PRESSURE).unwrap_or(0)).sum();
+        own + self.relieve_relatives()
     }
 
     fn is_for_heap(&self, bytes: u64) -> bool {
@@ -510,7 +487,7 @@ impl Space {
         let mut arena = arena.lock();
         let (held, start) = (arena.held_bytes(), Instant::now());
         let taken = arena.allocate(bytes);
-        self.events.changed(held, arena.held_bytes(), tally.category().name(), start);
+        self.journal().changed(held, arena.held_bytes(), tally.category().name(), start);
         let chunk = taken?;
         // Under the arena's lock, so that a snapshot sees both or neither.
         tally.book(Place::Chunk, bytes, tensor);

@@ -203,6 +203,12 @@ impl Model {
         Ok([charged, Charged::new(owner.host(), plan.host_work_bytes() as u64)?])
     }
 
+    /// Who pays, if memory was set aside for the model.
+    pub(crate) fn aside(&self) -> Option<&Arc<Owner>> {
+        let is_aside = |owner: &&Arc<Owner>| !Arc::ptr_eq(owner.space(), owner.space().root());
+        self.lease.0.as_ref().filter(is_aside)
+    }
+
     /// Does `work` in the workspace that a run is to use: the lane's, or one in the memory that was
     /// set aside for the model, if any was, since that is to hold all that the model needs.
     pub(crate) fn in_workspace<T>(
@@ -210,12 +216,14 @@ impl Model {
         lane: &mut Workspace,
         work: impl FnOnce(&mut Workspace) -> graph::Result<T>,
     ) -> graph::Result<T> {
-        let owner = self.lease.0.as_ref();
-        let is_aside = |owner: &&Arc<Owner>| !Arc::ptr_eq(owner.space(), owner.space().root());
-        let Some(owner) = owner.filter(is_aside) else { return work(lane) };
+        let Some(owner) = self.aside() else { return work(lane) };
         let kept = self.workspaces.lock().pop();
         let mut own = kept.map_or_else(|| Workspace::of(Arc::clone(owner)), Ok)?;
         let done = work(&mut own);
+        // What it takes beyond what was set aside is the device's again when nobody needs it.
+        if owner.space().is_beyond_kept() {
+            own.trim()?;
+        }
         self.workspaces.lock().push(own);
         done
     }

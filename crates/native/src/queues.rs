@@ -158,7 +158,12 @@ impl Queues {
             let options = batching.options().filter(|_| entrance.is_batched(batching));
             let work = &entrance.work;
             let model = prepare::Prepared { model: &work.model, pool: &work.executor.pool };
-            need = prepare::larger(need, model.plan(&work.signature, &prepare::sizes(options)));
+            let mut of_batch = model.plan(&work.signature, &prepare::sizes(options));
+            // What was set aside is there already, and the lanes' memory is not used.
+            if work.model.aside().is_some() {
+                (of_batch.work_bytes, of_batch.open_bytes) = (0, 0);
+            }
+            need = prepare::larger(need, of_batch);
         }
         self.share.grow_ahead(&need);
     }

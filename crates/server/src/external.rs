@@ -56,13 +56,15 @@ pub(crate) struct Admission {
     model: String,
     version: i64,
     weights_bytes: u64,
+    /// What is reserved for it at least.
+    reserved_bytes: u64,
     /// What of its worker was counted for it.
     context_bytes: u64,
 }
 
 impl Admission {
     fn bytes(&self) -> u64 {
-        self.weights_bytes + self.context_bytes
+        self.weights_bytes.max(self.reserved_bytes) + self.context_bytes
     }
 }
 

@@ -21,16 +21,23 @@ const SMALL_STEP_BYTES: u64 = 64 << 10;
 
 impl Arena {
     /// Gives back the granules that are free, until no more than `keep_bytes` are held; returns how
-    /// many bytes went. An arena with [`Growth::Reserved`] keeps everything.
+    /// many bytes went. An arena with [`Growth::Reserved`] keeps everything, others what
+    /// [`Arena::keep`] was told.
     ///
     /// # Errors
     /// If the driver refuses; what it took until then is gone.
     pub fn trim(&mut self, keep_bytes: u64) -> Result<u64> {
         let before = self.held_bytes();
+        let keep_bytes = keep_bytes.max(self.least_bytes);
         if matches!(self.growth, Growth::OnDemand { .. }) && before > keep_bytes {
             self.release_slabs();
             let outside = 0..0;
-            self.give_back(before - keep_bytes, &outside)?;
+            // Where only whole regions go, none may go that is partly kept.
+            let least = self.least_bytes;
+            match self.driver.properties().grows_in_place {
+                true => self.give_back(before - keep_bytes, &outside)?,
+                false => self.release_regions(before - keep_bytes, least)?,
+            }
         }
         self.debug_check();
         Ok(before - self.held_bytes())
@@ -41,12 +48,13 @@ impl Arena {
     pub fn returnable_bytes(&self) -> u64 {
         match self.growth {
             Growth::Reserved { .. } => 0,
-            Growth::OnDemand { .. } if self.driver.properties().grows_in_place => {
-                self.recyclable_bytes(&(0..0))
-            }
             Growth::OnDemand { .. } => {
                 let empty = self.regions.iter().filter(|placed| self.is_empty_region(placed));
-                empty.map(|placed| placed.region.bytes()).sum()
+                let free = match self.driver.properties().grows_in_place {
+                    true => self.recyclable_bytes(&(0..0)),
+                    false => empty.map(|placed| placed.region.bytes()).sum(),
+                };
+                free.min(self.held_bytes().saturating_sub(self.least_bytes))
             }
         }
     }
@@ -177,7 +185,7 @@ impl Arena {
     /// and none of `keep`.
     fn give_back(&mut self, bytes: u64, keep: &Range<u32>) -> Result<()> {
         if !self.driver.properties().grows_in_place {
-            return self.release_regions(bytes);
+            return self.release_regions(bytes, 0);
         }
         let mut left = bytes.div_ceil(self.unit_bytes);
         let chunks: Vec<u32> = self.sides.iter().rev().flat_map(|s| s.bins.iter_down()).collect();
@@ -286,7 +294,7 @@ impl Arena {
         let least = u64::from(units) * self.unit_bytes;
         let largest = self.driver.properties().region_bytes_max;
         if least > self.driver.available_bytes() {
-            self.release_regions(least)?;
+            self.release_regions(least, 0)?;
         }
         let wanted = self.step_bytes(side).min(self.driver.available_bytes()).min(largest);
         let id = match self.add_whole_region(side, wanted.max(least)) {
@@ -326,12 +334,14 @@ impl Arena {
         Ok(head)
     }
 
-    /// Releases regions of which nothing is in use, until `bytes` went back.
-    fn release_regions(&mut self, bytes: u64) -> Result<()> {
+    /// Releases regions of which nothing is in use, until `bytes` went back; `least_bytes` are
+    /// held afterwards, if they were before.
+    fn release_regions(&mut self, bytes: u64, least_bytes: u64) -> Result<()> {
         let mut left = bytes;
         for at in (0..self.regions.len()).rev() {
             let Placed { head, side, .. } = self.regions[at];
-            if left == 0 || !self.is_empty_region(&self.regions[at]) {
+            let is_needed = self.held_bytes() - self.regions[at].region.bytes() < least_bytes;
+            if left == 0 || is_needed || !self.is_empty_region(&self.regions[at]) {
                 continue;
             }
             self.sides[usize::from(side)].bins.remove(&self.records, head);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{IDLE, PASSING, Shelf, Space};
+use super::{IDLE, Shelf, Space};
 use crate::driver::Driver as _;
 use crate::error::Result;
 use crate::logical::GrowthRule;
@@ -73,8 +73,8 @@ impl Space {
         if self.growth == GrowthRule::Reserved {
             return Ok(0);
         }
+        let mut went = self.trim_children(IDLE)?;
         let [_, others @ ..] = &self.arenas.all;
-        let mut went = 0;
         for arena in others.iter().flatten() {
             went += self.trim_arena(arena, 0, IDLE)?;
         }
@@ -106,13 +106,9 @@ impl Space {
         let held = arena.held_bytes();
         let left = arena.grow_ahead(sizes, most_bytes);
         arena.note_use(counted.min(most_bytes));
-        self.events.changed(held, arena.held_bytes(), AHEAD, start);
+        self.journal().changed(held, arena.held_bytes(), AHEAD, start);
         drop(arena);
         Pages { space: Arc::clone(self), left }
-    }
-
-    fn passing(&self) -> &Shelf {
-        self.arenas.all[PASSING].as_ref().expect("the first arena is always there")
     }
 }
 

@@ -44,6 +44,10 @@ pub(super) fn reasons(
     let rounding = (Idle::Rounding, stats.in_use_bytes - stats.requested_bytes);
     assert!(returnable_bytes <= free, "what can go back is free");
     match growth {
+        // What does not go back is what was set aside, or in granules that are partly in use.
+        GrowthRule::OnDemand if is_set_aside => {
+            [(Idle::Kept, returnable_bytes), (Idle::SetAside, free - returnable_bytes), rounding]
+        }
         GrowthRule::OnDemand => {
             [(Idle::Kept, returnable_bytes), (Idle::PartlyUsed, free - returnable_bytes), rounding]
         }

@@ -89,6 +89,8 @@ impl Space {
             let reasons = idle::reasons(stats, arena.returnable_bytes(), self.growth, is_set_aside);
             idle::add(&mut idle, reasons);
         }
+        let spare_bytes = self.spare_bytes();
+        idle::add(&mut idle, [(Idle::SetAside, spare_bytes)]);
         let tallies: Vec<Arc<Tally>> =
             self.tallies.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
         let bookings: Vec<Booking> = tallies.iter().map(|tally| tally.copy(has_tensors)).collect();
@@ -99,7 +101,7 @@ impl Space {
         let requested = sum(|s| s.requested_bytes);
         let chunks: u64 = rows.iter().map(|row| row.bytes).sum::<u64>() - heap_bytes;
         assert_eq!(chunks, requested, "every chunk of {} is booked", self.name);
-        let idle_bytes = sum(Stats::free_bytes);
+        let idle_bytes = sum(Stats::free_bytes) + spare_bytes;
         let spare = self.parent.as_ref().map_or(Holder::Server, |(_, holder)| holder.clone());
         let lost = sum(|s| s.in_use_bytes) - requested;
         add(&mut rows, &spare, Category::Fragmentation, lost);
@@ -117,7 +119,7 @@ impl Space {
             kind: self.kind,
             growth: self.growth,
             limit_bytes: self.account().limit_bytes(),
-            held_bytes: sum(|s| s.held_bytes) + heap_bytes + context_bytes,
+            held_bytes: sum(|s| s.held_bytes) + spare_bytes + heap_bytes + context_bytes,
             peak_held_bytes: self.account().peak_bytes(),
             in_use_bytes: requested + heap_bytes + context_bytes,
             peak_in_use_bytes: self.peak_in_use.load(Ordering::Relaxed),
@@ -134,10 +136,8 @@ impl Space {
             events,
             rows,
         };
-        let children: Vec<Arc<Space>> =
-            self.children.lock().iter().filter_map(std::sync::Weak::upgrade).collect();
         let copy = |child: &Arc<Space>| if has_tensors { child.ledger() } else { child.snapshot() };
-        children.iter().for_each(|child| snapshot.include(copy(child)));
+        self.living().iter().for_each(|child| snapshot.include(copy(child)));
         snapshot
     }
 

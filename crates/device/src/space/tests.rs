@@ -488,7 +488,11 @@ impl Churn {
             24 | 25 if self.asides.len() < 2 => {
                 let account = Arc::new(Account::new("aside", self.mib(1, 3) * 2));
                 let holder = version("aside", 1);
-                let aside = self.spaces[device].set_aside(holder.clone(), account);
+                let space = &self.spaces[device];
+                let aside = match self.random.below(3) {
+                    0 => space.set_aside(holder.clone(), account),
+                    n => space.set_aside_at_least(holder.clone(), account, n << 20),
+                };
                 let owner = aside.map(|aside| Owner::new(&aside, holder, None));
                 self.asides.extend(owner.map(|owner| (owner, Vec::new())));
             }
@@ -524,6 +528,13 @@ impl Churn {
             let account = owner.account().unwrap();
             assert_eq!(own, account.held_bytes());
             assert!(own <= account.limit_bytes());
+        }
+        for (owner, _) in self.asides.iter().filter(|(owner, _)| {
+            Arc::ptr_eq(owner.space().root(), space) && owner.space().kept_bytes() > 0
+        }) {
+            let (aside, inner) = (owner.space(), owner.space().snapshot());
+            assert!(inner.held_bytes >= aside.kept_bytes(), "what is set aside stays so");
+            assert!(inner.held_bytes <= aside.account().limit_bytes());
         }
         let mut used = snapshot.rows.iter().filter(|row| row.category < Category::Fragmentation);
         assert_eq!(sum(&mut used), snapshot.in_use_bytes, "all of it is used by somebody");
@@ -598,6 +609,15 @@ fn loses_nothing(n: u64) -> bool {
         churn.check(0);
     }
     let aside = space.set_aside(version("b", 1), Arc::new(Account::new("b", 4 << 20)));
+    let account = Arc::new(Account::new("c", 8 << 20));
+    let grows = space.set_aside_at_least(version("c", 1), account, 2 << 20);
+    // More than was set aside, so that it moves and grows.
+    let large = grows.as_ref().ok().map(|grows| {
+        let owner = Owner::new(grows, version("c", 1), None);
+        Buffer::allocate_for(&owner, Category::Weights, 5 * MIB)
+    });
+    churn.check(0);
+    drop((large, grows));
     let mut workspace = Workspace::of(Arc::clone(&churn.owners[3])).unwrap();
     drop(workspace.ensure(MIB));
     churn.check(0);

@@ -240,7 +240,7 @@ fn room(devices: &Devices, rule: &ModelRule, device: (u64, Option<&Arc<Logical>>
     Room {
         free_bytes,
         own_limit_bytes: own.and_then(|own| rule.limit.map(|_| limit_on(own))),
-        growth: rule.growth,
+        reserved_bytes: own.and_then(|own| devices.amount_on(rule.reservation, own)),
         host: host
             .map(|host| (host.space.account().limit_bytes(), rule.limit.map(|_| limit_on(&host)))),
     }
@@ -281,13 +281,15 @@ fn taken(
     let needed = need.total(1);
     match own_limit(devices, logical, name) {
         Some(limit) if need.worker.is_none() && limit < needed => Err(OwnLimit { limit, needed }),
-        Some(limit) if is_reserved(devices, name) => Ok(limit),
-        Some(_) | None => Ok(needed),
+        Some(_) | None => Ok(needed.max(reserved(devices, logical, name))),
     }
 }
 
-fn is_reserved(devices: &Devices, name: &str) -> bool {
-    devices.rule(name).growth == device::logical::GrowthRule::Reserved
+/// What is set aside for a model when it is loaded, on the device where that is most.
+fn reserved(devices: &Devices, logical: &[Arc<Logical>], name: &str) -> u64 {
+    let reservation = devices.rule(name).reservation;
+    let reserved = logical.iter().filter_map(|one| devices.amount_on(reservation, one));
+    reserved.max().unwrap_or(0)
 }
 
 /// The most that a model may hold by its own limit, on the device where that is most.

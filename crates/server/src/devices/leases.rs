@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use device::logical::GrowthRule;
 use device::placement::{Replicas, Step};
-use device::{Account, Holder, Kind, Owner, Space};
+use device::{Account, Amount, Holder, Kind, Owner, Space};
 use native::{Executor, WeightKey};
 
 use super::residents::{Change, Resident};
@@ -184,14 +183,19 @@ impl Devices {
         let shareable = self.shareable_bytes(&logical.space, &resident.keys);
         let needed = resident.needed.bytes.saturating_sub(shareable);
         let account = self.account(&resident.model, logical);
-        match rule.growth {
-            GrowthRule::OnDemand => (needed <= account.free_bytes()).then_some(needed),
-            GrowthRule::Reserved => {
-                let limit = self.limit_on(Some(rule), logical);
-                // What is set aside already is the model's to use.
-                let is_set_aside = account.held_bytes() > 0;
-                (needed <= limit).then_some(if is_set_aside { 0 } else { limit })
+        let Some(reserved) = self.amount_on(rule.reservation, logical) else {
+            return (needed <= account.free_bytes()).then_some(needed);
+        };
+        let limit = self.limit_on(Some(rule), logical);
+        // What is set aside already is the model's to use.
+        match self.aside(&resident.model, logical) {
+            Some(space) if space.kept_bytes() > 0 => {
+                let more = needed.saturating_sub(space.idle_bytes());
+                let held = account.held_bytes().max(space.kept_bytes());
+                (more <= account.limit_bytes().saturating_sub(held)).then_some(more)
             }
+            Some(_) => (needed <= limit).then_some(0),
+            None => (needed <= limit).then_some(needed.max(reserved)),
         }
     }
 
@@ -218,7 +222,8 @@ impl Devices {
         let limit = self.limit_on(Some(&rule), logical);
         let room = self.room(model, &rule, logical);
         // What cannot be set aside is missing as a whole.
-        let needed_bytes = if room.is_none() { needed_bytes.max(limit) } else { needed_bytes };
+        let reserved = self.amount_on(rule.reservation, logical).unwrap_or(0);
+        let needed_bytes = if room.is_none() { needed_bytes.max(reserved) } else { needed_bytes };
         Refusal {
             device: logical.space.name().to_owned(),
             needed_bytes,
@@ -247,20 +252,27 @@ impl Devices {
         let free = logical.space.free_bytes();
         let limit = self.limit_on(Some(rule), logical);
         let account = self.account(model, logical);
-        match rule.growth {
-            GrowthRule::OnDemand => Some(free.min(account.free_bytes())),
-            // What is set aside already is the model's to use.
-            GrowthRule::Reserved if account.held_bytes() > 0 => Some(limit),
-            GrowthRule::Reserved => (limit <= free).then_some(limit),
+        let Some(reserved) = self.amount_on(rule.reservation, logical) else {
+            return Some(free.min(account.free_bytes()));
+        };
+        // What is set aside already is the model's to use.
+        match self.aside(model, logical) {
+            Some(space) if space.kept_bytes() > 0 => Some(space.free_bytes()),
+            Some(_) => Some(limit),
+            None => (reserved <= free).then_some(limit.min(free)),
         }
     }
 
     /// The most that a model may hold on a device.
     pub(crate) fn limit_on(&self, rule: Option<&ModelRule>, logical: &Logical) -> u64 {
         let of_device = logical.space.account().limit_bytes();
+        self.amount_on(rule.and_then(|rule| rule.limit), logical).unwrap_or(of_device)
+    }
+
+    /// How many bytes an amount is on a device: fractions are of all its memory.
+    pub(crate) fn amount_on(&self, amount: Option<Amount>, logical: &Logical) -> Option<u64> {
         let physical = logical.device.lock().physical;
-        let total = self.physical[physical].total_bytes();
-        rule.and_then(|rule| rule.limit).map_or(of_device, |limit| limit.of(total))
+        amount.map(|amount| amount.of(self.physical[physical].total_bytes()))
     }
 
     /// The account of a model on a device, with the limit that it has by now.
@@ -268,14 +280,24 @@ impl Devices {
         let device = logical.space.name().to_owned();
         let rule = self.rule(model);
         let limit = self.limit_on(Some(&rule), logical);
+        let is_fixed = self.is_fixed(model, &rule, logical);
         let mut accounts = self.accounts.lock();
         // Those of models that are gone would stay for ever.
         accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.held_bytes() > 0);
         let account = accounts
             .entry((model.to_owned(), device.clone()))
             .or_insert_with(|| Arc::new(Account::new(format!("model {model} on {device}"), limit)));
-        set_limit(account, limit, rule.growth);
+        if !is_fixed {
+            set_limit(account, limit);
+        }
         Arc::clone(account)
+    }
+
+    /// Whether all that a model may hold on a device is set aside: that stays as it is while it is
+    /// held, but for a model that is to have nothing set aside any more.
+    fn is_fixed(&self, model: &str, rule: &ModelRule, logical: &Logical) -> bool {
+        let is_whole = |space: Arc<Space>| space.kept_bytes() == 0;
+        rule.reservation.is_some() && self.aside(model, logical).is_some_and(is_whole)
     }
 
     /// Puts the limits that models have by now in force on all devices.
@@ -283,9 +305,14 @@ impl Devices {
         let known: Vec<(String, String)> = self.accounts.lock().keys().cloned().collect();
         for (model, device) in known {
             let Some(logical) = self.logical(&device) else { continue };
+            // What it holds beyond what was set aside and does not use goes back first.
+            if let Some(space) = self.aside(&model, &logical).filter(|one| one.kept_bytes() > 0) {
+                drop(space.trim("limit"));
+            }
             let (account, rule) = (self.account(&model, &logical), self.rule(&model));
             let limit = self.limit_on(Some(&rule), &logical);
-            if rule.growth == GrowthRule::OnDemand && account.limit_bytes() != limit {
+            let is_fixed = self.is_fixed(&model, &rule, &logical);
+            if !is_fixed && account.limit_bytes() != limit {
                 tracing::warn!("{} holds more than its limit of {limit} bytes", account.name());
             }
         }
@@ -319,9 +346,9 @@ impl Devices {
     ) -> Result<Lease, Refusal> {
         let (model, holder) = (&*resident.model, resident.holder());
         let account = self.account(model, logical);
-        let (space, account) = match rule.growth {
-            GrowthRule::OnDemand => (Arc::clone(&logical.space), Some(account)),
-            GrowthRule::Reserved => (self.set_aside(model, &holder, account, logical)?, None),
+        let (space, account) = match self.amount_on(rule.reservation, logical) {
+            None => (Arc::clone(&logical.space), Some(account)),
+            Some(bytes) => (self.set_aside((model, &holder), account, (bytes, logical))?, None),
         };
         let host = host.filter(|_| logical.space.kind() == Kind::Gpu);
         let owner = match host {
@@ -336,11 +363,22 @@ impl Devices {
     /// What is set aside for a model on a device; its versions share it.
     fn set_aside(
         &self,
-        model: &str,
-        holder: &Holder,
+        (model, holder): (&str, &Holder),
         account: Arc<Account>,
-        logical: &Logical,
+        (bytes, logical): (u64, &Logical),
     ) -> Result<Arc<Space>, Refusal> {
+        if let Some(space) = self.aside(model, logical) {
+            return Ok(space);
+        }
+        let made = match bytes < account.limit_bytes() {
+            true => logical.space.set_aside_at_least(holder.clone(), account, bytes),
+            false => logical.space.set_aside(holder.clone(), account),
+        };
+        made.map_err(|_| self.refusal(model, logical, bytes))
+    }
+
+    /// What was set aside for a model on a device, if anything was.
+    fn aside(&self, model: &str, logical: &Logical) -> Option<Arc<Space>> {
         let is_of_model = |owner: &Arc<Owner>| match owner.holder() {
             Holder::Version { model: other, .. } => **other == *model,
             Holder::Server | Holder::Shared => false,
@@ -350,14 +388,7 @@ impl Devices {
             let space = owner.space();
             Arc::ptr_eq(space.root(), &logical.space) && !Arc::ptr_eq(space, &logical.space)
         });
-        if let Some(owner) = known {
-            return Ok(Arc::clone(owner.space()));
-        }
-        let needed = account.limit_bytes();
-        logical
-            .space
-            .set_aside(holder.clone(), account)
-            .map_err(|_| self.refusal(model, logical, needed))
+        known.map(|owner| Arc::clone(owner.space()))
     }
 }
 
@@ -375,10 +406,9 @@ impl Devices {
 }
 
 /// Gives an account another limit. One that holds more already may take nothing more, and has the
-/// limit once it has given enough back. What is set aside stays as it is while it is held.
-fn set_limit(account: &Account, limit: u64, growth: GrowthRule) {
-    let is_set_aside = growth == GrowthRule::Reserved && account.held_bytes() > 0;
-    if is_set_aside || account.limit_bytes() == limit || account.set_limit(limit).is_ok() {
+/// limit once it has given enough back.
+fn set_limit(account: &Account, limit: u64) {
+    if account.limit_bytes() == limit || account.set_limit(limit).is_ok() {
         return;
     }
     // More may be given back meanwhile, but no more is taken.

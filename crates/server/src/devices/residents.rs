@@ -4,7 +4,6 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use device::logical::GrowthRule;
 use device::placement::{Replicas as Number, Seat, Step, adapt};
 use device::{Holder, Snapshot};
 use native::WeightKey;
@@ -267,7 +266,7 @@ impl Devices {
         let is_other =
             |other: &Arc<Resident>| other.model == resident.model && !Arc::ptr_eq(other, resident);
         // Versions share what is set aside for their model, which stays where it is.
-        let shares = rule.growth == GrowthRule::Reserved && all.iter().any(is_other);
+        let shares = rule.reservation.is_some() && all.iter().any(is_other);
         let is_busy = !promised.is_empty() || !self.active.has(&resident.model);
         let replicas = if resident.keeps_state { Number::Number(1) } else { rule.replicas };
         let stays = !current.is_empty() && (resident.keeps_state || shares || is_busy);

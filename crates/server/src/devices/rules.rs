@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result, ensure};
 use device::Amount;
-use device::logical::GrowthRule;
 use device::placement::Replicas;
 use proto::serving::ModelConfig;
 
@@ -14,8 +13,8 @@ use super::options::{from_config, limit};
 pub(crate) struct ModelRule {
     /// The most it may hold on each device.
     pub(crate) limit: Option<Amount>,
-    /// Whether that is set aside at load.
-    pub(crate) growth: GrowthRule,
+    /// What of that is set aside at load, on each device; it is never without a limit.
+    pub(crate) reservation: Option<Amount>,
     /// The logical devices it may be on; any if there is none.
     pub(crate) devices: Vec<String>,
     /// On how many of them.
@@ -29,7 +28,7 @@ impl ModelRule {
     pub(crate) fn none() -> Self {
         Self {
             limit: None,
-            growth: GrowthRule::OnDemand,
+            reservation: None,
             devices: Vec::new(),
             replicas: Replicas::Number(1),
             priority: 0,
@@ -38,9 +37,15 @@ impl ModelRule {
 }
 
 impl ModelRule {
+    /// Whether all that it may hold is set aside, so that it does not grow.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.reservation.is_some() && self.reservation == self.limit
+    }
+
     /// What a model's config says.
     fn of(model: &ModelConfig) -> Result<Self> {
         let mut rule = Self::none();
+        let mut is_fixed = false;
         if let Some(config) = &model.config {
             let options = from_config(config);
             let fraction = options.per_process_gpu_memory_fraction;
@@ -54,28 +59,43 @@ impl ModelRule {
             }
             // Growth is the default, and without a fraction there is nothing to set aside.
             let growth = config.gpu_options.as_ref().and_then(|gpu| gpu.allow_growth);
-            if fraction > 0.0 && growth == Some(false) {
-                rule.growth = GrowthRule::Reserved;
-            }
+            is_fixed = fraction > 0.0 && growth == Some(false);
         }
         if let Some(memory) = &model.memory {
             let named = || format!("model {}", model.name);
-            let reservation = limit(&memory.reservation).with_context(named)?;
+            rule.reservation = limit(&memory.reservation).with_context(named)?;
             rule.limit = limit(&memory.limit).with_context(named)?.or(rule.limit);
-            ensure!(
-                reservation.is_none() || rule.limit.is_none() || rule.limit == reservation,
-                "model {}: what is reserved is all that it may hold, so that it has no other limit",
-                model.name
-            );
-            if reservation.is_some() {
-                rule.limit = reservation;
-                rule.growth = GrowthRule::Reserved;
-            }
+            // What is reserved is all that it may hold if nothing else is said.
+            rule.limit = rule.limit.or(rule.reservation);
             rule.devices.clone_from(&memory.devices);
             rule.replicas = replicas(&memory.replicas).with_context(named)?;
             rule.priority = memory.priority;
         }
+        if is_fixed {
+            ensure!(
+                rule.reservation.is_none() || rule.reservation == rule.limit,
+                "model {}: without growth all that it may hold is reserved, and no other amount",
+                model.name
+            );
+            rule.reservation = rule.limit;
+        }
+        if let (Some(reservation), Some(limit)) = (rule.reservation, rule.limit) {
+            ensure!(!exceeds(reservation, limit), "model {}: {TOO_MUCH}", model.name);
+        }
         Ok(rule)
+    }
+}
+
+/// What is said of a reservation that exceeds the limit.
+const TOO_MUCH: &str = "more is reserved than its limit allows";
+
+/// Whether one amount is more than another on every device, as far as that can be said.
+fn exceeds(one: Amount, other: Amount) -> bool {
+    match (one, other) {
+        (Amount::Bytes(one), Amount::Bytes(other)) => one > other,
+        (Amount::Fraction(one), Amount::Fraction(other)) => one > other,
+        // It depends on the device.
+        (Amount::Bytes(_), Amount::Fraction(_)) | (Amount::Fraction(_), Amount::Bytes(_)) => false,
     }
 }
 
@@ -129,6 +149,15 @@ impl Devices {
         for name in rule.devices.iter().filter(|name| self.logical(name).is_none()) {
             tracing::warn!("model {model} may be on {name}, but there is no such device");
         }
+        for logical in self.candidates(&rule) {
+            let limit = self.limit_on(Some(&rule), &logical);
+            let reserved = self.amount_on(rule.reservation, &logical).unwrap_or(0);
+            let name = logical.space.name();
+            ensure!(
+                rule.limit.is_none() || reserved <= limit,
+                "model {model}: {TOO_MUCH} on {name}: {reserved} bytes of {limit}"
+            );
+        }
         Ok(())
     }
 
@@ -154,11 +183,21 @@ mod tests {
             rule(&format!("config {{ gpu_options {{ allow_growth: true {fraction} }} }}"));
         let growing = growing.unwrap();
         assert_eq!(growing.limit, Some(Amount::Fraction(0.7)));
-        assert_eq!(growing.growth, GrowthRule::OnDemand);
+        assert_eq!(growing.reservation, None);
         let unset = rule(&format!("config {{ gpu_options {{ {fraction} }} }}")).unwrap();
-        assert_eq!(unset.growth, GrowthRule::OnDemand);
+        assert_eq!(unset.reservation, None);
         let fixed = format!("config {{ gpu_options {{ allow_growth: false {fraction} }} }}");
-        assert_eq!(rule(&fixed).unwrap().growth, GrowthRule::Reserved);
+        assert_eq!(rule(&fixed).unwrap().reservation, Some(Amount::Fraction(0.7)));
+        assert!(rule(&fixed).unwrap().is_fixed() && !unset.is_fixed());
+        // Another limit is set aside as a whole too, and less of it cannot be.
+        let other = rule(&format!("{fixed} memory {{ limit: 0.5 }}")).unwrap();
+        assert_eq!(other.reservation, Some(Amount::Fraction(0.5)));
+        let less = rule(&format!("{fixed} memory {{ reservation: 0.5 }}")).unwrap_err();
+        assert!(less.to_string().starts_with("model m: without growth all"), "{less}");
+        let growing = format!("config {{ gpu_options {{ {fraction} }} }}");
+        let some = rule(&format!("{growing} memory {{ reservation: 0.5 }}")).unwrap();
+        let both = (Some(Amount::Fraction(0.5)), Some(Amount::Fraction(0.7)));
+        assert_eq!((some.reservation, some.limit), both);
         assert_eq!(rule("config { gpu_options { } }").unwrap(), ModelRule::none());
         let much = "config { gpu_options { per_process_gpu_memory_fraction: 1.5 } }";
         assert!(rule(much).is_err());
@@ -174,28 +213,38 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_is_the_limit() {
+    fn what_is_reserved_is_the_limit_unless_that_is_more() {
         let both = |limit: &str| rule(&format!("memory {{ {limit} reservation: \"1GiB\" }}"));
-        for limit in ["", "limit: \"1GiB\""] {
+        let gib = |n: u64| Some(Amount::Bytes(n << 30));
+        for (limit, most, is_fixed) in [
+            ("", gib(1), true),
+            ("limit: \"1GiB\"", gib(1), true),
+            ("limit: 1073741824", gib(1), true),
+            ("limit: \"2GiB\"", gib(2), false),
+            ("limit: 0.25", Some(Amount::Fraction(0.25)), false),
+        ] {
             let rule = both(limit).unwrap();
-            assert_eq!(rule.limit, Some(Amount::Bytes(1 << 30)));
-            assert_eq!(rule.growth, GrowthRule::Reserved);
+            assert_eq!((rule.reservation, rule.limit, rule.is_fixed()), (gib(1), most, is_fixed));
         }
-        let error = both("limit: \"2GiB\"").unwrap_err().to_string();
-        assert!(error.starts_with("model m: what is reserved is all"), "{error}");
+        for refused in ["limit: \"1023MiB\" reservation: \"1GiB\"", "limit: 0.2 reservation: 0.3"] {
+            let error = rule(&format!("memory {{ {refused} }}")).unwrap_err().to_string();
+            assert_eq!(error, "model m: more is reserved than its limit allows");
+        }
     }
 
     #[test]
     fn both_shapes_say_the_same_and_numbers_may_be_numbers() {
         let text = r#"config { name: "m" memory { limit: 1048576 devices: ["gpu:0", "gpu:1"]
-            replicas: 2 priority: -3 } } config { name: "n" memory { reservation: 0.5 } }"#;
+            replicas: 2 priority: -3 } } config { name: "n" memory { reservation: 0.5 } }
+            config { name: "o" memory { limit: "2MiB" reservation: 1048576 } }"#;
         let json = r#"[{"name": "m", "memory": {"limit": 1048576, "devices": ["gpu:0", "gpu:1"],
-            "replicas": 2, "priority": -3}}, {"name": "n", "memory": {"reservation": 0.5}}]"#;
+            "replicas": 2, "priority": -3}}, {"name": "n", "memory": {"reservation": 0.5}},
+            {"name": "o", "memory": {"limit": "2MiB", "reservation": 1048576}}]"#;
         let text = format!("model_config_list {{ {text} }}");
         let json = format!("{{\"model_config_list\": {json}}}");
         for config in [text, json] {
             let models = crate::model_config::read(&config, "file".as_ref()).unwrap();
-            let [first, second] = &models[..] else { panic!("{models:?}") };
+            let [first, second, third] = &models[..] else { panic!("{models:?}") };
             let devices = vec!["gpu:0".to_owned(), "gpu:1".to_owned()];
             let expected = ModelRule {
                 limit: Some(Amount::Bytes(1 << 20)),
@@ -206,9 +255,11 @@ mod tests {
             };
             assert_eq!(ModelRule::of(first).unwrap(), expected, "{config}");
             let half = Some(Amount::Fraction(0.5));
-            let expected =
-                ModelRule { limit: half, growth: GrowthRule::Reserved, ..ModelRule::none() };
+            let expected = ModelRule { limit: half, reservation: half, ..ModelRule::none() };
             assert_eq!(ModelRule::of(second).unwrap(), expected, "{config}");
+            let mib = |n: u64| Some(Amount::Bytes(n << 20));
+            let expected = ModelRule { limit: mib(2), reservation: mib(1), ..ModelRule::none() };
+            assert_eq!(ModelRule::of(third).unwrap(), expected, "{config}");
         }
     }
 

@@ -46,11 +46,12 @@ impl External {
         let mut all = self.candidates(wish);
         let gpus = self.gpus();
         let room = |one: &Arc<ExternalDevice>| self.room(one, &gpus);
+        let has_room =
+            |one: &Arc<ExternalDevice>| room(one) >= weights_bytes.max(reserved(wish, one));
         all.sort_by_cached_key(|one| {
-            let has_room = room(one) >= weights_bytes;
-            (!has_room, one.admissions().len(), u64::MAX - room(one))
+            (!has_room(one), one.admissions().len(), u64::MAX - room(one))
         });
-        let n_fitting = all.iter().filter(|one| room(one) >= weights_bytes).count().max(1);
+        let n_fitting = all.iter().filter(|one| has_room(one)).count().max(1);
         let wanted = match wish.rule.replicas {
             Replicas::Number(n) => n,
             Replicas::All => usize::MAX,
@@ -91,7 +92,8 @@ impl External {
             && snapshots.iter().any(|worker| worker.is_shared && worker.device == device.name());
         let measured = device.context_bytes.lock().unwrap_or(0);
         let context_bytes = if has_worker && !wants_own(wish) { 0 } else { measured };
-        let needed = weights_bytes + context_bytes;
+        let reserved_bytes = reserved(wish, device);
+        let needed = weights_bytes.max(reserved_bytes) + context_bytes;
         let room = self.room(device, &self.gpus());
         let charged = if needed <= room { device.account.charge(needed).is_ok() } else { false };
         if !charged {
@@ -102,8 +104,8 @@ impl External {
             let holders: Vec<String> = holders.iter().map(holder).collect();
             return Err(Error::ResourceExhausted(format!(
                 "{model} version {version}: {} has no room: {needed} bytes are needed \
-                 ({weights_bytes} for variables, {context_bytes} for a worker), {room} are free; \
-                 promised to {}",
+                 ({weights_bytes} for variables, {reserved_bytes} reserved, {context_bytes} for a \
+                 worker), {room} are free; promised to {}",
                 device.name(),
                 if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
             )));
@@ -113,6 +115,7 @@ impl External {
             model: wish.model.to_owned(),
             version: wish.version,
             weights_bytes,
+            reserved_bytes,
             context_bytes,
         });
         device.admissions.lock().push(Arc::downgrade(&admission));
@@ -176,7 +179,8 @@ impl External {
                 memory.is_some_and(|m| !m.limit.is_empty() || !m.reservation.is_empty());
             let of_model = wish.rule.limit.filter(|_| has_limit);
             let of_model = of_model.map(|limit| limit.of(device.gpu.total_bytes));
-            let allow_growth = has_limit.then_some(wish.rule.growth == GrowthRule::OnDemand);
+            // TensorFlow cannot take some and then grow: what is reserved is only promised then.
+            let allow_growth = has_limit.then_some(!wish.rule.is_fixed());
             let memory_limit_bytes = [of_model, limit].into_iter().flatten().min();
             seeing_one(&own, &GpuOptions { memory_limit_bytes, allow_growth, ..gpu })
         });
@@ -184,6 +188,11 @@ impl External {
         let placement = Placement { device: logical.name, gpus, session: Some(shared) };
         ModelSettings { session, placement }
     }
+}
+
+/// What is reserved for a model on a GPU.
+fn reserved(wish: &Wish<'_>, device: &ExternalDevice) -> u64 {
+    wish.rule.reservation.map_or(0, |amount| amount.of(device.gpu.total_bytes))
 }
 
 /// Whether a model has settings of its own, so that it has a worker of its own.

@@ -24,6 +24,7 @@ mod memory_faults;
 mod memory_hostile;
 mod memory_knobs;
 mod memory_live;
+mod memory_reserve;
 mod placement;
 mod refusal;
 mod requirements;

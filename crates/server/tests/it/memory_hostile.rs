@@ -383,7 +383,11 @@ fn models_whose_memory_settings_make_no_sense_are_refused_and_the_others_serve()
         ("memory { limit: \"lots\" }".to_owned(), "neither a size nor a fraction"),
         ("memory { limit: \"0\" }".to_owned(), "has no room"),
         ("memory { reservation: \"65MiB\" }".to_owned(), "68157440 bytes are needed"),
-        ("memory { reservation: \"1MiB\" limit: \"2MiB\" }".to_owned(), "what is reserved is all"),
+        ("memory { reservation: \"2MiB\" limit: \"1MiB\" }".to_owned(), "INVALID_ARGUMENT"),
+        (
+            "memory { reservation: 0.5 limit: \"1MiB\" }".to_owned(),
+            "more is reserved than its limit allows on gpu:0: 33554432 bytes of 1048576",
+        ),
         ("memory { replicas: \"-1\" }".to_owned(), "replicas is a number from 1 on, or all"),
     ];
     let half = config("half_plus_two", "");

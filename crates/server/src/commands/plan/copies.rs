@@ -1,8 +1,6 @@
 //! How many models that are alike but for their weights would fit on a device with nothing else on
 //! it.
 
-use device::logical::GrowthRule;
-
 use super::Needed;
 
 /// What a copy has to do with.
@@ -12,8 +10,8 @@ pub(super) struct Room {
     pub(super) free_bytes: u64,
     /// What each of them may hold there, if it has a limit of its own.
     pub(super) own_limit_bytes: Option<u64>,
-    /// Whether that much is set aside for each.
-    pub(super) growth: GrowthRule,
+    /// What of that is set aside for each.
+    pub(super) reserved_bytes: Option<u64>,
     /// The same two of the host, if the device is another.
     pub(super) host: Option<(u64, Option<u64>)>,
 }
@@ -22,9 +20,10 @@ impl Room {
     /// How many copies would fit. They share nothing but the workspace of a run.
     pub(super) fn copies(&self, need: &Needed) -> u64 {
         let (total, resident) = (need.total(1), need.load.resident_bytes());
-        let on_device = match (self.own_limit_bytes, self.growth) {
+        let on_device = match (self.own_limit_bytes, self.reserved_bytes) {
             (Some(limit), _) if limit < total => 0,
-            (Some(limit), GrowthRule::Reserved) => self.free_bytes / limit.max(1),
+            // Each runs in what is its own, and grows beyond that if it has to.
+            (_, Some(reserved)) => self.free_bytes / reserved.max(total).max(1),
             _ => fitting(self.free_bytes, total, resident.max(1)),
         };
         let on_host = self.host.map_or(u64::MAX, |(free_bytes, own_limit)| {
@@ -60,7 +59,7 @@ mod tests {
         let free = |free_bytes| Room {
             free_bytes,
             own_limit_bytes: None,
-            growth: GrowthRule::OnDemand,
+            reserved_bytes: None,
             host: None,
         };
         for (bytes, n) in [(0, 0), (109, 0), (110, 1), (209, 1), (210, 2), (1010, 10)] {
@@ -70,8 +69,12 @@ mod tests {
         let own = |limit: u64| Room { own_limit_bytes: Some(limit), ..free(1010) };
         check(own(500), 10);
         check(own(109), 0);
-        check(Room { growth: GrowthRule::Reserved, ..own(500) }, 2);
-        check(Room { growth: GrowthRule::Reserved, ..own(109) }, 0);
+        let aside = |bytes: u64, limit: u64| Room { reserved_bytes: Some(bytes), ..own(limit) };
+        check(aside(500, 500), 2);
+        check(aside(109, 109), 0);
+        check(aside(200, 500), 5);
+        // It needs 110, whatever was set aside.
+        check(aside(10, 500), 9);
         // The strings and tables of all of them are on one host.
         let host = |bytes: u64, own: Option<u64>| Room { host: Some((bytes, own)), ..free(1010) };
         check(host(17 + 2 * 7, None), 3);

@@ -1,0 +1,177 @@
+//! Models for which less is set aside than they may hold.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+use testkit::tight;
+
+use crate::memory::{MIB, device, model, predict, reload, start, write};
+use crate::support::{Server, tensord};
+
+const GROWTH: [(&str, &str); 1] = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
+
+/// A model whose runs take 17 MiB, however small their inputs are.
+fn write_tight(dir: &std::path::Path) -> String {
+    tight::write(&dir.join("tight/1"), 1 << 20);
+    dir.join("tight").to_string_lossy().into_owned()
+}
+
+fn config(name: &str, base: &str, memory: &str) -> String {
+    format!("config {{ name: '{name}' base_path: '{base}' memory {{ {memory} }} }}")
+}
+
+/// What a device says of a model.
+#[track_caller]
+fn share(server: &Server, name: &str, model: &str) -> Value {
+    let device = device(server, name);
+    let mut models = device["models"].as_array().unwrap().iter();
+    models.find(|one| one["name"] == model).unwrap_or_else(|| panic!("{device:#}")).clone()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn ask(server: &Server, name: &str) -> (u16, String) {
+    let body = r#"{"instances": [1.0, 3.0]}"#;
+    server.rest("POST", &format!("/v1/models/{name}:predict"), body)
+}
+
+#[test]
+fn a_reserve_is_held_from_the_load_grows_to_the_limit_and_goes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = write_tight(dir.path());
+    for (gpus, on) in [("64MiB", "gpu:0"), ("", "cpu:0")] {
+        let gpus = format!("--simulated_gpus={gpus}");
+        let server = start(&[&gpus, "--max_num_load_retries=0"], &GROWTH);
+        let half = config("half_plus_two", &model("half_plus_two"), "");
+        let with = |limit: &str| {
+            let memory = format!("limit: '{limit}' reservation: '8MiB'");
+            format!("{half} {}", config("m", &base, &memory))
+        };
+        reload(&server, &with("32MiB")).unwrap();
+        let fresh = share(&server, on, "m");
+        assert_eq!((number(&fresh["bytes"]), number(&fresh["limit_bytes"])), (8 * MIB, 32 * MIB));
+        assert!(number(&fresh["categories"]["reserve"]) > 7 * MIB, "{fresh:#}");
+        assert!(number(&device(&server, on)["reserved_bytes"]) >= 8 * MIB);
+
+        // No look ever finds more than the limit, or less than was reserved.
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let bytes = number(&share(&server, on, "m")["bytes"]);
+                    assert!((8 * MIB..=32 * MIB).contains(&bytes), "{bytes}");
+                }
+            });
+            for _ in 0..20 {
+                let (status, answer) = ask(&server, "m");
+                assert_eq!(status, 200, "{answer}");
+            }
+            is_done.store(true, Ordering::Relaxed);
+            looks.join().unwrap();
+        });
+        let (status, body) = server.rest("POST", "/v1/memory:trim", "");
+        assert_eq!(status, 200, "{body}");
+        assert_eq!(number(&share(&server, on, "m")["bytes"]), 8 * MIB);
+
+        // Another limit holds from now on; what was reserved stays.
+        reload(&server, &with("12MiB")).unwrap();
+        assert_eq!(share(&server, on, "m")["limit_bytes"], 12 * MIB);
+        let (status, body) = ask(&server, "m");
+        assert_eq!(status, 429, "{body}");
+        assert_eq!(predict(&server, "half_plus_two").0, 200);
+        reload(&server, &with("32MiB")).unwrap();
+        assert_eq!(ask(&server, "m").0, 200);
+
+        reload(&server, &half).unwrap();
+        let left = || number(&device(&server, on)["reserved_bytes"]);
+        while left() > 4 * MIB {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn what_was_held_beyond_a_reserve_goes_back_after_a_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = write_tight(dir.path());
+    let server = start(&["--simulated_gpus=64MiB"], &GROWTH);
+    reload(&server, &config("m", &base, "limit: '32MiB' reservation: '8MiB'")).unwrap();
+    assert_eq!(ask(&server, "m").0, 200);
+    while number(&share(&server, "gpu:0", "m")["bytes"]) > 8 * MIB {
+        thread::yield_now();
+    }
+    assert_eq!(ask(&server, "m").0, 200);
+}
+
+#[test]
+fn reserves_count_when_models_are_placed_and_limits_do_not() {
+    let server = start(&["--simulated_gpus=64MiB", "--max_num_load_retries=0"], &GROWTH);
+    let base = model("half_plus_two");
+    // In all shapes: sizes, numbers and fractions. Limits may add up to more than there is.
+    let text = [
+        config("half_plus_two", &base, ""),
+        config("a", &base, "limit: '48MiB' reservation: '16MiB'"),
+        config("b", &base, "limit: 0.75 reservation: 16777216"),
+        config("c", &base, "limit: 50331648 reservation: 0.25"),
+    ];
+    reload(&server, &text.join(" ")).unwrap();
+    for name in ["a", "b", "c"] {
+        let share = share(&server, "gpu:0", name);
+        assert_eq!(
+            (&share["bytes"], &share["limit_bytes"]),
+            (&(16 * MIB).into(), &(48 * MIB).into())
+        );
+        assert_eq!(predict(&server, name).0, 200);
+    }
+    let more = config("d", &base, "limit: '48MiB' reservation: '16MiB'");
+    let refused = reload(&server, &format!("{} {more}", text.join(" "))).unwrap_err();
+    assert!(refused.contains("16777216 bytes are needed"), "{refused}");
+    let states = server.rest_until("/v1/models/d", "END");
+    assert!(states.contains("RESOURCE_EXHAUSTED"), "{states}");
+    // Without one of them there is room, and what was refused comes by itself.
+    reload(&server, &format!("{} {} {more}", text[0], text[1])).unwrap();
+    server.rest_until("/v1/models/d", "AVAILABLE");
+    assert_eq!(share(&server, "gpu:0", "d")["bytes"], 16 * MIB);
+}
+
+#[test]
+fn a_file_of_models_as_json_says_what_is_reserved_and_a_plan_counts_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = model("half_plus_two");
+    let one =
+        |name: &str, memory: Value| json!({"name": name, "base_path": base, "memory": memory});
+    let write_all = |reservation: Value| {
+        let json = json!({"model_config_list": [
+            one("a", json!({"limit": "48MiB", "reservation": reservation})),
+            one("b", json!({"limit": 50_331_648, "reservation": reservation})),
+        ]});
+        write(dir.path(), "models", &json.to_string())
+    };
+    let file = format!("--model_config_file={}", write_all(json!(25_165_824)));
+    let gpus = "--simulated_gpus=64MiB";
+    let plan = || -> Value {
+        let mut command = tensord();
+        command.args(["plan", "--json", &file, gpus, "--per_process_gpu_memory_fraction=1"]);
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap()
+    };
+    let report = plan();
+    assert_eq!(
+        (&report["fits"], &report["devices"][0]["left_bytes"]),
+        (&true.into(), &(16 * MIB).into())
+    );
+    assert_eq!(report["models"][0]["copies_alone"][0]["copies"], 2, "{report:#}");
+    let server = start(&[&file, gpus], &GROWTH);
+    assert_eq!(share(&server, "gpu:0", "a")["bytes"], 24 * MIB);
+    assert_eq!(share(&server, "gpu:0", "b")["bytes"], 24 * MIB);
+    drop(server);
+    write_all(json!(0.625));
+    let report = plan();
+    assert_eq!(report["fits"], false);
+    let refused = report["models"][1]["refused"].as_str().unwrap();
+    assert!(refused.starts_with("41943040 bytes are needed"), "{refused}");
+    fs::remove_file(dir.path().join("models")).unwrap();
+}
