@@ -4,25 +4,26 @@
 //! weight is read and nothing runs.
 
 mod copies;
+mod fitting;
+mod needed;
 mod worker;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Result;
-use device::placement::{Need, Placement, Replicas, Slot, place};
-use native::{Opened, PlanNeed, Sizes};
-use pool::Pool;
+use device::placement::{Need, Placement, Replicas, Slot};
 use serde_json::{Value, json};
 
+use super::devices;
 use super::memory::{bytes, human, list, word};
-use super::{PLANS_MAX, devices};
 use crate::active::Active;
 use crate::cli::Persona;
 use crate::config::Config;
 use crate::devices::{Devices, Logical, ModelRule};
 use crate::flags::Flags;
 use copies::Room;
+use needed::{Needed, rehearse};
 use worker::{TensorFlow, Worker};
 
 /// The batch sizes that are tried.
@@ -81,7 +82,7 @@ pub(crate) fn main(flags: &Flags, asked: Asked) -> Result<()> {
         let native = || rehearse(&model.base_path, &config.tags, (kind, asked.length));
         needs.push((model.name.clone(), tensorflow.measure(&devices, model, native)));
     }
-    let report = report(&devices, &tensorflow.slots(), &needs);
+    let report = report(&devices, &tensorflow.slots(), &mut needs);
     match asked.form {
         Form::Json => say!("{report:#}"),
         Form::Table => say!("{}", table(&report).trim_end()),
@@ -89,86 +90,18 @@ pub(crate) fn main(flags: &Flags, asked: Asked) -> Result<()> {
     Ok(())
 }
 
-/// What a model needs on a device.
-struct Needed {
-    load: native::Need,
-    /// What runs take for each batch size that could be planned.
-    plans: Vec<(usize, PlanNeed)>,
-    /// What its worker needs, if TensorFlow serves it.
-    worker: Option<Worker>,
-    /// Whether requests change it: then it has no replicas.
-    keeps_state: bool,
-}
-
-impl Needed {
-    /// What stays while it is loaded, and what a run takes of the largest batch up to `batch`; or
-    /// what loading takes, if that is more.
-    fn total(&self, batch: usize) -> u64 {
-        let plans = self.plans.iter().filter(|(size, _)| *size <= batch);
-        let run = plans.map(|(_, plan)| plan.total_bytes()).max().unwrap_or(0);
-        self.load.load_peak_bytes.max(self.load.resident_bytes() + run)
-    }
-
-    /// The same of the host, for a model on a GPU.
-    fn host_total(&self, batch: usize) -> u64 {
-        let plans = self.plans.iter().filter(|(size, _)| *size <= batch);
-        let run = plans.map(|(_, plan)| plan.host_bytes).max().unwrap_or(0);
-        self.load.host_peak_bytes.max(self.load.host_bytes + run)
-    }
-}
-
-/// What a model needs on a kind of device, with inputs of a length.
-fn rehearse(
-    base_path: &str,
-    tags: &[String],
-    (kind, length): (device::Kind, usize),
-) -> Result<Needed> {
-    let dir = super::open(std::path::Path::new(base_path))?;
-    let options = native::Options { tags: tags.to_vec(), plans_max: PLANS_MAX };
-    let pool = Arc::new(Pool::new(1));
-    let opened = Opened::open(&dir, &options)?;
-    let keeps_state = opened.keeps_state();
-    let rehearsal = opened.rehearse(&options, &pool, kind)?;
-    let load = rehearsal.need();
-    let mut plans = Vec::new();
-    for rows in BATCHES {
-        // Inputs without a known number of dimensions leave the model without this figure.
-        let Some(batch) = rehearsal.batch(None, Sizes { rows, length })? else { break };
-        plans.extend(rehearsal.plan(&batch.signature, &batch.inputs).map(|plan| (rows, plan)));
-    }
-    Ok(Needed { load, plans, worker: None, keeps_state })
-}
-
-fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>)]) -> Value {
+fn report(devices: &Devices, external: &[Slot], needs: &mut [(String, Result<Needed>)]) -> Value {
     let logical = slots(devices);
     let own = logical.iter().map(|one| Slot {
         device: one.space.name().to_owned(),
         free_bytes: one.space.account().limit_bytes() - one.space.context_bytes(),
     });
     let slots: Vec<Slot> = own.chain(external.iter().cloned()).collect();
-    let fit: Vec<(&String, &Needed)> =
-        needs.iter().filter_map(|(name, need)| Some((name, need.as_ref().ok()?))).collect();
-    let wanted: Vec<Need> = fit
-        .iter()
-        .map(|(name, need)| {
-            let rule = devices.rule(name);
-            // Our own engine has kernels for its own devices, TensorFlow for its own.
-            let is_external = need.worker.as_ref().is_some_and(Worker::is_on_gpu);
-            let usable = (0..slots.len()).filter(|slot| (*slot >= logical.len()) == is_external);
-            let pinned = |slot: &usize| rule.devices.contains(&slots[*slot].device);
-            let usable: Vec<usize> = usable.collect();
-            let pins: Vec<usize> = usable.iter().copied().filter(pinned).collect();
-            Need {
-                // What its own limit is too small for fits nowhere.
-                bytes: taken(devices, &logical, name, need).unwrap_or(u64::MAX),
-                pins: if pins.is_empty() { usable } else { pins },
-                replicas: if need.keeps_state { Replicas::Number(1) } else { rule.replicas },
-                priority: rule.priority,
-                current: Vec::new(),
-            }
-        })
-        .collect();
-    let placement = place(&slots, &wanted);
+    let board = Board { devices, logical: &logical, slots: &slots };
+    let placement = board.search(needs);
+    let needs = &*needs;
+    let fit = fit(needs);
+    let wanted = board.wanted(&fit);
     let mut host = HostRoom::beside(devices, &logical);
     let mut models = Vec::new();
     for (at, (name, need)) in fit.iter().enumerate() {
@@ -205,6 +138,43 @@ fn report(devices: &Devices, external: &[Slot], needs: &[(String, Result<Needed>
     let fits = models.iter().all(|model| model["refused"].is_null()) && fit.len() == needs.len();
     models.extend(failed);
     json!({"devices": free, "models": models, "fits": fits})
+}
+
+/// The devices that models are placed on, of which the first few are our own engine's.
+struct Board<'a> {
+    devices: &'a Devices,
+    logical: &'a [Arc<Logical>],
+    slots: &'a [Slot],
+}
+
+impl Board<'_> {
+    /// What each model wants of the devices.
+    fn wanted(&self, fit: &[(&String, &Needed)]) -> Vec<Need> {
+        let wanted = |(name, need): &(&String, &Needed)| {
+            let rule = self.devices.rule(name);
+            // Our own engine has kernels for its own devices, TensorFlow for its own.
+            let is_external = need.worker.as_ref().is_some_and(Worker::is_on_gpu);
+            let n_own = self.logical.len();
+            let usable = (0..self.slots.len()).filter(|slot| (*slot >= n_own) == is_external);
+            let pinned = |slot: &usize| rule.devices.contains(&self.slots[*slot].device);
+            let usable: Vec<usize> = usable.collect();
+            let pins: Vec<usize> = usable.iter().copied().filter(pinned).collect();
+            Need {
+                // What its own limit is too small for fits nowhere.
+                bytes: taken(self.devices, self.logical, name, need).unwrap_or(u64::MAX),
+                pins: if pins.is_empty() { usable } else { pins },
+                replicas: if need.keeps_state { Replicas::Number(1) } else { rule.replicas },
+                priority: rule.priority,
+                current: Vec::new(),
+            }
+        };
+        fit.iter().map(wanted).collect()
+    }
+}
+
+/// Those models that could be measured.
+fn fit(needs: &[(String, Result<Needed>)]) -> Vec<(&String, &Needed)> {
+    needs.iter().filter_map(|(name, need)| Some((name, need.as_ref().ok()?))).collect()
 }
 
 /// What is left on each device, of which the first few are our own engine's.
@@ -482,10 +452,12 @@ fn table(report: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use device::placement::place;
+
     use super::*;
 
     pub(super) fn needed(weights_bytes: u64) -> Needed {
-        let plan = |work_bytes| PlanNeed {
+        let plan = |work_bytes| native::PlanNeed {
             work_bytes,
             plan_bytes: 0,
             dynamic_bytes: 0,
@@ -503,7 +475,7 @@ mod tests {
             host_bytes: 7,
             host_peak_bytes: 8,
         };
-        Needed { load, plans, worker: None, keeps_state: false }
+        Needed { load, plans, worker: None, keeps_state: false, rehearsed: None }
     }
 
     #[test]

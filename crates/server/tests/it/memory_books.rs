@@ -6,7 +6,7 @@ use serde_json::Value;
 use testkit::tight;
 
 use crate::memory::{device, model, predict, reload, start, write};
-use crate::support::Server;
+use crate::support::{Server, tensord};
 
 const GROWTH: [(&str, &str); 1] = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
 
@@ -148,4 +148,51 @@ fn a_model_that_fits_only_by_a_search_is_loaded_and_answers() {
     let server = start(&[&file], &[]);
     let body = r#"{"instances": [0.0]}"#;
     assert_eq!(server.rest("POST", "/v1/models/tight:predict", body).0, 200);
+}
+
+/// What `tensord plan` says of the model called `tight`, and whether all fit.
+fn plan(args: &[&str]) -> (bool, Value) {
+    let output = tensord().args(["plan", "--json"]).args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let models = report["models"].as_array().unwrap();
+    let tight = models.iter().find(|one| one["name"] == "tight").unwrap().clone();
+    (report["fits"].as_bool().unwrap(), tight)
+}
+
+#[test]
+fn a_plan_says_that_a_model_fits_exactly_when_the_server_loads_it() {
+    let dir = tempfile::tempdir().unwrap();
+    tight::write(&dir.path().join("tight/1"), UNIT_BYTES);
+    let base = dir.path().join("tight").to_string_lossy().into_owned();
+    let file = dir.path().join("models").to_string_lossy().into_owned();
+    let flag = format!("--model_config_file={file}");
+    let retries = "--max_num_load_retries=0";
+    let whole = "--per_process_gpu_memory_fraction=1";
+    for gpus in ["--simulated_gpus=", "--simulated_gpus=1GiB"] {
+        let greedy = {
+            write(
+                dir.path(),
+                "models",
+                &format!("model_config_list {{ {} }}", config("tight", &base, "")),
+            );
+            plan(&[&flag, gpus, whole]).1["total_bytes"].as_u64().unwrap()
+        };
+        let server = start(&[gpus, retries], &GROWTH);
+        let half = config("half_plus_two", &model("half_plus_two"), "");
+        let mut n_searched = 0;
+        // From less than the best offsets take to what those take that are found at once.
+        for kib in (4300..=4700).step_by(50) {
+            let limited = config("tight", &base, &format!("memory {{ limit: \"{kib}KiB\" }}"));
+            write(dir.path(), "models", &format!("model_config_list {{ {limited} }}"));
+            let (fits, tight) = plan(&[&flag, gpus, whole]);
+            let loaded = reload(&server, &format!("{half} {limited}"));
+            assert_eq!(fits, loaded.is_ok(), "{gpus}, {kib} KiB: {tight:#}, {loaded:?}");
+            let total = tight["total_bytes"].as_u64().unwrap();
+            assert!(!fits || total <= kib << 10, "{tight:#}");
+            n_searched += usize::from(fits && kib << 10 < greedy);
+            reload(&server, &half).unwrap();
+        }
+        assert!(n_searched > 0, "{greedy} bytes without a search");
+    }
 }

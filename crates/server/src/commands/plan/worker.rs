@@ -106,7 +106,8 @@ impl TensorFlow {
             host_bytes: 0,
             host_peak_bytes: 0,
         };
-        Ok(Needed { load, plans: Vec::new(), worker: Some(worker), keeps_state: false })
+        let (worker, rehearsed) = (Some(worker), None);
+        Ok(Needed { load, plans: Vec::new(), worker, keeps_state: false, rehearsed })
     }
 }
 

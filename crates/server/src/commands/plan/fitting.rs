@@ -1,0 +1,87 @@
+//! Finds room by searching for offsets where the server would.
+
+use anyhow::Result;
+use device::placement::{Need, Placement, place};
+
+use super::{BATCHES, Board, HostRoom, Needed, fit, own_limit};
+
+impl Board<'_> {
+    /// Where models go. For each that would have no place, or no room on the host, offsets are
+    /// searched for with which it has: within what is left, as when it is loaded. Where a batch
+    /// would not fit beside what is there, its offsets are searched for as when it runs.
+    pub(super) fn search(&self, needs: &mut [(String, Result<Needed>)]) -> Placement {
+        // Where the models are that could be measured.
+        let at: Vec<usize> = (0..needs.len()).filter(|at| needs[*at].1.is_ok()).collect();
+        let mut tried = vec![false; at.len()];
+        let placement = loop {
+            let fit = fit(needs);
+            let wanted = self.wanted(&fit);
+            let placement = place(self.slots, &wanted);
+            let host_room = self.host_room(&fit, &placement);
+            let lacks = |number: &usize| {
+                let is_nowhere = placement.devices[*number].is_empty();
+                is_nowhere || fit[*number].1.host_total(1) > host_room[*number]
+            };
+            let next = (0..at.len()).filter(|number| !tried[*number]).find(lacks);
+            let Some(number) = next else { break placement };
+            tried[number] = true;
+            let host_bytes = host_room[number];
+            let device_bytes = self.room(fit[number].0, &wanted[number], &placement);
+            let room = graph::Room { device_bytes, host_bytes };
+            if let Ok(need) = &mut needs[at[number]].1 {
+                need.fits_in(1, &room);
+            }
+        };
+        for (number, at) in at.iter().enumerate() {
+            let (name, need) = &mut needs[*at];
+            if let Ok(need) = need {
+                self.search_batches((name, need), &placement.devices[number], &placement);
+            }
+        }
+        placement
+    }
+
+    /// Searches for offsets of batches with which they fit where the model is.
+    fn search_batches(
+        &self,
+        (name, need): (&str, &mut Needed),
+        on: &[usize],
+        placement: &Placement,
+    ) {
+        let left = on.iter().map(|slot| placement.free_bytes[*slot]).min();
+        let Some(left) = left else { return };
+        let most = own_limit(self.devices, self.logical, name).unwrap_or(u64::MAX);
+        let device_bytes = left.saturating_add(need.total(1)).min(most);
+        let room = graph::Room { device_bytes, host_bytes: u64::MAX };
+        // If one does not fit, no larger one does.
+        BATCHES.into_iter().all(|batch| need.fits_in(batch, &room));
+    }
+
+    /// The most that a model could take on a device that it may be on.
+    fn room(&self, name: &str, wanted: &Need, placement: &Placement) -> u64 {
+        let left = wanted.pins.iter().map(|slot| placement.free_bytes[*slot]).max().unwrap_or(0);
+        left.min(own_limit(self.devices, self.logical, name).unwrap_or(u64::MAX))
+    }
+
+    /// What each model may take of the host for each of its devices, where that is another: by its
+    /// own limit, and beside those before it.
+    fn host_room(&self, fit: &[(&String, &Needed)], placement: &Placement) -> Vec<u64> {
+        let Some(host) = HostRoom::beside(self.devices, self.logical) else {
+            return vec![u64::MAX; fit.len()];
+        };
+        let mut left = host.left_bytes;
+        let mut rooms = Vec::with_capacity(fit.len());
+        for ((name, need), on) in fit.iter().zip(&placement.devices) {
+            let (rule, n_on) = (self.devices.rule(name), on.len().max(1) as u64);
+            let host = self.devices.host();
+            let own = host.and_then(|host| self.devices.amount_on(rule.limit, &host));
+            let room = left.min(own.unwrap_or(u64::MAX)) / n_on;
+            rooms.push(room);
+            let taken = need.host_total(1);
+            if taken <= room && !on.is_empty() {
+                left -= taken * n_on;
+            }
+        }
+        rooms
+    }
+}
