@@ -21,7 +21,7 @@ use crate::flags::{self, Flags};
 use crate::model_config::{self, Rules};
 
 pub(crate) use address::Address;
-pub(crate) use session::Session;
+pub(crate) use session::{Session, session_config};
 
 /// The port of the REST API under our own name.
 const REST_PORT: u16 = 8501;
@@ -95,10 +95,10 @@ impl Config {
         let rest_port = flags.rest_api_port.unwrap_or(if is_tensord { REST_PORT } else { 0 });
         let socket = &flags.grpc_socket_path;
         check(persona, flags)?;
-        let (n_lanes, n_threads) = threads(flags)?;
+        let platform = platform::read(flags)?;
+        let (n_lanes, n_threads) = threads(flags, platform.as_ref())?;
         let batching = batching::Settings::new(persona, flags)?;
         let n_lanes = batching.n_lanes()?.unwrap_or(n_lanes);
-        let platform = platform::read(flags)?;
         let policy = match flags.aspired_version_policy {
             flags::AspiredVersionPolicy::AvailabilityPreserving => Policy::AvailabilityPreserving,
             flags::AspiredVersionPolicy::ResourcePreserving => Policy::ResourcePreserving,
@@ -161,8 +161,12 @@ fn check(persona: Persona, flags: &Flags) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of lanes and of threads within one request.
-fn threads(flags: &Flags) -> Result<(usize, usize)> {
+/// The most threads of a kind that a platform config may ask for.
+const THREADS_MAX: i32 = 4096;
+
+/// The numbers of lanes and of threads within one request. A platform config stands in for the
+/// flags.
+fn threads(flags: &Flags, platform: Option<&SessionBundleConfig>) -> Result<(usize, usize)> {
     let (inter, intra) =
         (flags.tensorflow_inter_op_parallelism, flags.tensorflow_intra_op_parallelism);
     let both = flags.tensorflow_session_parallelism;
@@ -172,7 +176,20 @@ fn threads(flags: &Flags) -> Result<(usize, usize)> {
          --tensorflow_intra_op_parallelism: give it or them, not both"
     );
     let or_cpus = |n: usize| if n == 0 { n_cpus() } else { n };
-    Ok((or_cpus(inter.max(both)), or_cpus(intra.max(both))))
+    let Some(bundle) = platform else {
+        return Ok((or_cpus(inter.max(both)), or_cpus(intra.max(both))));
+    };
+    let session = bundle.session_config.clone().unwrap_or_default();
+    // As in TensorFlow, fewer than none are as many as it sees fit.
+    let number = |n: i32| or_cpus(usize::try_from(n).unwrap_or(0));
+    let (inter, intra) =
+        (session.inter_op_parallelism_threads, session.intra_op_parallelism_threads);
+    ensure!(
+        inter.max(intra) <= THREADS_MAX,
+        "the platform config asks for {} threads, but {THREADS_MAX} is the most",
+        inter.max(intra)
+    );
+    Ok((number(inter), number(intra)))
 }
 
 fn model_config_file(persona: Persona, flags: &Flags) -> Result<Option<ModelConfigFile>> {

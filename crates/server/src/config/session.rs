@@ -21,20 +21,7 @@ pub(crate) struct Session {
 impl Session {
     /// From a file, or from the platform config, which stands in for it.
     pub(super) fn new(flags: &Flags, platform: Option<&SessionBundleConfig>) -> Result<Self> {
-        let fraction = flags.per_process_gpu_memory_fraction;
-        ensure!(
-            fraction >= 0.0 && fraction.is_finite(),
-            "--per_process_gpu_memory_fraction={fraction}: expected a share, such as 0.5"
-        );
-        let mut config = match platform {
-            Some(bundle) => bundle.session_config.clone().unwrap_or_default(),
-            None if flags.tensorflow_session_config_file.is_empty() => ConfigProto::default(),
-            None => read_proto(&flags.tensorflow_session_config_file)?,
-        };
-        // TensorFlow Serving writes the flag even when it was not given, over what the file says.
-        if platform.is_none() && fraction > 0.0 {
-            config.gpu_options.get_or_insert_default().per_process_gpu_memory_fraction = fraction;
-        }
+        let config = config(flags, platform)?;
         Ok(Self { config, forced_growth: forced_growth(std::env::var(FORCE_GROWTH).ok()) })
     }
 
@@ -68,6 +55,32 @@ impl Session {
         }
         Some(own)
     }
+}
+
+/// The session config that flags and files give: that of the platform config, which stands in for
+/// the flags, or that of its own file with the fraction of the flag.
+fn config(flags: &Flags, platform: Option<&SessionBundleConfig>) -> Result<ConfigProto> {
+    let fraction = flags.per_process_gpu_memory_fraction;
+    ensure!(
+        fraction >= 0.0 && fraction.is_finite(),
+        "--per_process_gpu_memory_fraction={fraction}: expected a share, such as 0.5"
+    );
+    let mut config = match platform {
+        Some(bundle) => bundle.session_config.clone().unwrap_or_default(),
+        None if flags.tensorflow_session_config_file.is_empty() => ConfigProto::default(),
+        None => read_proto(&flags.tensorflow_session_config_file)?,
+    };
+    // TensorFlow Serving writes the flag even when it was not given, over what the file says.
+    if platform.is_none() && fraction > 0.0 {
+        config.gpu_options.get_or_insert_default().per_process_gpu_memory_fraction = fraction;
+    }
+    Ok(config)
+}
+
+/// The session config that devices are made by: the same that TensorFlow is told. Reads the files
+/// that flags name.
+pub(crate) fn session_config(flags: &Flags) -> Result<ConfigProto> {
+    config(flags, super::platform::read(flags)?.as_ref())
 }
 
 /// TensorFlow takes `true` and `false`, and nothing else.

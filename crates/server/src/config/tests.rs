@@ -107,6 +107,43 @@ fn a_platform_config_stands_in_for_the_flags() {
 }
 
 #[test]
+fn a_platform_config_s_session_says_what_devices_and_threads_there_are() {
+    let platform = |session: &str| {
+        let text = format!(
+            "platform_configs {{ key: 'tensorflow' value {{ source_adapter_config {{
+               [type.googleapis.com/tensorflow.serving.SavedModelBundleSourceAdapterConfig] {{
+                 legacy_config {{ session_config {{ {session} }} }} }} }} }} }}"
+        );
+        file("platform_config_file", &text)
+    };
+    let (_other, other) =
+        file("tensorflow_session_config_file", "gpu_options { visible_device_list: '1' }");
+    let (_file, flag) = platform(
+        "intra_op_parallelism_threads: 3 inter_op_parallelism_threads: 5
+         gpu_options { allow_growth: true visible_device_list: '2,0' }",
+    );
+    // The flags and the file that flags name do not count.
+    let args = [
+        &flag,
+        &other,
+        "--per_process_gpu_memory_fraction=0.5",
+        "--tensorflow_session_parallelism=1",
+    ];
+    let given = tensord(&args);
+    assert_eq!((given.n_lanes, given.n_threads), (5, 3));
+    let gpu = &given.devices.gpu;
+    assert_eq!((gpu.allow_growth, gpu.visible_device_list.as_str()), (true, "2,0"));
+    assert!(gpu.per_process_gpu_memory_fraction.abs() < 1e-9);
+    let (_file, flag) = platform("intra_op_parallelism_threads: -1");
+    let given = tensord(&[&flag, "--tensorflow_session_parallelism=1"]);
+    assert_eq!((given.n_lanes, given.n_threads), (n_cpus(), n_cpus()));
+    let (_file, flag) = platform("inter_op_parallelism_threads: 2147483647");
+    check_refused(&[&flag], "asks for 2147483647 threads, but 4096 is the most");
+    let (_file, flag) = platform("gpu_options { allow_grow: true }");
+    check_refused(&[&flag], "field 'allow_grow' not found");
+}
+
+#[test]
 fn negative_waits_mean_never_or_none() {
     let given = tensord(&["--file_system_poll_wait_seconds=-1", "--load_retry_interval_micros=-1"]);
     assert_eq!(given.lifecycle.poll, Poll::Never);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use device::logical::{
     DeviceRule, Environment, GpuOptions, GrowthRule, LogicalRule, VirtualDevices,
 };
@@ -12,6 +12,7 @@ use proto::tensorflow::ConfigProto;
 
 use super::simulated::{SimulatedGpu, Simulation};
 use super::without_effect::without_effect;
+use crate::config::session_config;
 use crate::flags::Flags;
 
 /// What is said of simulated GPUs, by the names of devices.
@@ -52,7 +53,7 @@ impl DeviceOptions {
         };
         Ok(Self {
             simulated_gpus,
-            gpu: gpu_options(flags)?,
+            gpu: from_config(&session_config(flags)?),
             environment: Environment::read(|name| std::env::var(name).ok()),
             rules,
             simulations,
@@ -90,27 +91,6 @@ impl DeviceOptions {
 fn read(path: &str, what: &str) -> Result<String> {
     std::fs::read_to_string(Path::new(path))
         .with_context(|| format!("cannot read the {what} {path}"))
-}
-
-/// TensorFlow's options: the session config's, with the flag's fraction if it is given.
-fn gpu_options(flags: &Flags) -> Result<GpuOptions> {
-    let mut options = match flags.tensorflow_session_config_file.as_str() {
-        "" => GpuOptions::unset(),
-        path => {
-            let text = read(path, "session config file")?;
-            let config: ConfigProto =
-                parse(&text).with_context(|| format!("session config file {path}"))?;
-            from_config(&config)
-        }
-    };
-    let fraction = flags.per_process_gpu_memory_fraction;
-    if !(fraction.is_finite() && fraction >= 0.0) {
-        bail!("--per_process_gpu_memory_fraction={fraction}: a fraction is 0 or more");
-    }
-    if fraction > 0.0 {
-        options.per_process_gpu_memory_fraction = fraction;
-    }
-    Ok(options)
 }
 
 /// A message as JSON if it begins with a brace, else as text proto.

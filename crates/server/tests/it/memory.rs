@@ -192,6 +192,37 @@ fn visible_devices_are_in_the_order_that_was_asked_for() {
 }
 
 #[test]
+fn a_platform_config_makes_of_devices_what_a_session_config_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let platform = |session: &str| {
+        let text = format!(
+            "platform_configs {{ key: 'tensorflow' value {{ source_adapter_config {{
+               [type.googleapis.com/tensorflow.serving.SavedModelBundleSourceAdapterConfig] {{
+                 legacy_config {{ session_config {{ {session} }} }} }} }} }} }}"
+        );
+        format!("--platform_config_file={}", write(dir.path(), "platform", &text))
+    };
+    let gpus = "--simulated_gpus=1GiB,2GiB,3GiB,4GiB";
+    let file = platform(
+        "inter_op_parallelism_threads: 3 gpu_options { allow_growth: true
+         per_process_gpu_memory_fraction: 0.5 visible_device_list: '2,0' }",
+    );
+    // What flags say of the same does not count.
+    let flags = ["--per_process_gpu_memory_fraction=0.25", "--tensorflow_inter_op_parallelism=7"];
+    let server = start(&[gpus, &file, flags[0], flags[1]], &[]);
+    limits(&server, &[("gpu:0", "gpu:2", 1536 * MIB), ("gpu:1", "gpu:0", 512 * MIB)]);
+    let gpu = device(&server, "gpu:0");
+    assert_eq!((&gpu["growth"], &gpu["workspaces"]["lanes"]), (&"on_demand".into(), &3.into()));
+    assert_eq!(predict(&server, "half_plus_two").0, 200);
+    let file = platform(
+        "gpu_options { experimental { virtual_devices { memory_limit_mb: 100 memory_limit_mb: 200 } } }",
+    );
+    let server = start(&["--simulated_gpus=1GiB", &file], &[]);
+    limits(&server, &[("gpu:0", "gpu:0", 100 * MIB), ("gpu:1", "gpu:0", 200 * MIB)]);
+    assert_eq!(device(&server, "gpu:1")["reserved_bytes"], 200 * MIB);
+}
+
+#[test]
 fn every_growth_and_release_is_in_the_metrics() {
     let dir = tempfile::tempdir().unwrap();
     let rules = "device { name: \"gpu:0\" memory_limit: \"64MiB\" allow_growth: false }";
