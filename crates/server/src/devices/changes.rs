@@ -1,11 +1,15 @@
 //! Changing devices while serving.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use api::Status;
 use device::logical::{self, Configured, GrowthRule, LogicalDevice, Physical};
-use device::{ConfigCode, Error};
+use device::{ConfigCode, Error, Space};
 use lifecycle::Code;
+use parking_lot::{Condvar, Mutex};
+use proto::serving::DeviceConfig;
 
 use super::options::{device_config, device_rules, simulations};
 use super::{Around, Devices, Logical, PhysicalDevice, Undo};
@@ -17,7 +21,7 @@ impl Devices {
     /// grows.
     pub(crate) fn change(&self, config: &str) -> Result<Vec<String>, Status> {
         let bad = |error: anyhow::Error| Status::invalid(format!("{error:#}"));
-        let config = device_config(config).map_err(bad)?;
+        let config = changed_config(config).map_err(bad)?;
         let rules = device_rules(&config).map_err(bad)?;
         let simulations = simulations(&config).map_err(bad)?;
         self.check_simulations(&simulations).map_err(bad)?;
@@ -41,8 +45,16 @@ impl Devices {
         check_growth(&before, &configured.devices, is_in_use)?;
         self.check_lanes(&all, &configured.devices, is_in_use)?;
         let warnings = configured.warnings.clone();
-        let changed = self.rebuilt(&all, configured, is_in_use)?;
-        *all = changed;
+        let kept = self.kept(&all, &configured, is_in_use);
+        self.check_limits((&all, &kept), &configured)?;
+        let released = self.release(&mut all, &kept, &configured)?;
+        match self.rebuilt(&all, &kept, configured) {
+            Ok(changed) => *all = changed,
+            Err(status) => {
+                self.restore(&mut all, released);
+                return Err(status);
+            }
+        }
         self.note_host(&rules);
         drop(all);
         self.simulate(&simulations);
@@ -75,23 +87,33 @@ impl Devices {
         logical.executor.lanes.n_lanes() == new.n_lanes.unwrap_or(self.lanes.n_lanes).max(1)
     }
 
-    /// The devices as configured: those in use and the host with their new limits, the others anew.
+    /// The devices that get no more than other limits: those in use, and those that are to be as
+    /// they are otherwise.
+    fn kept(
+        &self,
+        before: &[Arc<Logical>],
+        configured: &Configured,
+        is_in_use: impl Fn(&str) -> bool,
+    ) -> Vec<Arc<Logical>> {
+        let stays = |logical: &&Arc<Logical>| {
+            let old = logical.device.lock();
+            let is_same = |new: &LogicalDevice| {
+                new.growth == old.growth
+                    && self.has_lanes(logical, new)
+                    && !is_held_anew(&old, configured)
+            };
+            same(&old, configured).is_some_and(|new| is_in_use(&new.name) || is_same(new))
+        };
+        before.iter().filter(stays).cloned().collect()
+    }
+
+    /// The devices as configured: those that are kept with their new limits, the others anew.
     fn rebuilt(
         &self,
         before: &[Arc<Logical>],
+        kept: &[Arc<Logical>],
         configured: Configured,
-        is_in_use: impl Fn(&str) -> bool,
     ) -> Result<Vec<Arc<Logical>>, Status> {
-        let stays = |logical: &Arc<Logical>| {
-            let old = logical.device.lock();
-            let same = |new: &&LogicalDevice| new.name == old.name && new.physical == old.physical;
-            let new = configured.devices.iter().find(same);
-            let is_same =
-                |new: &LogicalDevice| new.growth == old.growth && self.has_lanes(logical, new);
-            new.is_some_and(|new| is_in_use(&new.name) || is_same(new))
-        };
-        let kept: Vec<Arc<Logical>> = before.iter().filter(|one| stays(one)).cloned().collect();
-        self.check_limits(&kept, &configured)?;
         let mut undo = Undo::default();
         for (one, limit) in self.physical.iter().zip(&configured.physical_limit_bytes) {
             let before = one.driver.limit_bytes();
@@ -126,7 +148,7 @@ impl Devices {
                         step_bytes: self.step_bytes,
                         lanes: &self.lanes,
                         host: super::host_among(&all),
-                        context_bytes: of.context_for(device.physical, all.iter().chain(&kept)),
+                        context_bytes: of.context_for(device.physical, all.iter().chain(kept)),
                     };
                     let made = super::logical(device, &around);
                     let failed = |error: anyhow::Error| {
@@ -166,13 +188,79 @@ impl Devices {
         external: &'a External,
     ) -> Result<(Vec<String>, Undo<'a>), Status> {
         let bad = |error: anyhow::Error| Status::invalid(format!("{error:#}"));
-        let config = device_config(config).map_err(bad)?;
+        let config = changed_config(config).map_err(bad)?;
         let rules = device_rules(&config).map_err(bad)?;
         external.change(&rules).map_err(status)
     }
 
+    /// Gives back the memory of devices that nobody uses and that are held up to their limits, and
+    /// are to be so with other limits: the old and the new would not fit side by side. Gives what
+    /// they were and where; all are as they were if that does not work.
+    fn release(
+        &self,
+        all: &mut Vec<Arc<Logical>>,
+        kept: &[Arc<Logical>],
+        configured: &Configured,
+    ) -> Result<Vec<(usize, LogicalDevice)>, Status> {
+        let mut released = Vec::new();
+        let goes = |one: &Arc<Logical>| {
+            let is_kept = kept.iter().any(|kept| Arc::ptr_eq(kept, one));
+            !is_kept && is_held_anew(&one.device.lock(), configured)
+        };
+        while let Some(at) = all.iter().position(goes) {
+            let logical = all.remove(at);
+            let device = logical.device.lock().clone();
+            let (space, weak) = (Arc::downgrade(&logical.space), Arc::downgrade(&logical));
+            drop(logical);
+            if is_gone(&space) {
+                released.push((at, device));
+                continue;
+            }
+            let text = format!("{} is being looked at: try again", device.name);
+            match weak.upgrade() {
+                Some(logical) => all.insert(at, logical),
+                None => released.push((at, device)),
+            }
+            self.restore(all, released);
+            return Err(Status::new(Code::Unavailable, text));
+        }
+        Ok(released)
+    }
+
+    /// Makes devices again that were released for a change that failed.
+    fn restore(&self, all: &mut Vec<Arc<Logical>>, released: Vec<(usize, LogicalDevice)>) {
+        for (at, device) in released.into_iter().rev() {
+            let made = self.made_again(device.clone(), all).or_else(|error| {
+                // Somebody took it meanwhile. One that grows takes nothing now.
+                tracing::error!("{} grows from now on: {error:#}", device.name);
+                let growth = GrowthRule::OnDemand;
+                self.made_again(LogicalDevice { growth, ..device.clone() }, all)
+            });
+            match made {
+                Ok(logical) => all.insert(at.min(all.len()), Arc::new(logical)),
+                Err(error) => tracing::error!("{} is gone: {error:#}", device.name),
+            }
+        }
+    }
+
+    fn made_again(&self, device: LogicalDevice, all: &[Arc<Logical>]) -> anyhow::Result<Logical> {
+        let of = &self.physical[device.physical];
+        let around = Around {
+            of,
+            step_bytes: self.step_bytes,
+            lanes: &self.lanes,
+            host: super::host_among(all),
+            context_bytes: of.context_for(device.physical, all),
+        };
+        super::logical(device, &around)
+    }
+
     /// Refuses limits below what is held when all that nobody uses was given back.
-    fn check_limits(&self, kept: &[Arc<Logical>], configured: &Configured) -> Result<(), Status> {
+    fn check_limits(
+        &self,
+        (all, kept): (&[Arc<Logical>], &[Arc<Logical>]),
+        configured: &Configured,
+    ) -> Result<(), Status> {
         let refuse = |name: &str, held: u64, limit: u64| {
             let text = format!("{name} holds {held} bytes, more than a limit of {limit}");
             Err(Status::new(Code::FailedPrecondition, text))
@@ -186,13 +274,58 @@ impl Devices {
                 return refuse(name, account.held_bytes(), limit);
             }
         }
-        for (one, limit) in self.physical.iter().zip(&configured.physical_limit_bytes) {
-            if one.driver.account().held_bytes() > *limit {
-                return refuse(&one.found.name, one.driver.account().held_bytes(), *limit);
+        for (number, one) in self.physical.iter().enumerate() {
+            // What is held anew is given back before.
+            let goes = |logical: &&Arc<Logical>| {
+                let old = logical.device.lock();
+                let is_kept = kept.iter().any(|kept| Arc::ptr_eq(kept, logical));
+                !is_kept && old.physical == number && is_held_anew(&old, configured)
+            };
+            let going = all.iter().filter(goes).map(|one| one.space.account().held_bytes());
+            let held = one.driver.account().held_bytes().saturating_sub(going.sum());
+            let limit = configured.physical_limit_bytes.get(number).copied().unwrap_or(u64::MAX);
+            if held > limit {
+                return refuse(&one.found.name, held, limit);
             }
         }
         Ok(())
     }
+}
+
+/// What a device is to be.
+fn same<'a>(old: &LogicalDevice, configured: &'a Configured) -> Option<&'a LogicalDevice> {
+    let same = |new: &&LogicalDevice| new.name == old.name && new.physical == old.physical;
+    configured.devices.iter().find(same)
+}
+
+/// Whether a device is held up to its limit, and is to be so with another.
+fn is_held_anew(old: &LogicalDevice, configured: &Configured) -> bool {
+    let is_other = |new: &LogicalDevice| {
+        [old.growth, new.growth] == [GrowthRule::Reserved; 2] && new.limit_bytes != old.limit_bytes
+    };
+    same(old, configured).is_some_and(is_other)
+}
+
+/// How often one that goes is looked at, and how long at most.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+const GO_MAX: Duration = Duration::from_secs(2);
+
+/// Waits until nobody looks at a space any more; whether that is so.
+fn is_gone(space: &Weak<Space>) -> bool {
+    let (never, lock, start) = (Condvar::new(), Mutex::new(()), Instant::now());
+    while space.strong_count() > 0 && start.elapsed() < GO_MAX {
+        never.wait_for(&mut lock.lock(), LOOK_EVERY);
+    }
+    space.strong_count() == 0
+}
+
+/// What a change says. One that is empty by accident would undo all that was configured.
+fn changed_config(text: &str) -> anyhow::Result<DeviceConfig> {
+    ensure!(
+        !text.trim().is_empty(),
+        "device config: the body is empty; {{\"device\": []}} makes all devices as without a config"
+    );
+    device_config(text)
 }
 
 /// What TensorFlow says of devices in use.
@@ -212,13 +345,6 @@ fn check_growth(
         let is_other_limit = is_held && new.limit_bytes != old.limit_bytes;
         if is_in_use(&old.name) && (new.growth != old.growth || is_other_limit) {
             return Err(Status::new(Code::FailedPrecondition, INITIALIZED));
-        }
-        if is_other_limit {
-            let text = format!(
-                "{} is held up to its limit of {} bytes: let it grow, and then give it another",
-                old.name, old.limit_bytes
-            );
-            return Err(Status::new(Code::FailedPrecondition, text));
         }
     }
     Ok(())
@@ -331,8 +457,43 @@ mod tests {
         assert_eq!(names(&devices), ["cpu:0", "gpu:0", "gpu:1", "gpu:2"]);
         // It is held up to its limit now.
         let smaller = "device { name: \"gpu:2\" allow_growth: false memory_limit: \"32MiB\" }";
+        let held = || {
+            let account = Arc::clone(devices.logical("gpu:2").unwrap().space.account());
+            (account.limit_bytes() >> 20, account.held_bytes() >> 20)
+        };
+        assert_eq!(held(), (64, 64));
+        assert_eq!(refusal(&devices, smaller), None);
+        assert_eq!(held(), (32, 32));
+        assert_eq!(refusal(&devices, "device { name: \"gpu:2\" allow_growth: false }"), None);
+        assert_eq!(held(), (64, 64));
+        assert_eq!(names(&devices), ["cpu:0", "gpu:0", "gpu:1", "gpu:2"]);
+    }
+
+    #[test]
+    fn a_device_held_up_to_its_limit_is_as_it_was_when_a_change_fails() {
+        let (devices, _owners, _buffer) = devices();
+        let fixed = "device { name: \"gpu:2\" allow_growth: false }";
+        assert_eq!(refusal(&devices, fixed), None);
+        let smaller = "device { name: \"gpu:2\" allow_growth: false memory_limit: \"32MiB\" }";
+        // Another device is in use and cannot be held at once.
+        let with_other = format!("{smaller} device {{ name: \"gpu:0\" allow_growth: false }}");
+        assert_eq!(refusal(&devices, &with_other).unwrap().0, Code::FailedPrecondition);
+        // Somebody looks at it, and does not stop.
+        let looks = devices.logical("gpu:2").unwrap();
         let (code, text) = refusal(&devices, smaller).unwrap();
-        assert_eq!(code, Code::FailedPrecondition);
-        assert!(text.starts_with("gpu:2 is held up to its limit of 67108864 bytes"), "{text}");
+        assert_eq!(
+            (code, text.as_str()),
+            (Code::Unavailable, "gpu:2 is being looked at: try again")
+        );
+        assert!(Arc::ptr_eq(&looks, &devices.logical("gpu:2").unwrap()));
+        let space = Arc::clone(&looks.space);
+        drop(looks);
+        // The same if only its memory is looked at; then it is made anew when that is there.
+        assert_eq!(refusal(&devices, smaller).unwrap().0, Code::Unavailable);
+        drop(space);
+        assert_eq!(names(&devices), ["cpu:0", "gpu:0", "gpu:1", "gpu:2"]);
+        assert_eq!(refusal(&devices, smaller), None);
+        let account = Arc::clone(devices.logical("gpu:2").unwrap().space.account());
+        assert_eq!((account.limit_bytes(), account.held_bytes()), (32 << 20, 32 << 20));
     }
 }

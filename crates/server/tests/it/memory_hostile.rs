@@ -242,6 +242,8 @@ fn nonsense() -> Vec<(String, &'static str)> {
         (of("gpu:0", json!({"lanes": 77})), "Physical devices cannot be modified"),
         (json!({"device": 3}).to_string(), "device config"),
         (json!({"devices": []}).to_string(), "unrecognized field name 'devices'"),
+        (String::new(), "the body is empty"),
+        (" \n".to_owned(), "the body is empty"),
         ("[]".to_owned(), "device config"),
         ("null".to_owned(), "device config"),
         ("{".to_owned(), "device config"),
@@ -316,12 +318,13 @@ fn check_sense(server: &Server) {
              configured",
         ])
     );
-    assert_eq!(server.rest("PUT", "/v1/devices", "").0, 200, "nothing is said of any");
+    let nothing = json!({"device": []}).to_string();
+    assert_eq!(server.rest("PUT", "/v1/devices", &nothing).0, 200, "nothing is said of any");
     assert_ne!(get(server, "/v1/devices")["logical"][2]["lanes"], 7);
 }
 
 #[test]
-fn a_device_that_is_held_up_to_its_limit_gets_another_once_it_grows() {
+fn a_device_that_is_held_up_to_its_limit_gets_another_at_once_if_nobody_uses_it() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         "model_config_list {{ config {{ name: \"m\" base_path: \"{}\" \
@@ -347,10 +350,10 @@ fn a_device_that_is_held_up_to_its_limit_gets_another_once_it_grows() {
     assert_eq!(held(), [(64, 64), (64, 64)]);
     let smaller = json!({"allow_growth": false, "memory_limit": "32MiB"});
     let shares = json!({"allow_growth": false, "logical_device": [{"memory_limit": "16MiB"}]});
-    for other in [&smaller, &shares] {
+    for (other, mib) in [(&smaller, 32), (&shares, 16), (&json!({"allow_growth": false}), 64)] {
         let (status, body) = put("64MiB", other.clone());
-        assert_eq!(status, 400, "{body}");
-        assert!(body.contains("gpu:1 is held up to its limit of 67108864 bytes"), "{body}");
+        assert_eq!(status, 200, "{body}");
+        assert_eq!(held(), [(64, 64), (mib, mib)]);
     }
     let (status, body) = put("32MiB", json!({"allow_growth": false}));
     assert_eq!(status, 400, "{body}");

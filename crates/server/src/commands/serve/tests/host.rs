@@ -100,7 +100,7 @@ async fn a_host_that_holds_more_than_it_may_takes_nothing_more() {
     assert!((20 * MIB..21 * MIB).contains(&limit(&inner)));
     assert!(charge(MIB).is_err(), "nothing more is taken");
     // Other devices may change meanwhile.
-    inner.devices.change("").unwrap();
+    inner.devices.change("{}").unwrap();
     inner.devices.follow_host();
     assert!(charge(MIB).is_err(), "nor after a change that says nothing of the host");
     drop(held);
@@ -156,7 +156,7 @@ async fn a_limit_that_was_asked_for_counts_if_it_is_less() {
     inner.devices.change(half).unwrap();
     check("max", 32 * MIB);
     check("33554432", 16 * MIB);
-    inner.devices.change("").unwrap();
+    inner.devices.change("{}").unwrap();
     check("33554432", 32 * MIB);
     inner.stop().await;
 }
