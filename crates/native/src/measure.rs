@@ -52,16 +52,8 @@ pub fn measure(
     let mut runs = Runs { rehearsal: &rehearsal, owner: &owner, plans: 0, work: 0 };
     for sizes in batches {
         let Some(batch) = rehearsal.batch(None, *sizes)? else { break };
-        let Some(inputs) = batch.inputs.iter().map(made_up).collect() else { break };
         let n_outputs = rehearsal.signatures()[&batch.signature].outputs.len();
-        let run = Run {
-            signature: batch.signature.clone(),
-            inputs,
-            outputs: (0..n_outputs).collect(),
-            deadline: None,
-            is_cancelled: Arc::default(),
-            level: None,
-        };
+        let Some(run) = made_up_run(&batch, n_outputs) else { break };
         // The first run makes the plan; what made-up inputs cannot be run on is left out.
         if loaded.engine.run(&run, &mut workspace).is_err() {
             break;
@@ -139,6 +131,19 @@ pub fn server_beside(owner: &Arc<Owner>) -> Arc<Owner> {
         true => Owner::beside(host, owner.space(), Holder::Server, None),
         false => host,
     }
+}
+
+/// A run of a batch with made-up inputs, of which all outputs are wanted; `None` if none can be
+/// made up.
+pub fn made_up_run(batch: &Batch, n_outputs: usize) -> Option<Run> {
+    Some(Run {
+        signature: batch.signature.clone(),
+        inputs: batch.inputs.iter().map(made_up).collect::<Option<_>>()?,
+        outputs: (0..n_outputs).collect(),
+        deadline: None,
+        level: None,
+        is_cancelled: Arc::default(),
+    })
 }
 
 /// A tensor of this dtype and shape; `None` if none can be made up.

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use device::logical::GrowthRule;
 use device::{Change, Driver, Holder, Host, Limited, Owner, Simulated, Space, SpaceOptions};
-use native::measure::{made_up, server_beside};
-use native::{Executor, Loaded, Opened, Options};
+use native::measure::{made_up_run, server_beside};
+use native::{Batch, Executor, Loaded, Opened, Options};
 use pool::Pool;
 use schedule::Lanes;
-use session::{Batching, Engine as _, Result, Run};
+use session::{Batching, Engine as _, Result};
 use tensor::{Shape, Tensor};
 
 const GIB: u64 = 1 << 30;
@@ -76,17 +76,12 @@ impl Setup {
         let input = |endpoint: &session::Endpoint| {
             let dims = endpoint.spec.dims().unwrap().iter();
             let sizes: Vec<usize> = dims.map(|dim| dim.size().unwrap_or(rows)).collect();
-            made_up(&(endpoint.spec.dtype, Shape::of(&sizes))).unwrap()
+            (endpoint.spec.dtype, Shape::of(&sizes))
         };
+        let inputs = signature.inputs.values().map(input).collect();
+        let batch = Batch { signature: signature.name.clone(), inputs };
         let start = |_| {
-            let run = Run {
-                signature: signature.name.clone(),
-                inputs: signature.inputs.values().map(input).collect(),
-                outputs: vec![0],
-                deadline: None,
-                level: None,
-                is_cancelled: Arc::default(),
-            };
+            let run = made_up_run(&batch, 1).unwrap();
             let (send, receive) = mpsc::channel();
             let reply = Box::new(move |answer: Result<Vec<Tensor>>| drop(send.send(answer)));
             self.loaded.engine.start(run, reply);

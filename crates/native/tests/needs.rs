@@ -9,7 +9,7 @@ use device::{
     Account, Buffer, Category, Driver, Holder, Limited, Owner, Row, Simulated, Space, SpaceOptions,
 };
 use graph::Searches;
-use native::measure::{made_up, measure};
+use native::measure::{self, measure};
 use native::{Executor, Loaded, Opened, Options, Sizes};
 use pool::Pool;
 use schedule::Lanes;
@@ -352,15 +352,8 @@ fn what_is_set_aside_for_a_model_holds_its_workspace_too() {
 fn made_up_run(opened: &Opened, pool: &Arc<Pool>, kind: device::Kind) -> Option<Run> {
     let rehearsal = opened.rehearse(&options(), pool, kind).ok()?;
     let batch = rehearsal.batch(None, Sizes::of_rows(1)).ok()??;
-    let outputs = rehearsal.signatures()[&batch.signature].outputs.len();
-    Some(Run {
-        inputs: batch.inputs.iter().map(made_up).collect::<Option<_>>()?,
-        signature: batch.signature,
-        outputs: (0..outputs).collect(),
-        deadline: None,
-        level: None,
-        is_cancelled: Arc::default(),
-    })
+    let n_outputs = rehearsal.signatures()[&batch.signature].outputs.len();
+    measure::made_up_run(&batch, n_outputs)
 }
 
 fn ask_once(loaded: &Loaded, run: &Run) -> Answer {
