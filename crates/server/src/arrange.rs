@@ -119,6 +119,7 @@ impl Engines {
     /// Brings versions to where they should be, as far as that goes without anybody giving way.
     fn rearrange(&self) {
         let _arranging = self.arranging.lock();
+        self.follow_devices();
         for _ in 0..N_ROUNDS_MAX {
             let changes = self.devices.changes();
             if changes.is_empty() {

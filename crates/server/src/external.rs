@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use device::logical::{self, DeviceRule, GpuOptions, LogicalDevice, Physical};
 use device::{Account, Kind};
 use parking_lot::Mutex;
+use storage::Storage;
 use tensorflow::{Gpu, GpuProcess, Nvml, WorkerSnapshot, Workers};
 
 pub(crate) use books::watch;
@@ -20,6 +21,7 @@ pub(crate) use pages::Pages;
 pub(crate) use place::{Placed, Wish};
 
 use crate::devices::{DeviceOptions, Devices, Undo};
+use crate::replicas::Replicas;
 use books::Books;
 
 /// The environment variable that names another library with NVML's functions.
@@ -34,6 +36,23 @@ pub(crate) struct External {
     workers: Option<Arc<Workers>>,
     devices: Arc<Devices>,
     books: Books,
+    /// The versions in workers, where there are GPUs to move them between.
+    settled: Mutex<Vec<Arc<Settled>>>,
+}
+
+/// A version in workers that may have to move.
+pub(crate) struct Settled {
+    pub(crate) model: String,
+    pub(crate) version: i64,
+    /// Where its files are.
+    pub(crate) dir: Storage,
+    /// The same place, as it is called in metrics.
+    pub(crate) path: String,
+    pub(crate) weights_bytes: u64,
+    /// Whether requests change it: then it stays where it is.
+    pub(crate) keeps_state: bool,
+    /// What serves it.
+    pub(crate) replicas: Weak<Replicas>,
 }
 
 /// A share of such a GPU.
@@ -92,12 +111,27 @@ impl External {
         }
         let books = Books::new(&devices);
         let logical = Mutex::new(logical);
-        Ok(Arc::new(Self { nvml, found, logical, workers, devices, books }))
+        let settled = Mutex::default();
+        Ok(Arc::new(Self { nvml, found, logical, workers, devices, books, settled }))
     }
 
     /// TensorFlow's workers, if there is a TensorFlow.
     pub(crate) fn workers(&self) -> Option<&Arc<Workers>> {
         self.workers.as_ref()
+    }
+
+    /// Notes a version that may have to move.
+    pub(crate) fn settle(&self, version: Settled) {
+        let mut settled = self.settled.lock();
+        settled.retain(|one| one.replicas.strong_count() > 0);
+        settled.push(Arc::new(version));
+    }
+
+    /// The versions that may have to move.
+    pub(crate) fn settled(&self) -> Vec<Arc<Settled>> {
+        let mut settled = self.settled.lock();
+        settled.retain(|one| one.replicas.strong_count() > 0);
+        settled.clone()
     }
 
     /// The devices, by number.

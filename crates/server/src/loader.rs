@@ -1,5 +1,7 @@
 //! Introduces the lifecycle to the engines: makes a servable of a version.
 
+mod workers;
+
 use std::sync::Arc;
 
 use lifecycle::{Code, LoadError, Loader};
@@ -7,7 +9,7 @@ use native::Opened;
 use parking_lot::Mutex;
 use session::{Error, Servable};
 use storage::Storage;
-use tensorflow::{HOW_TO_INSTALL, Request, Workers};
+use tensorflow::HOW_TO_INSTALL;
 use tokio_util::sync::CancellationToken;
 
 use crate::active::Active;
@@ -16,7 +18,7 @@ use crate::batching::Versions;
 use crate::config::{Session, Warmup};
 use crate::devices::{Devices, Lease, Logical, Needed, Newcomer};
 use crate::engines::{Choices, Engine};
-use crate::external::{External, ExternalDevice, Placed, Wish};
+use crate::external::{External, Wish};
 use crate::replicas::{Member, Replicas};
 use crate::warmups::Warmups;
 use crate::{source, warmup};
@@ -115,8 +117,15 @@ impl Engines {
         let needed = self.needed(model, &opened)?;
         let keys = opened.weight_keys().to_vec();
         let keeps_state = opened.keeps_state();
-        let newcomer = Newcomer { model, version, dir, path, needed, keys, keeps_state };
-        let resident = self.devices.admit(newcomer);
+        let resident = self.devices.admit(Newcomer {
+            model: model.into(),
+            version,
+            dir: dir.clone(),
+            path: path.to_owned(),
+            needed,
+            keys,
+            keeps_state,
+        });
         let leases = self.find_place(&resident, cancel)?;
         let mut opened = Some(opened);
         let (mut servable, mut members) = (None, Vec::new());
@@ -193,58 +202,6 @@ impl Engines {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Loads a version in a worker: on the GPUs that it is placed on, else on the host.
-    fn tensorflow(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
-        let Some(workers) = self.external.workers() else {
-            let text = format!("there is no TensorFlow: {HOW_TO_INSTALL}");
-            return Err(Error::FailedPrecondition(text));
-        };
-        let (model, version) = (wanted.model, wanted.version);
-        let (config, rule) = (self.settings.active.get(model), self.devices.rule(model));
-        let wish = Wish { model, version, config: &config, rule: &rule };
-        let weights_bytes = workers.weights_bytes(&wanted.dir)?;
-        let devices = self.external.choose(&wish, weights_bytes);
-        if devices.is_empty() {
-            return self.load_in(workers, wanted, (&wish, None));
-        }
-        let (mut servable, mut members) = (None, Vec::new());
-        for device in &devices {
-            let loaded = self.load_in(workers, wanted, (&wish, Some(device)))?;
-            members.push(Member::new(device.name(), Arc::clone(&loaded.engine)));
-            servable.get_or_insert(loaded);
-        }
-        let mut servable: Servable = servable.expect("there is at least one device");
-        if members.len() > 1 {
-            servable.engine = Arc::new(Replicas::new(members, None));
-        }
-        Ok(servable)
-    }
-
-    /// Loads a version in a worker on one device.
-    fn load_in(
-        &self,
-        workers: &Workers,
-        wanted: &Wanted<'_>,
-        (wish, device): (&Wish<'_>, Option<&Arc<ExternalDevice>>),
-    ) -> session::Result<Servable> {
-        let booked = Mutex::new(None);
-        let mut servable = workers.load(&Request {
-            model: wanted.model,
-            version: wanted.version,
-            dir: &wanted.dir,
-            settings: &self.external.settings(wish, device, (&self.settings.session, workers)),
-            is_cancelled: &|| wanted.cancel.is_cancelled(),
-            admit: &|needed| {
-                // What was booked for an attempt before this one is given up first.
-                drop(booked.lock().take());
-                *booked.lock() = Some(self.external.book(wish, device, *needed)?);
-                Ok(())
-            },
-        })?;
-        servable.engine = Arc::new(Placed::new(servable.engine, booked.into_inner()));
-        Ok(servable)
     }
 
     /// TensorFlow for a model that is placed on a GPU which our own engine has no kernels for; else

@@ -1,6 +1,7 @@
 //! The versions on our own devices: where each is, and what has to change so that all that are
 //! wanted have their place.
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,17 @@ use crate::replicas::Replicas;
 
 /// A version that is on devices, is being loaded on some, or waits for a place.
 pub(crate) struct Resident {
+    known: Newcomer,
+    /// The devices that it is being loaded on.
+    promised: Mutex<Vec<String>>,
+    /// What serves it, once it is loaded.
+    replicas: OnceLock<Weak<Replicas>>,
+    /// Told when it is gone.
+    left: Arc<Left>,
+}
+
+/// What is to become a resident.
+pub(crate) struct Newcomer {
     pub(crate) model: Arc<str>,
     pub(crate) version: i64,
     /// Where its files are.
@@ -28,23 +40,15 @@ pub(crate) struct Resident {
     pub(crate) keys: Vec<WeightKey>,
     /// Whether requests change it: then there is one of it, however many replicas are asked for.
     pub(crate) keeps_state: bool,
-    /// The devices that it is being loaded on.
-    promised: Mutex<Vec<String>>,
-    /// What serves it, once it is loaded.
-    replicas: OnceLock<Weak<Replicas>>,
-    /// Told when it is gone.
-    left: Arc<Left>,
 }
 
-/// What is to become a resident.
-pub(crate) struct Newcomer<'a> {
-    pub(crate) model: &'a str,
-    pub(crate) version: i64,
-    pub(crate) dir: &'a Storage,
-    pub(crate) path: &'a str,
-    pub(crate) needed: Needed,
-    pub(crate) keys: Vec<WeightKey>,
-    pub(crate) keeps_state: bool,
+/// What is known of a version does not change while it is there.
+impl Deref for Resident {
+    type Target = Newcomer;
+
+    fn deref(&self) -> &Newcomer {
+        &self.known
+    }
 }
 
 impl Resident {
@@ -185,15 +189,9 @@ impl Board {
 
 impl Devices {
     /// Takes in a version that looks for its place. It stays until it is dropped.
-    pub(crate) fn admit(&self, newcomer: Newcomer<'_>) -> Arc<Resident> {
+    pub(crate) fn admit(&self, known: Newcomer) -> Arc<Resident> {
         let resident = Arc::new(Resident {
-            model: newcomer.model.into(),
-            version: newcomer.version,
-            dir: newcomer.dir.clone(),
-            path: newcomer.path.to_owned(),
-            needed: newcomer.needed,
-            keys: newcomer.keys,
-            keeps_state: newcomer.keeps_state,
+            known,
             promised: Mutex::default(),
             replicas: OnceLock::new(),
             left: Arc::clone(&self.left),

@@ -100,6 +100,59 @@ fn sees(worker: &Value) -> String {
     seen.unwrap_or("anything").to_owned()
 }
 
+/// Asks a model until its worker is on a device; no answer is missing meanwhile.
+#[track_caller]
+fn until_on(server: &Server, model: &str, device: &str) {
+    let start = std::time::Instant::now();
+    loop {
+        check_half_plus_two(server, model);
+        let page = page(server, "/v1/memory");
+        let workers = page["workers"].as_array().unwrap();
+        let has = |worker: &&Value| {
+            worker["models"].as_array().unwrap().iter().any(|one| one["name"] == model)
+        };
+        let on: Vec<&Value> = workers.iter().filter(has).map(|worker| &worker["device"]).collect();
+        if on == [device] {
+            return;
+        }
+        assert!(start.elapsed().as_secs() < 120, "{model} is on {on:?}, not on {device}");
+    }
+}
+
+#[test]
+fn a_model_in_a_worker_follows_its_devices_while_it_serves() {
+    let machine = Machine::new(&[16 * GIB, 8 * GIB]);
+    let on = |device: &str| format!("memory {{ devices: '{device}' }}");
+    let write = |moves: &str| machine.models(&[("stays", &on("gpu:1")), ("moves", &on(moves))]);
+    let models = write("gpu:1");
+    let server = Server::start(machine.on(tensord()), &[&models, "--engine=tensorflow"]);
+    until_on(&server, "moves", "gpu:1");
+    for device in ["gpu:0", "cpu:0", "gpu:1"] {
+        write(device);
+        until_on(&server, "moves", device);
+        until_on(&server, "stays", "gpu:1");
+    }
+    let page = page(&server, "/v1/memory");
+    assert_eq!(sees(worker_of(&page, "moves")), "GPU-111");
+    let gpu = named(&page, "devices", "gpu:0");
+    assert_eq!(gpu["models"].as_array().map(Vec::len), Some(0), "{gpu:#}");
+}
+
+#[test]
+fn what_is_reserved_for_a_model_in_a_worker_is_promised_to_nobody_else() {
+    // Of which 4.5 GiB are for TensorFlow.
+    let machine = Machine::new(&[6 * GIB]);
+    let some = "memory { limit: '3GiB' reservation: '2GiB' }";
+    let models = machine.models(&[("one", some), ("two", some)]);
+    let args = [models.as_str(), "--engine=tensorflow", "--max_num_load_retries=0"];
+    let server = Server::start(machine.on(tensord()), &args);
+    check_half_plus_two(&server, "one");
+    check_half_plus_two(&server, "two");
+    machine.models(&[("one", some), ("two", some), ("three", some)]);
+    let states = server.rest_until("/v1/models/three", "END");
+    assert!(states.contains("RESOURCE_EXHAUSTED") && states.contains("2147483648"), "{states}");
+}
+
 #[test]
 fn a_model_goes_to_the_gpu_that_it_is_placed_on_and_is_booked_there() {
     let sizes = [16 * GIB, 8 * GIB];
