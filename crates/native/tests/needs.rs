@@ -321,7 +321,7 @@ fn what_is_set_aside_for_a_model_holds_its_workspace_too() {
     // What is set aside is filled up, but for room for the workspace of one row and not of eight.
     let holder = Holder::Version { model: Arc::from("digits"), version: 2 };
     let account = Arc::new(Account::new("model digits", 2 * MIB));
-    let aside = space.set_aside(holder.clone(), account).unwrap();
+    let aside = space.set_aside(holder.clone(), &account).unwrap();
     let owner = Owner::new(&aside, holder, None);
     let loaded = load_for(&executor, &owner);
     let fill = |bytes: u64| {

@@ -31,11 +31,11 @@ impl Space {
     pub fn set_aside(
         self: &Arc<Self>,
         holder: Holder,
-        account: Arc<Account>,
+        account: &Arc<Account>,
     ) -> Result<Arc<Space>> {
         self.adopt(holder, || {
             let inner = Arc::clone(&self.driver) as Arc<dyn Driver>;
-            let driver = Arc::new(Limited::with(inner, Arc::clone(&account)));
+            let driver = Arc::new(Limited::with(inner, Arc::clone(account)));
             Space::make(self.inside(driver, GrowthRule::Reserved))
         })
     }
@@ -49,7 +49,7 @@ impl Space {
     pub fn set_aside_at_least(
         self: &Arc<Self>,
         holder: Holder,
-        account: Arc<Account>,
+        account: &Arc<Account>,
         least_bytes: u64,
     ) -> Result<Arc<Space>> {
         let granule = self.driver.properties().granule_bytes;
@@ -59,7 +59,7 @@ impl Space {
             let kept = Kept::new(Arc::clone(&self.driver) as Arc<dyn Driver>, least)?;
             let kept = Arc::new(kept);
             let inner = Arc::clone(&kept) as Arc<dyn Driver>;
-            let driver = Arc::new(Limited::with(inner, Arc::clone(&account)));
+            let driver = Arc::new(Limited::with(inner, Arc::clone(account)));
             let growth = Growth::OnDemand { step_bytes: STEP_BYTES };
             let mut arena = Arena::new(Arc::clone(&driver) as Arc<dyn Driver>, growth)?;
             arena.keep(least)?;
@@ -208,7 +208,7 @@ mod tests {
     /// Some of a space for a model, which may hold more.
     fn aside(space: &Arc<Space>, least_mib: u64, limit_mib: u64) -> Result<Arc<Owner>> {
         let account = Arc::new(Account::new("model a", limit_mib << 20));
-        let aside = space.set_aside_at_least(holder("a"), account, least_mib << 20)?;
+        let aside = space.set_aside_at_least(holder("a"), &account, least_mib << 20)?;
         Ok(Owner::new(&aside, holder("a"), None))
     }
 
@@ -292,7 +292,7 @@ mod tests {
         // Not more than the limit, and at least a granule.
         drop(aside(&space, 9, 8).unwrap());
         let account = Arc::new(Account::new("model a", 8 << 20));
-        let one = space.set_aside_at_least(holder("a"), account, 1).unwrap();
+        let one = space.set_aside_at_least(holder("a"), &account, 1).unwrap();
         assert_eq!((held(&space), one.kept_bytes()), ((2, 2), 2 << 20));
     }
 

@@ -164,7 +164,7 @@ fn a_reserved_space_holds_its_limit_from_the_start() {
 fn what_is_set_aside_for_a_model_is_held_at_once_and_given_back() {
     let space = host(8 * MIB);
     let account = || Arc::new(Account::new("model a on cpu:0", 3 << 20));
-    let aside = space.set_aside(version("a", 1), account()).unwrap();
+    let aside = space.set_aside(version("a", 1), &account()).unwrap();
     assert_eq!(space.account().held_bytes(), 3 << 20);
     let a = Owner::new(&aside, version("a", 1), None);
     let kept = Buffer::allocate_for(&a, Category::Weights, MIB).unwrap();
@@ -174,7 +174,7 @@ fn what_is_set_aside_for_a_model_is_held_at_once_and_given_back() {
     let b = model(&space, "b", None);
     assert!(Buffer::allocate_for(&b, Category::Requests, 6 * MIB).is_err());
     drop(Buffer::allocate_for(&b, Category::Requests, 5 * MIB).unwrap());
-    assert!(space.set_aside(version("c", 1), Arc::new(Account::new("c", 6 << 20))).is_err());
+    assert!(space.set_aside(version("c", 1), &Arc::new(Account::new("c", 6 << 20))).is_err());
     assert!(Arc::ptr_eq(aside.root(), &space));
     drop((kept, a, aside));
     space.trim("test").unwrap();
@@ -490,8 +490,8 @@ impl Churn {
                 let holder = version("aside", 1);
                 let space = &self.spaces[device];
                 let aside = match self.random.below(3) {
-                    0 => space.set_aside(holder.clone(), account),
-                    n => space.set_aside_at_least(holder.clone(), account, n << 20),
+                    0 => space.set_aside(holder.clone(), &account),
+                    n => space.set_aside_at_least(holder.clone(), &account, n << 20),
                 };
                 let owner = aside.map(|aside| Owner::new(&aside, holder, None));
                 self.asides.extend(owner.map(|owner| (owner, Vec::new())));
@@ -608,9 +608,9 @@ fn loses_nothing(n: u64) -> bool {
         churn.step();
         churn.check(0);
     }
-    let aside = space.set_aside(version("b", 1), Arc::new(Account::new("b", 4 << 20)));
+    let aside = space.set_aside(version("b", 1), &Arc::new(Account::new("b", 4 << 20)));
     let account = Arc::new(Account::new("c", 8 << 20));
-    let grows = space.set_aside_at_least(version("c", 1), account, 2 << 20);
+    let grows = space.set_aside_at_least(version("c", 1), &account, 2 << 20);
     // More than was set aside, so that it moves and grows.
     let large = grows.as_ref().ok().map(|grows| {
         let owner = Owner::new(grows, version("c", 1), None);
@@ -658,7 +658,7 @@ fn every_growth_and_release_has_a_cause() {
     // Neither arena has room for this, but both keep some.
     drop(Buffer::allocate_for(&a, Category::Weights, 12 * MIB).unwrap());
     drop(Buffer::allocate_for(&a, Category::Requests, 12 * MIB).unwrap());
-    drop(space.set_aside(version("b", 1), Arc::new(Account::new("b", 1 << 20))).unwrap());
+    drop(space.set_aside(version("b", 1), &Arc::new(Account::new("b", 1 << 20))).unwrap());
     space.trim("asked").unwrap();
     let snapshot = space.snapshot();
     let totals = snapshot.events.iter().map(|t| (t.change.name(), t.cause, t.bytes >> 20));
@@ -705,7 +705,7 @@ fn each_idle_byte_has_a_reason() {
     assert_eq!(idle(&space), [(Idle::Kept, 4096), (Idle::PartlyUsed, 1024), lost]);
     space.trim("test").unwrap();
     assert_eq!(idle(&space), [(Idle::PartlyUsed, 1024), lost]);
-    let aside = space.set_aside(version("b", 1), Arc::new(Account::new("b", 2 << 20))).unwrap();
+    let aside = space.set_aside(version("b", 1), &Arc::new(Account::new("b", 2 << 20))).unwrap();
     assert_eq!(idle(&space), [(Idle::PartlyUsed, 1024), (Idle::SetAside, 2048), lost]);
     drop((kept, aside));
     let reserved = space_of(gpu(), 16 << 20, GrowthRule::Reserved).unwrap();

@@ -204,7 +204,7 @@ fn no_order_gives_memory_that_is_set_aside_to_others() {
             thread::spawn(move || {
                 let holder = Holder::Version { model: Arc::from("a"), version: 1 };
                 let account = Arc::new(Account::new("a", 6 * PAGE));
-                let made = space.set_aside(holder.clone(), account);
+                let made = space.set_aside(holder.clone(), &account);
                 if let Ok(aside) = &made {
                     let owner = Owner::new(aside, holder, None);
                     drop(allocate(&owner, Category::Weights, 6).unwrap());

@@ -348,7 +348,7 @@ impl Devices {
         let account = self.account(model, logical);
         let (space, account) = match self.amount_on(rule.reservation, logical) {
             None => (Arc::clone(&logical.space), Some(account)),
-            Some(bytes) => (self.set_aside((model, &holder), account, (bytes, logical))?, None),
+            Some(bytes) => (self.set_aside((model, &holder), &account, (bytes, logical))?, None),
         };
         let host = host.filter(|_| logical.space.kind() == Kind::Gpu);
         let owner = match host {
@@ -364,7 +364,7 @@ impl Devices {
     fn set_aside(
         &self,
         (model, holder): (&str, &Holder),
-        account: Arc<Account>,
+        account: &Arc<Account>,
         (bytes, logical): (u64, &Logical),
     ) -> Result<Arc<Space>, Refusal> {
         if let Some(space) = self.aside(model, logical) {
