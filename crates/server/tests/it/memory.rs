@@ -215,7 +215,8 @@ fn a_platform_config_makes_of_devices_what_a_session_config_would() {
     assert_eq!((&gpu["growth"], &gpu["workspaces"]["lanes"]), (&"on_demand".into(), &3.into()));
     assert_eq!(predict(&server, "half_plus_two").0, 200);
     let file = platform(
-        "gpu_options { experimental { virtual_devices { memory_limit_mb: 100 memory_limit_mb: 200 } } }",
+        "gpu_options { experimental {
+           virtual_devices { memory_limit_mb: 100 memory_limit_mb: 200 } } }",
     );
     let server = start(&["--simulated_gpus=1GiB", &file], &[]);
     limits(&server, &[("gpu:0", "gpu:0", 100 * MIB), ("gpu:1", "gpu:0", 200 * MIB)]);
