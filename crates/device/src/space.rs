@@ -365,7 +365,7 @@ impl Space {
         bytes: u64,
         tensor: Option<&Arc<str>>,
     ) -> Result<Block> {
-        if self.fail_in.load(Ordering::Relaxed) != 0 {
+        if self.faults().load(Ordering::Relaxed) != 0 {
             self.count_down(bytes)?;
         }
         let account = tally.account();
@@ -393,7 +393,8 @@ impl Space {
     }
 
     /// Lets the `n`-th allocation from now on be refused, the next one being 1; the others are as
-    /// ever. With 0 none is. So can be tried what happens when memory is out anywhere.
+    /// ever. What was set aside of it counts too. With 0 none is. So can be tried what happens when
+    /// memory is out anywhere.
     pub fn fail_allocation(&self, n: u64) {
         self.fail_in.store(n, Ordering::Relaxed);
     }
@@ -408,7 +409,7 @@ impl Space {
     #[cold]
     fn count_down(&self, needed_bytes: u64) -> Result<()> {
         let next = |n: u64| n.checked_sub(1);
-        let before = self.fail_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let before = self.faults().fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         if before != Ok(1) {
             return Ok(());
         }

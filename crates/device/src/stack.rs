@@ -25,8 +25,8 @@ pub fn settle_stack() {
 }
 
 /// Lets the C library give back the stacks of threads that have ended, which it keeps for the next
-/// ones: 40 MiB at most, so that a stack of more makes it let go of all of them. Takes about as long
-/// as a thread that does nothing.
+/// ones: 40 MiB at most, so that a stack of more makes it let go of all of them. Takes about as
+/// long as a thread that does nothing.
 pub(crate) fn release_stacks() {
     const MORE_THAN_IS_KEPT: usize = 64 << 20;
     let thread = std::thread::Builder::new().name("stacks".to_owned());

@@ -190,7 +190,7 @@ impl Drop for Lanes {
         self.shared.state.lock().is_ended = true;
         self.shared.changed.notify_all();
         self.shared.due.notify_all();
-        // An answer may be the last that holds them, and is given on a lane: that one ends by itself.
+        // An answer may be the last that holds them, and is given on a lane, which ends by itself.
         for thread in self.threads.drain(..).filter(|thread| !sync::is_own(thread)) {
             // A lane catches the panics of what it runs, so it ends as it should.
             drop(thread.join());

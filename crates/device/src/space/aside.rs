@@ -18,6 +18,7 @@ use crate::kept::Kept;
 use crate::ledger::Holder;
 use crate::limit::Limited;
 use crate::logical::GrowthRule;
+use crate::sync::AtomicU64;
 
 /// The least by which memory grows beyond what was set aside.
 const STEP_BYTES: u64 = 256 << 10;
@@ -126,19 +127,30 @@ impl Space {
     /// How many bytes could be taken besides what it holds: also what others of the device have to
     /// spare, as far as its own limit goes.
     pub(super) fn available_bytes(&self) -> u64 {
-        let there = self.driver.available_bytes();
-        let children: u64 = self.living().iter().map(|child| child.excess_bytes()).sum();
         match (&self.parent, &self.kept) {
             (Some((parent, _)), Some(kept)) => {
-                let elsewhere: u64 = parent.arenas().map(Shelf::idle_bytes).sum();
-                let siblings = parent.living();
-                let siblings = siblings.iter().filter(|one| !std::ptr::eq(&raw const ***one, self));
-                let elsewhere = elsewhere + siblings.map(|one| one.excess_bytes()).sum::<u64>();
+                let idle: u64 = parent.arenas().map(Shelf::idle_bytes).sum();
+                let elsewhere = idle + parent.excess_of_children(Some(self));
                 let most = kept.available_bytes().saturating_add(elsewhere);
                 self.account().free_bytes().min(most)
             }
-            _ => there.saturating_add(children),
+            _ => self.driver.available_bytes().saturating_add(self.excess_of_children(None)),
         }
+    }
+
+    /// What those that were set aside of it hold beyond that and do not use, but for one of them.
+    /// Lanes ask before each run, so nothing is allocated.
+    fn excess_of_children(&self, but: Option<&Space>) -> u64 {
+        let is_other =
+            |child: &Arc<Space>| but.is_none_or(|but| !std::ptr::eq(&raw const **child, but));
+        let children = self.children.lock();
+        let others = children.iter().filter_map(Weak::upgrade).filter(is_other);
+        others.map(|child| child.excess_bytes()).sum()
+    }
+
+    /// Which allocation is to be refused: one is said for the whole device.
+    pub(super) fn faults(&self) -> &AtomicU64 {
+        self.parent.as_ref().map_or(&self.fail_in, |(parent, _)| parent.faults())
     }
 
     /// What nobody uses of what it holds beyond what was set aside.
@@ -294,6 +306,18 @@ mod tests {
         let account = Arc::new(Account::new("model a", 8 << 20));
         let one = space.set_aside_at_least(holder("a"), &account, 1).unwrap();
         assert_eq!((held(&space), one.kept_bytes()), ((2, 2), 2 << 20));
+    }
+
+    #[test]
+    fn an_allocation_that_is_to_fail_may_be_one_of_what_was_set_aside() {
+        let space = gpu();
+        let a = aside(&space, 4, 16).unwrap();
+        space.fail_allocation(2);
+        let kept = take(&a, 2).unwrap();
+        assert!(take(&a, 2).unwrap_err().to_string().contains("injected failure"));
+        assert_eq!(space.fails_in(), None);
+        assert_eq!(held(&space), (4, 2));
+        drop((kept, take(&a, 4).unwrap()));
     }
 
     #[test]

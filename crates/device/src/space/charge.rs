@@ -112,7 +112,7 @@ impl Space {
         if self.heap_below_bytes == 0 {
             return self.allocate(tally, bytes, tensor);
         }
-        if self.fail_in.load(Ordering::Relaxed) != 0 {
+        if self.faults().load(Ordering::Relaxed) != 0 {
             self.count_down(bytes)?;
         }
         self.charge(tally, bytes, tensor).map(|()| Block::Heap)

@@ -129,9 +129,11 @@ fn every_allocation_of_strings_and_tables_fails_in_turn_and_leaves_nothing_behin
 #[test]
 fn every_allocation_of_a_load_with_a_reservation_fails_in_turn_and_leaves_nothing_behind() {
     for (gpus, on) in [("1GiB", "gpu:0"), ("1GiB", "cpu:0"), ("", "cpu:0")] {
-        fail_each_of_a_load(gpus, ("sentiment", "memory { reservation: \"32MiB\" }"), on);
-        let some = "memory { reservation: \"2MiB\" limit: \"32MiB\" }";
-        fail_each_of_a_load(gpus, ("sentiment", some), on);
+        for memory in ["reservation: \"32MiB\"", "reservation: \"2MiB\" limit: \"32MiB\""] {
+            let memory = format!("memory {{ {memory} }}");
+            let n_failed = fail_each_of_a_load(gpus, ("sentiment", &memory), on);
+            assert!(n_failed > 0, "a load has allocations on {on}");
+        }
     }
 }
 
