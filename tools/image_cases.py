@@ -69,9 +69,11 @@ def samplings(cases):
                   dct_method="INTEGER_ACCURATE")
         crop = ["i32[4] 3 5 9 11"]
         cases.add("DecodeAndCropJpeg", f"a part, sampling {name}", data, crop)
-        passes = Jpeg(planes(19, 23, 3), factors, restart=2, scans=progressive(3), quality=20).file()
+        passes = Jpeg(planes(19, 23, 3), factors, restart=2, scans=progressive(3), quality=20)
+        passes = passes.file()
         cases.add("DecodeJpeg", f"sampling {name}, progressive with restarts", passes)
-        cases.add("DecodeAndCropJpeg", f"a part of a progressive one, sampling {name}", passes, crop)
+        title = f"a part of a progressive one, sampling {name}"
+        cases.add("DecodeAndCropJpeg", title, passes, crop)
         for height, width in ((1, 1), (7, 5), (5, 7), (1, 17), (17, 2), (2, 3)):
             data = Jpeg(planes(height, width, 3), factors, restart=1).file()
             cases.add("DecodeImage", f"sampling {name}, {height} by {width}", data)
@@ -97,7 +99,7 @@ def crops(cases):
 
 
 def spaces(cases):
-    """What the components are: grey, red, green and blue, inks; asked for as 0, 1 and 3 channels."""
+    """What the components are: grey, red, green and blue, inks; asked for in all channels."""
     for n, space in ((1, "jfif"), (3, "jfif"), (3, ""), (3, "ids"), (3, "adobe0"), (3, "adobe1"),
                      (3, "adobe2"), (4, "jfif"), (4, ""), (4, "adobe0"), (4, "adobe1"),
                      (4, "adobe2")):

@@ -9,7 +9,9 @@ import zlib
 
 import numpy as np
 
-ZIGZAG = sorted(range(64), key=lambda i: (i // 8 + i % 8, (i // 8) * (1, -1)[(i // 8 + i % 8) % 2 == 0]))
+# The places of a block, diagonal by diagonal, down and up in turn.
+DIAGONALS = [[(y, n - y) for y in range(8) if 0 <= n - y < 8] for n in range(15)]
+ZIGZAG = [8 * y + x for n, line in enumerate(DIAGONALS) for y, x in (line if n % 2 else line[::-1])]
 DCT = np.array([[(np.sqrt(1 / 8) if k == 0 else 0.5) * np.cos((2 * n + 1) * k * np.pi / 16)
                  for n in range(8)] for k in range(8)])
 
