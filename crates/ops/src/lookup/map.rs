@@ -76,10 +76,19 @@ impl Map {
     pub(super) fn find<'a>(&self, keys: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Rows<'a>> {
         let mut rows = scratch.part(keys.n_elements() / self.keys.width());
         match &self.keys {
-            Keys::Rows(_, shape, known) => {
-                let mut spare = Vec::new();
+            Keys::Rows(DType::String, shape, known) => {
+                let width = shape.n_elements();
                 for (i, row) in rows.iter_mut().enumerate() {
-                    let key = row_of(keys, shape.n_elements(), i, &mut spare);
+                    let key = || (i * width..(i + 1) * width).map(|at| keys.strings().get(at));
+                    let found =
+                        self.index.find(hash_of_texts(key()), |at| texts(known.get(at)).eq(key()));
+                    *row = found.unwrap_or(MISSING);
+                }
+            }
+            Keys::Rows(dtype, shape, known) => {
+                let size = dtype.size() * shape.n_elements();
+                for (i, row) in rows.iter_mut().enumerate() {
+                    let key = &keys.bytes()[i * size..][..size];
                     let found = self.index.find(hash::of_bytes(key), |at| known.get(at) == key);
                     *row = found.unwrap_or(MISSING);
                 }
@@ -172,17 +181,22 @@ impl Keys {
     fn add(&mut self, index: &mut Index, keys: &View<'_>, i: usize) -> (usize, bool) {
         let width = matches!(self, Self::Rows(..)).then(|| self.width());
         let mut spare = Vec::new();
+        let has_texts = matches!(self, Self::Rows(DType::String, ..));
+        let hash_of = |key: &[u8]| match has_texts {
+            true => hash_of_texts(texts(key)),
+            false => hash::of_bytes(key),
+        };
         match self {
             Self::Strings(known) | Self::Rows(_, _, known) => {
                 let key = match &width {
                     None => keys.strings().get(i),
                     Some(width) => row_of(keys, *width, i, &mut spare),
                 };
-                let hash = hash::of_bytes(key);
+                let hash = hash_of(key);
                 if let Some(at) = index.find(hash, |at| known.get(at) == key) {
                     return (at, false);
                 }
-                let at = index.add(hash, |at| hash::of_bytes(known.get(at)));
+                let at = index.add(hash, |at| hash_of(known.get(at)));
                 known.push(key);
                 (at, true)
             }
@@ -204,12 +218,7 @@ impl Keys {
 }
 
 /// The bytes of key number `i`, which is of `width` elements. Strings stand behind their lengths.
-pub(super) fn row_of<'a>(
-    keys: &'a View<'_>,
-    width: usize,
-    i: usize,
-    spare: &'a mut Vec<u8>,
-) -> &'a [u8] {
+fn row_of<'a>(keys: &'a View<'_>, width: usize, i: usize, spare: &'a mut Vec<u8>) -> &'a [u8] {
     if keys.dtype() != DType::String {
         let size = keys.dtype().size() * width;
         return &keys.bytes()[i * size..][..size];
@@ -231,15 +240,22 @@ fn tensor_of(dtype: DType, shape: Shape, rows: &Strings) -> Result<Tensor> {
         tensor.view_mut().expect("a new tensor has one owner").bytes().copy_from_slice(&bytes);
         return Ok(tensor);
     }
-    let mut texts = Strings::default();
-    for mut row in rows.iter() {
-        while let Some((len, rest)) = row.split_first_chunk::<8>() {
-            let (text, rest) = rest.split_at(u64::from_le_bytes(*len) as usize);
-            texts.push(text);
-            row = rest;
-        }
-    }
-    Ok(Tensor::from_strings(shape, texts)?)
+    Ok(Tensor::from_strings(shape, rows.iter().flat_map(texts).collect())?)
+}
+
+/// The strings that `row_of` put one behind another.
+fn texts(row: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut row = row;
+    std::iter::from_fn(move || {
+        let (len, rest) = row.split_first_chunk::<8>()?;
+        let (text, rest) = rest.split_at(u64::from_le_bytes(*len) as usize);
+        row = rest;
+        Some(text)
+    })
+}
+
+fn hash_of_texts<'a>(texts: impl Iterator<Item = &'a [u8]>) -> u64 {
+    texts.fold(0, |hash, text| hash::of_u64(hash ^ hash::of_bytes(text)))
 }
 
 /// Rows picked from two tensors that are seen one behind another; a row that is missing is the
