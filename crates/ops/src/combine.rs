@@ -1,7 +1,7 @@
 //! `Combine`: what scatters and assignments do with an old and a new element.
 
 use num_complex::Complex;
-use tensor::{Element, View, ViewMut};
+use tensor::{DType, Element, View, ViewMut};
 
 use crate::dispatch::for_integer;
 use crate::error::{Result, invalid};
@@ -138,9 +138,18 @@ pub(crate) fn combine(how: Combine, old: &mut ViewMut<'_>, new: &View<'_>) -> Re
 
 /// Fails if a division of integers would divide by zero.
 pub(crate) fn check_divisors(how: Combine, new: &View<'_>) -> Result<()> {
-    if how != Combine::Div || !new.dtype().is_integer() {
+    if how != Combine::Div {
         return Ok(());
     }
-    let has_zero = for_integer!(new.dtype(), T => new.as_slice::<T>().contains(&0));
-    if has_zero { invalid!("Integer division by zero") } else { Ok(()) }
+    let has_zero = match new.dtype() {
+        DType::F32 => new.as_slice::<f32>().contains(&0.),
+        DType::F64 => new.as_slice::<f64>().contains(&0.),
+        // Zero has a sign.
+        DType::F16 | DType::BF16 => new.as_wide::<u16>().iter().any(|x| x & 0x7FFF == 0),
+        dtype if dtype.is_integer() => {
+            for_integer!(dtype, T => new.as_slice::<T>().contains(&0))
+        }
+        _ => false,
+    };
+    if has_zero { invalid!("updates must not contain 0") } else { Ok(()) }
 }

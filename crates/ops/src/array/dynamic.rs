@@ -1,6 +1,7 @@
 //! `DynamicPartition` and `DynamicStitch`: rows sorted into several tensors by number, and joined.
 
 use crate::prelude::*;
+use crate::sparse::coo::checked_shape;
 
 pub(super) const PARTITION: OpDef = OpDef::pure("DynamicPartition", |attrs| {
     Ok(Box::new(Partition { n_parts: attrs.size("num_partitions")? }))
@@ -95,6 +96,7 @@ impl Op for Stitch {
         for (indices, data) in indices.iter().zip(data) {
             let max = known_ints(indices).map(|all| all.iter().max().map_or(0, |max| max + 1));
             length = length.zip(max).map(|(a, b)| a.max(b));
+            check_length(length.unwrap_or(0))?;
             if let (Some(outer), Some(dims)) = (indices.rank(), data.dims()) {
                 let Some(rest) = dims.get(outer..) else {
                     return invalid!("data {data} has a lower rank than its indices {indices}");
@@ -140,7 +142,8 @@ impl Op for Stitch {
             return invalid!("expected {dtype} for every input but got {}", other.dtype());
         }
         let shape = std::iter::once(length).chain(inner.iter().map(|dim| *dim as i64));
-        let shape = Shape::checked(shape)?;
+        check_length(length)?;
+        let shape = checked_shape(dtype, shape)?;
         if !dtype.is_plain() {
             let inputs: Vec<View<'_>> = ctx.inputs().to_vec();
             let (indices, data) = self.split(&inputs)?;
@@ -151,6 +154,15 @@ impl Op for Stitch {
         let data = data.iter().map(View::bytes);
         stitch(indices, data, width * dtype.size(), out.bytes())
     }
+}
+
+/// Fails for more rows than indices can count.
+fn check_length(length: i64) -> Result<()> {
+    if length > i64::from(i32::MAX) {
+        // The text is TensorFlow's (`tensor_shape.cc`).
+        return invalid!("Expected a non-negative size, got {}", length as i32);
+    }
+    Ok(())
 }
 
 impl Stitch {

@@ -1,14 +1,14 @@
 //! `GatherNd`: slices of a tensor picked by index vectors.
 
-use super::nd::{self, Slices};
+use super::nd::{Policy, Slices};
 use crate::prelude::*;
 
-pub(super) const GATHER_ND: OpDef = OpDef::pure("GatherNd", |attrs| {
-    nd::check_policy(attrs)?;
-    Ok(Box::new(GatherNd))
-});
+pub(super) const GATHER_ND: OpDef =
+    OpDef::pure("GatherNd", |attrs| Ok(Box::new(GatherNd { policy: Policy::of(attrs)? })));
 
-struct GatherNd;
+struct GatherNd {
+    policy: Policy,
+}
 
 impl Op for GatherNd {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
@@ -17,7 +17,7 @@ impl Op for GatherNd {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        gather_nd(ctx, ctx.input(0), ctx.input(1))
+        gather_nd(ctx, ctx.input(0), ctx.input(1), self.policy)
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
@@ -43,7 +43,12 @@ pub(crate) fn infer_gather_nd(params: &Spec, indices: &Spec) -> Result<Spec> {
 }
 
 /// Makes output 0: the slices of `params` that `indices` pick.
-pub(crate) fn gather_nd(ctx: &mut Ctx<'_>, params: View<'_>, indices: View<'_>) -> Result<()> {
+pub(crate) fn gather_nd(
+    ctx: &mut Ctx<'_>,
+    params: View<'_>,
+    indices: View<'_>,
+    policy: Policy,
+) -> Result<()> {
     if params.shape().rank() == 0 || indices.shape().rank() == 0 {
         return invalid!("params and indices must be at least vectors");
     }
@@ -54,7 +59,7 @@ pub(crate) fn gather_nd(ctx: &mut Ctx<'_>, params: View<'_>, indices: View<'_>) 
             "Requested more than 0 entries, but params is empty. Params shape: {shape}"
         );
     }
-    let slices = Slices::of(&indices, params.shape(), "param ", &mut ctx.scratch())?;
+    let slices = Slices::of(&indices, params.shape(), ("param ", policy), &mut ctx.scratch())?;
     let outer = indices.shape()[..indices.shape().rank() - 1].iter();
     let inner = params.shape()[slices.depth..].iter();
     let shape = Shape::checked(outer.chain(inner).map(|dim| *dim as i64))?;
@@ -70,8 +75,11 @@ impl Move for Slices<'_> {
         if output.is_empty() {
             return Ok(());
         }
-        for (start, to) in self.starts.iter().zip(output.chunks_exact_mut(self.len)) {
-            to.copy_from_slice(&inputs[0][*start..start + self.len]);
+        for (place, to) in self.places().zip(output.chunks_exact_mut(self.len)) {
+            match place {
+                Some(place) => to.copy_from_slice(&inputs[0][place]),
+                None => to.fill(T::zeroed()),
+            }
         }
         Ok(())
     }

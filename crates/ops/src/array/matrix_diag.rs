@@ -88,7 +88,7 @@ impl Op for Make {
             return rearrange(ctx, 0, &[diagonal], &shape, &fill);
         }
         let padding = ctx.input(4);
-        if padding.n_elements() != 1 {
+        if padding.shape().rank() != 0 {
             return invalid!("padding_value must be a scalar, got shape {}", padding.shape());
         }
         rearrange(ctx, 0, &[diagonal, padding], &shape, &fill)

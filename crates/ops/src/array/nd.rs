@@ -1,19 +1,35 @@
 //! Index vectors: what `GatherNd` and the scatters share.
 
+use std::ops::Range;
+
 use super::gather::place_of;
 use crate::prelude::*;
 
 /// Slices of a tensor, one for each index vector.
 pub(crate) struct Slices<'a> {
-    /// Where each slice begins.
-    pub(crate) starts: Part<'a, usize>,
+    /// Where each slice begins, or `NOWHERE`.
+    starts: Part<'a, usize>,
     /// The elements of a slice.
     pub(crate) len: usize,
     /// The length of an index vector.
     pub(crate) depth: usize,
 }
 
+/// Stands for the begin of a slice that is not there.
+const NOWHERE: usize = usize::MAX;
+
 impl<'a> Slices<'a> {
+    /// Slices of `len` elements that begin at these places.
+    pub(crate) fn at(starts: Part<'a, usize>, len: usize) -> Self {
+        Self { starts, len, depth: 1 }
+    }
+
+    /// The elements of each slice; `None` for one that is not there.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Option<Range<usize>>> {
+        let place = |start: usize| (start != NOWHERE).then(|| start..start + self.len);
+        self.starts.iter().map(move |start| place(*start))
+    }
+
     /// The bytes of scratch memory that slices take which these indices name.
     pub(crate) fn bytes(indices: &Spec) -> usize {
         let shape = indices.shape().unwrap_or_default();
@@ -21,12 +37,12 @@ impl<'a> Slices<'a> {
         Scratch::bytes_of::<usize>(outer.iter().product())
     }
 
-    /// The slices of a tensor of shape `shape` that `indices` name. Fails if one is not there;
-    /// `what` says what they index in the message.
+    /// The slices of a tensor of shape `shape` that `indices` name. Fails if one is not there
+    /// and the policy is not to ignore it; `what` says what they index in the message.
     pub(crate) fn of(
         indices: &View<'_>,
         shape: &Shape,
-        what: &str,
+        (what, policy): (&str, Policy),
         scratch: &mut Scratch<'a>,
     ) -> Result<Self> {
         let Some((depth, outer)) = indices.shape().split_last() else {
@@ -48,6 +64,10 @@ impl<'a> Slices<'a> {
             for (i, (size, stride)) in shape.iter().zip(&strides).take(depth).enumerate() {
                 let index = int_at(indices, slice * depth + i)?;
                 let Some(at) = usize::try_from(index).ok().filter(|at| at < size) else {
+                    if policy == Policy::Ignore {
+                        *start = NOWHERE;
+                        break;
+                    }
                     // The text is TensorFlow's (`gather_nd_op.h`).
                     let place = place_of(slice, &Shape::of(outer));
                     let index = (0..depth).map(|i| int_at(indices, slice * depth + i));
@@ -63,12 +83,23 @@ impl<'a> Slices<'a> {
     }
 }
 
-/// Fails for nodes that ask to ignore indices that are not there.
-pub(crate) fn check_policy(attrs: &Attrs<'_>) -> Result<()> {
-    match attrs.str_or("bad_indices_policy", "")? {
-        "" | "DEFAULT" | "ERROR" => Ok(()),
-        "IGNORE" => crate::error::unimplemented!("bad_indices_policy IGNORE is not supported"),
-        // The text is TensorFlow's (`bad_indices_policy.cc`).
-        policy => invalid!("Unknown bad indices handling attribute: {policy}"),
+/// What becomes of index vectors that are not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// They are an error.
+    Refuse,
+    /// Nothing is written for them; what is read is zero.
+    Ignore,
+}
+
+impl Policy {
+    /// What a node asks for.
+    pub(crate) fn of(attrs: &Attrs<'_>) -> Result<Self> {
+        match attrs.str_or("bad_indices_policy", "")? {
+            "" | "DEFAULT" | "ERROR" => Ok(Self::Refuse),
+            "IGNORE" => Ok(Self::Ignore),
+            // The text is TensorFlow's (`bad_indices_policy.cc`).
+            policy => invalid!("Unknown bad indices handling attribute: {policy}"),
+        }
     }
 }

@@ -130,7 +130,7 @@ impl MirrorPad {
     fn check(&self, from: &Shape, pads: &[(usize, usize)]) -> Result<()> {
         for (dim, (before, behind)) in from.iter().zip(pads) {
             let most = dim.saturating_sub(self.skip);
-            if *before > most || *behind > most {
+            if *dim < self.skip || *before > most || *behind > most {
                 // The text is TensorFlow's (`mirror_pad_op.cc`).
                 return invalid!(
                     "paddings must be no greater than the dimension size: {before}, {behind} \

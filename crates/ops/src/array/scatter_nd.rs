@@ -1,13 +1,11 @@
 //! `ScatterNd` and the `TensorScatter` ops: slices of a tensor changed by index vectors.
 
-use super::nd::{self, Slices};
+use super::nd::{Policy, Slices};
 use crate::combine::{Combine, Number, for_combined};
 use crate::prelude::*;
 
-pub(super) const SCATTER_ND: OpDef = OpDef::pure("ScatterNd", |attrs| {
-    nd::check_policy(attrs)?;
-    Ok(Box::new(ScatterNd))
-});
+pub(super) const SCATTER_ND: OpDef =
+    OpDef::pure("ScatterNd", |attrs| Ok(Box::new(ScatterNd { policy: Policy::of(attrs)? })));
 pub(super) const UPDATE: OpDef =
     OpDef::pure("TensorScatterUpdate", |attrs| Scatter::build(attrs, Combine::Update));
 pub(super) const ADD: OpDef =
@@ -20,7 +18,9 @@ pub(super) const MAX: OpDef =
     OpDef::pure("TensorScatterMax", |attrs| Scatter::build(attrs, Combine::Max));
 
 /// Sums of updates in a tensor of zeros.
-struct ScatterNd;
+struct ScatterNd {
+    policy: Policy,
+}
 
 impl Op for ScatterNd {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
@@ -37,10 +37,11 @@ impl Op for ScatterNd {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (indices, updates) = (ctx.input(0), ctx.input(1));
         let shape = Shape::checked(ints(&ctx.input(2))?)?;
-        if shape.n_elements() == 0 && (indices.n_elements() > 0 || updates.n_elements() > 0) {
+        let is_empty = shape.rank() == 0 || shape.n_elements() == 0;
+        if is_empty && (indices.n_elements() > 0 || updates.n_elements() > 0) {
             return invalid!("Indices and updates specified for empty output tensor");
         }
-        let slices = Slices::of(&indices, &shape, "", &mut ctx.scratch())?;
+        let slices = Slices::of(&indices, &shape, ("", self.policy), &mut ctx.scratch())?;
         check_updates(&indices, &updates, &shape, slices.depth)?;
         let dtype = updates.dtype();
         if dtype == DType::Bool {
@@ -74,8 +75,9 @@ impl Move for Any<'_> {
         if self.slices.len == 0 {
             return Ok(());
         }
-        for (start, new) in self.slices.starts.iter().zip(inputs[0].chunks_exact(self.slices.len)) {
-            for (x, y) in output[*start..].iter_mut().zip(new) {
+        for (place, new) in self.slices.places().zip(inputs[0].chunks_exact(self.slices.len)) {
+            let Some(place) = place else { continue };
+            for (x, y) in output[place].iter_mut().zip(new) {
                 if bytemuck::bytes_of(y)[0] != 0 {
                     *x = *y;
                 }
@@ -116,20 +118,22 @@ pub(crate) fn combine_slices<T: Number>(
     if slices.len == 0 {
         return;
     }
-    for (start, new) in slices.starts.iter().zip(updates.chunks_exact(slices.len)) {
-        T::combine(how, &mut output[*start..start + slices.len], new);
+    for (place, new) in slices.places().zip(updates.chunks_exact(slices.len)) {
+        if let Some(place) = place {
+            T::combine(how, &mut output[place], new);
+        }
     }
 }
 
 /// A copy of a tensor with some slices combined with updates.
 struct Scatter {
     how: Combine,
+    policy: Policy,
 }
 
 impl Scatter {
     fn build(attrs: &Attrs<'_>, how: Combine) -> Result<Box<dyn Op>> {
-        nd::check_policy(attrs)?;
-        Ok(Box::new(Self { how }))
+        Ok(Box::new(Self { how, policy: Policy::of(attrs)? }))
     }
 }
 
@@ -143,7 +147,10 @@ impl Op for Scatter {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (tensor, indices, updates) = (ctx.input(0), ctx.input(1), ctx.input(2));
-        let slices = Slices::of(&indices, tensor.shape(), "", &mut ctx.scratch())?;
+        if tensor.n_elements() == 0 && (indices.n_elements() > 0 || updates.n_elements() > 0) {
+            return invalid!("Indices and updates specified for empty output shape");
+        }
+        let slices = Slices::of(&indices, tensor.shape(), ("", self.policy), &mut ctx.scratch())?;
         check_updates(&indices, &updates, tensor.shape(), slices.depth)?;
         if self.how == Combine::Update {
             let replaced = Replaced { slices };
@@ -182,8 +189,10 @@ impl Move for Replaced<'_> {
         if len == 0 {
             return Ok(());
         }
-        for (start, new) in self.slices.starts.iter().zip(inputs[1].chunks_exact(len)) {
-            output[*start..start + len].copy_from_slice(new);
+        for (place, new) in self.slices.places().zip(inputs[1].chunks_exact(len)) {
+            if let Some(place) = place {
+                output[place].copy_from_slice(new);
+            }
         }
         Ok(())
     }

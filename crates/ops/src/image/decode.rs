@@ -33,6 +33,10 @@ struct Decode {
     dct: Dct,
     fancy: bool,
     ratio: usize,
+    /// Whether a JPEG that is cut off is taken as one that ends there.
+    recover: bool,
+    /// How much of a JPEG's rows must be there.
+    fraction: f32,
     /// Whether a GIF gives all of its frames.
     animations: bool,
 }
@@ -68,6 +72,8 @@ fn build(attrs: &Attrs<'_>, name: Name) -> Result<Box<dyn Op>> {
         dct,
         fancy: attrs.bool_or("fancy_upscaling", true)?,
         ratio,
+        recover: attrs.bool_or("try_recover_truncated", false)?,
+        fraction: attrs.float_or("acceptable_fraction", 1.)?,
         animations: match name {
             Name::Gif => true,
             Name::Image => attrs.bool_or("expand_animations", true)?,
@@ -131,20 +137,20 @@ impl Decode {
         if self.channels == 4 {
             return invalid!("channels must be 0, 1 or 3 for JPEG, got 4");
         }
+        let window = match self.name {
+            Name::CropJpeg => Some(window(ctx.input(1))?),
+            _ => None,
+        };
         let options = jpeg::Options {
             channels: self.still_channels(),
             dct: self.dct,
             fancy: self.fancy,
             ratio: self.ratio,
+            recover: self.recover,
+            fraction: self.fraction,
+            window,
         };
-        let pixels = jpeg::decode(bytes, options)?;
-        match self.name {
-            Name::CropJpeg => {
-                let window = ctx.input(1);
-                self.write(ctx, &crop(&pixels, window)?)
-            }
-            _ => self.write(ctx, &pixels),
-        }
+        self.write(ctx, &jpeg::decode(bytes, options)?)
     }
 
     fn png(&self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> Result<()> {
@@ -223,20 +229,12 @@ impl Decode {
     }
 }
 
-/// The part of an image that starts at `window`'s first two numbers and has the size of its last.
-fn crop(pixels: &Pixels, window: View<'_>) -> Result<Pixels> {
-    let window = window.to_i64().unwrap_or_default();
-    let sizes: Option<Vec<usize>> = window.iter().map(|x| usize::try_from(*x).ok()).collect();
+/// The part of an image that starts at the first two numbers and has the size of the last.
+fn window(numbers: View<'_>) -> Result<jpeg::Window> {
+    let numbers = numbers.to_i64().unwrap_or_default();
+    let sizes: Option<Vec<usize>> = numbers.iter().map(|x| usize::try_from(*x).ok()).collect();
     let Some(&[y, x, height, width]) = sizes.as_deref() else {
         return invalid!("crop_window must have four elements that are not negative");
     };
-    let fits = |at: usize, size: usize, limit: usize| {
-        size > 0 && at.checked_add(size).is_some_and(|end| end <= limit)
-    };
-    if !fits(y, height, pixels.height) || !fits(x, width, pixels.width) {
-        return invalid!("Invalid JPEG data or crop window");
-    }
-    let rows = pixels.data.chunks_exact(pixels.width * pixels.channels).skip(y).take(height);
-    let part = |row: &[u8]| row[x * pixels.channels..][..width * pixels.channels].to_vec();
-    Ok(Pixels { height, width, channels: pixels.channels, data: rows.flat_map(part).collect() })
+    Ok(jpeg::Window { y, x, height, width })
 }

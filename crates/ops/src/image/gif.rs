@@ -2,6 +2,8 @@
 //!
 //! How frames are laid over each other follows `gif_io.cc`.
 
+use std::io::Read as _;
+
 use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 
 use super::pixels::MAX_ELEMENTS;
@@ -23,7 +25,10 @@ pub(super) fn decode(bytes: &[u8], all: bool) -> Result<Frames> {
     options.set_color_output(ColorOutput::Indexed);
     let limit = std::num::NonZeroU64::new(MAX_ELEMENTS as u64);
     options.set_memory_limit(limit.map_or(MemoryLimit::Unlimited, MemoryLimit::Bytes));
-    let mut decoder = options.read_info(bytes).map_err(wrong)?;
+    // Whatever version a file says it has, it is read as the last one.
+    let sound: &[u8] = b"GIF89a";
+    let rest = bytes.get(sound.len()..).unwrap_or_default();
+    let mut decoder = options.read_info(sound.chain(rest)).map_err(wrong)?;
     let global = decoder.global_palette().map(<[u8]>::to_vec);
     // The picture is as large as the largest frames, whatever the file says of itself.
     let (mut width, mut height, mut held) = (0, 0, 0);

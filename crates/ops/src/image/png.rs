@@ -29,6 +29,8 @@ pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels
     let Some(size) = reader.output_buffer_size() else { return invalid!("Invalid PNG: its size") };
     let mut buffer = vec![0; size];
     reader.next_frame(&mut buffer).map_err(wrong)?;
+    // What follows the pixels must be sound up to the end.
+    reader.finish().map_err(wrong)?;
     let samples: Vec<u16> = match depth {
         BitDepth::Sixteen => {
             buffer.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair)).collect()

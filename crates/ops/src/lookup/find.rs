@@ -31,7 +31,10 @@ impl Op for Find {
             return Ok(vec![Spec::unknown(self.value)]);
         };
         let width = table.value_shape().iter().map(|size| Dim::of(*size));
-        Ok(vec![Spec::new(self.value, dims.iter().cloned().chain(width))])
+        let Some(outer) = dims.len().checked_sub(table.key_shape().rank()) else {
+            return Ok(vec![Spec::unknown(self.value)]);
+        };
+        Ok(vec![Spec::new(self.value, dims[..outer].iter().cloned().chain(width))])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
@@ -45,7 +48,8 @@ impl Op for Find {
             return invalid!("Default value must be type {value} but got {}", default.dtype());
         }
         let width = table.value_shape();
-        let shape = keys.shape().iter().chain(width.iter()).map(|dim| *dim as i64);
+        let outer = table.outer(keys.shape())?;
+        let shape = outer.iter().chain(width.iter()).map(|dim| *dim as i64);
         let shape = Shape::checked(shape)?;
         if default.shape() != width && *default.shape() != shape {
             let got = default.shape();
@@ -92,14 +96,14 @@ impl Export {
 impl Op for Export {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [handle] = arity(inputs)?;
-        let values = match known_table(handle) {
-            None => Spec::unknown(self.value),
-            Some(table) => {
-                let width = table.value_shape().iter().map(|size| Dim::of(*size));
-                Spec::new(self.value, std::iter::once(Dim::Unknown).chain(width))
-            }
+        let Some(table) = known_table(handle) else {
+            return Ok(vec![Spec::unknown(self.key), Spec::unknown(self.value)]);
         };
-        Ok(vec![Spec::new(self.key, [Dim::Unknown]), values])
+        let rows = |dtype: DType, shape: &Shape| {
+            let width = shape.iter().map(|size| Dim::of(*size));
+            Spec::new(dtype, std::iter::once(Dim::Unknown).chain(width))
+        };
+        Ok(vec![rows(self.key, table.key_shape()), rows(self.value, table.value_shape())])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {

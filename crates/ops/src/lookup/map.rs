@@ -21,6 +21,8 @@ enum Keys {
     /// `int32` or `int64`.
     Ints(DType, Vec<i64>),
     Strings(Strings),
+    /// Keys that are tensors themselves, each as its bytes (`row_of`).
+    Rows(DType, Shape, Strings),
 }
 
 /// What to do with a key that is there already.
@@ -34,8 +36,14 @@ pub(super) enum Again {
 
 impl Map {
     /// An empty map. Fails for dtypes that no table has.
-    pub(super) fn new(key: DType, value: DType, value_shape: &Shape) -> Result<Self> {
+    pub(super) fn new(
+        (key, key_shape): (DType, &Shape),
+        (value, value_shape): (DType, &Shape),
+    ) -> Result<Self> {
         let keys = match key {
+            DType::I32 | DType::I64 | DType::String if key_shape.rank() > 0 => {
+                Keys::Rows(key, key_shape.clone(), Strings::default())
+            }
             DType::I32 | DType::I64 => Keys::Ints(key, Vec::new()),
             DType::String => Keys::Strings(Strings::default()),
             other => return invalid!("a table has no keys of {other}"),
@@ -59,15 +67,32 @@ impl Map {
     pub(super) fn n_key_bytes(&self) -> usize {
         let keys = match &self.keys {
             Keys::Ints(_, keys) => keys.len() * size_of::<i64>(),
-            Keys::Strings(keys) => keys.n_bytes(),
+            Keys::Strings(keys) | Keys::Rows(_, _, keys) => keys.n_bytes(),
         };
         keys + self.index.n_bytes()
     }
 
     /// The row of each key in the values, as a move that reads `[values, default]`.
     pub(super) fn find<'a>(&self, keys: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Rows<'a>> {
-        let mut rows = scratch.part(keys.n_elements());
+        let mut rows = scratch.part(keys.n_elements() / self.keys.width());
         match &self.keys {
+            Keys::Rows(DType::String, shape, known) => {
+                let width = shape.n_elements();
+                for (i, row) in rows.iter_mut().enumerate() {
+                    let key = || (i * width..(i + 1) * width).map(|at| keys.strings().get(at));
+                    let found =
+                        self.index.find(hash_of_texts(key()), |at| texts(known.get(at)).eq(key()));
+                    *row = found.unwrap_or(MISSING);
+                }
+            }
+            Keys::Rows(dtype, shape, known) => {
+                let size = dtype.size() * shape.n_elements();
+                for (i, row) in rows.iter_mut().enumerate() {
+                    let key = &keys.bytes()[i * size..][..size];
+                    let found = self.index.find(hash::of_bytes(key), |at| known.get(at) == key);
+                    *row = found.unwrap_or(MISSING);
+                }
+            }
             Keys::Strings(known) => {
                 let find =
                     |key: &[u8]| self.index.find(hash::of_bytes(key), |at| known.get(at) == key);
@@ -90,10 +115,14 @@ impl Map {
         &self.values
     }
 
-    /// The keys as a vector.
+    /// The keys, one behind another.
     pub(super) fn keys(&self) -> Result<Tensor> {
         let shape = Shape::of(&[self.len()]);
         Ok(match &self.keys {
+            Keys::Rows(dtype, inner, rows) => {
+                let dims = std::iter::once(self.len() as i64).chain(inner.to_i64());
+                tensor_of(*dtype, Shape::checked(dims)?, rows)?
+            }
             Keys::Strings(keys) => Tensor::from_strings(shape, keys.clone())?,
             Keys::Ints(DType::I64, keys) => Tensor::from_slice(shape, keys)?,
             Keys::Ints(_, keys) => {
@@ -105,7 +134,8 @@ impl Map {
 
     /// The same map with more keys: `keys` and `values` have as many rows, of its dtypes.
     pub(super) fn with(self, keys: &View<'_>, values: &View<'_>, again: Again) -> Result<Self> {
-        self.with_rows(keys, values, 0..keys.n_elements(), again)
+        let n_keys = keys.n_elements() / self.keys.width();
+        self.with_rows(keys, values, 0..n_keys, again)
     }
 
     /// The same map with some rows of keys and values.
@@ -139,16 +169,34 @@ impl Map {
 }
 
 impl Keys {
+    /// The elements of a key.
+    fn width(&self) -> usize {
+        match self {
+            Self::Rows(_, shape, _) => shape.n_elements().max(1),
+            Self::Ints(..) | Self::Strings(_) => 1,
+        }
+    }
+
     /// The number of key number `i` of `keys`, and whether it is new.
     fn add(&mut self, index: &mut Index, keys: &View<'_>, i: usize) -> (usize, bool) {
+        let width = matches!(self, Self::Rows(..)).then(|| self.width());
+        let mut spare = Vec::new();
+        let has_texts = matches!(self, Self::Rows(DType::String, ..));
+        let hash_of = |key: &[u8]| match has_texts {
+            true => hash_of_texts(texts(key)),
+            false => hash::of_bytes(key),
+        };
         match self {
-            Self::Strings(known) => {
-                let key = keys.strings().get(i);
-                let hash = hash::of_bytes(key);
+            Self::Strings(known) | Self::Rows(_, _, known) => {
+                let key = match &width {
+                    None => keys.strings().get(i),
+                    Some(width) => row_of(keys, *width, i, &mut spare),
+                };
+                let hash = hash_of(key);
                 if let Some(at) = index.find(hash, |at| known.get(at) == key) {
                     return (at, false);
                 }
-                let at = index.add(hash, |at| hash::of_bytes(known.get(at)));
+                let at = index.add(hash, |at| hash_of(known.get(at)));
                 known.push(key);
                 (at, true)
             }
@@ -167,6 +215,47 @@ impl Keys {
             }
         }
     }
+}
+
+/// The bytes of key number `i`, which is of `width` elements. Strings stand behind their lengths.
+fn row_of<'a>(keys: &'a View<'_>, width: usize, i: usize, spare: &'a mut Vec<u8>) -> &'a [u8] {
+    if keys.dtype() != DType::String {
+        let size = keys.dtype().size() * width;
+        return &keys.bytes()[i * size..][..size];
+    }
+    spare.clear();
+    for place in i * width..(i + 1) * width {
+        let text = keys.strings().get(place);
+        spare.extend((text.len() as u64).to_le_bytes());
+        spare.extend(text);
+    }
+    spare
+}
+
+/// The tensor whose rows `row_of` made bytes.
+fn tensor_of(dtype: DType, shape: Shape, rows: &Strings) -> Result<Tensor> {
+    if dtype != DType::String {
+        let mut tensor = Tensor::zeros(dtype, shape)?;
+        let bytes: Vec<u8> = rows.iter().flatten().copied().collect();
+        tensor.view_mut().expect("a new tensor has one owner").bytes().copy_from_slice(&bytes);
+        return Ok(tensor);
+    }
+    Ok(Tensor::from_strings(shape, rows.iter().flat_map(texts).collect())?)
+}
+
+/// The strings that `row_of` put one behind another.
+fn texts(row: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut row = row;
+    std::iter::from_fn(move || {
+        let (len, rest) = row.split_first_chunk::<8>()?;
+        let (text, rest) = rest.split_at(u64::from_le_bytes(*len) as usize);
+        row = rest;
+        Some(text)
+    })
+}
+
+fn hash_of_texts<'a>(texts: impl Iterator<Item = &'a [u8]>) -> u64 {
+    texts.fold(0, |hash, text| hash::of_u64(hash ^ hash::of_bytes(text)))
 }
 
 /// Rows picked from two tensors that are seen one behind another; a row that is missing is the

@@ -45,6 +45,8 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub struct Table {
     key: DType,
+    /// The shape of one key: a dense table's may be tensors.
+    key_shape: Shape,
     value: DType,
     value_shape: Shape,
     form: Form,
@@ -90,6 +92,28 @@ impl Table {
         (self.key, self.value)
     }
 
+    /// The shape of one key.
+    pub(super) fn key_shape(&self) -> &Shape {
+        &self.key_shape
+    }
+
+    /// The dimensions of some keys without those of a key itself. Fails if they do not end so.
+    pub(super) fn outer<'a>(&self, keys: &'a Shape) -> Result<&'a [usize]> {
+        let n_keys = keys.first().copied().unwrap_or(1);
+        let is_list = keys.n_elements() == n_keys * self.key_shape.n_elements();
+        if !self.reserved.is_empty() && !is_list {
+            return invalid!("a dense table is asked for a list of keys, not for shape {keys}");
+        }
+        match keys.strip_suffix(&self.key_shape[..]) {
+            Some(outer) => Ok(outer),
+            // The text is TensorFlow's (`lookup_interface.cc`).
+            None => invalid!(
+                "Input key shape {keys} must end with the table's key shape {}",
+                self.key_shape
+            ),
+        }
+    }
+
     /// The shape of the value of one key.
     pub(super) fn value_shape(&self) -> &Shape {
         &self.value_shape
@@ -126,7 +150,7 @@ impl Table {
                 Ok(())
             }
             // As TensorFlow, only the number is compared.
-            Some(old) if old.map.len() == keys.n_elements() => Ok(()),
+            Some(old) if old.map.len() == self.n_keys_of(keys) => Ok(()),
             // The text is TensorFlow's (`initializable_lookup_table.cc`).
             Some(_) => Err(Error::FailedPrecondition(
                 "Table was already initialized with different data.".to_owned(),
@@ -146,14 +170,19 @@ impl Table {
         } else {
             self.check_places(keys, values)?;
         }
-        let rows = (0..keys.n_elements()).filter(|row| self.reserved_at(keys, *row).is_none());
+        let rows = (0..self.n_keys_of(keys)).filter(|row| self.reserved_at(keys, *row).is_none());
         let map = self.empty()?.with_rows(keys, values, rows, Again::Replace)?;
         *self.map.lock() = Some(Filled::new(map)?);
         Ok(())
     }
 
     fn empty(&self) -> Result<Map> {
-        Map::new(self.key, self.value, &self.value_shape)
+        Map::new((self.key, &self.key_shape), (self.value, &self.value_shape))
+    }
+
+    /// How many keys these are.
+    fn n_keys_of(&self, keys: &View<'_>) -> usize {
+        keys.n_elements() / self.key_shape.n_elements()
     }
 
     /// Which of the reserved keys is in a place, if any.
@@ -166,7 +195,7 @@ impl Table {
         if self.reserved.is_empty() {
             return Ok(());
         }
-        for place in 0..keys.n_elements() {
+        for place in 0..self.n_keys_of(keys) {
             if let Some(number) = self.reserved_at(keys, place) {
                 // The text is TensorFlow's (`lookup_table_op.cc`).
                 let which = ["empty_key", "deleted_key"][number];
@@ -182,7 +211,8 @@ impl Table {
         self.check_dtypes(keys, values)?;
         let n_places = keys.shape().first().copied().unwrap_or(0);
         let width = self.value_shape.n_elements();
-        for (what, got, width) in [("key", keys.shape(), 1), ("value", values.shape(), width)] {
+        let key = self.key_shape.n_elements();
+        for (what, got, width) in [("key", keys.shape(), key), ("value", values.shape(), width)] {
             if got[..] != [n_places, width] {
                 return invalid!("Expected shape [{n_places},{width}] for {what}, got {got}");
             }
@@ -194,7 +224,7 @@ impl Table {
     fn check(&self, keys: &View<'_>, values: &View<'_>) -> Result<()> {
         self.check_dtypes(keys, values)?;
         let expected: Vec<usize> =
-            keys.shape().iter().chain(self.value_shape.iter()).copied().collect();
+            self.outer(keys.shape())?.iter().chain(self.value_shape.iter()).copied().collect();
         if values.shape()[..] != expected[..] {
             let (expected, got) = (Shape::of(&expected), values.shape());
             return invalid!("Expected shape {expected} for value, got {got}");
@@ -231,6 +261,11 @@ impl TableHandle {
     }
 
     fn new(attrs: &Attrs<'_>, form: Form) -> Result<Self> {
+        let load = attrs.float_or("max_load_factor", 0.8)?;
+        if !(load > 0. && load < 1.) {
+            // The text is TensorFlow's (`lookup_table_op.cc`).
+            return invalid!("max_load_factor must be between 0 and 1, got: {load}");
+        }
         let value_shape = match attrs.shape_or_unknown("value_shape")? {
             None => Shape::scalar(),
             Some(dims) => Shape::checked(dims.into_iter().map(|dim| dim.unwrap_or(-1)))?,
@@ -249,10 +284,11 @@ impl TableHandle {
     fn make(&self, reserved: Vec<Tensor>) -> Table {
         let (key, value, form) = (self.key, self.value, self.form);
         let value_shape = self.value_shape.clone();
-        let empty = Map::new(key, value, &value_shape).ok();
+        let key_shape = reserved.first().map_or_else(Shape::scalar, |key| key.shape().clone());
+        let empty = Map::new((key, &key_shape), (value, &value_shape)).ok();
         let empty = empty.and_then(|map| Filled::new(map).ok());
         let map = Mutex::new(empty.filter(|_| form == Form::Mutable));
-        Table { key, value, value_shape, form, reserved, map }
+        Table { key, key_shape, value, value_shape, form, reserved, map }
     }
 }
 
@@ -328,8 +364,8 @@ fn check_reserved(keys: &[Tensor], dtype: DType) -> Result<()> {
             "Empty and deleted keys must have same shape, got shapes: {shape} and {other}"
         );
     }
-    if shape.rank() != 0 {
-        return Err(Error::Unimplemented(format!("keys of shape {shape} are not supported")));
+    if shape.rank() > 1 || shape.n_elements() == 0 {
+        return invalid!("Empty key must be a scalar or a vector, got shape {shape}");
     }
     if same_key(&empty.view(), 0, &deleted.view()) {
         return invalid!("Empty and deleted keys cannot be equal");
@@ -337,13 +373,15 @@ fn check_reserved(keys: &[Tensor], dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// Whether a key, in its place among others, is the one of a scalar.
-fn same_key(keys: &View<'_>, place: usize, scalar: &View<'_>) -> bool {
+/// Whether a key, in its place among others, is this one.
+fn same_key(keys: &View<'_>, place: usize, key: &View<'_>) -> bool {
+    let width = key.n_elements();
     if keys.dtype() == DType::String {
-        return keys.strings().get(place) == scalar.strings().get(0);
+        let (keys, key) = (keys.strings(), key.strings());
+        return (0..width).all(|i| keys.get(place * width + i) == key.get(i));
     }
-    let size = keys.dtype().size();
-    keys.bytes()[place * size..][..size] == *scalar.bytes()
+    let size = keys.dtype().size() * width;
+    keys.bytes()[place * size..][..size] == *key.bytes()
 }
 
 /// The table that input 0 of a kernel points to.

@@ -111,7 +111,14 @@ pub(crate) fn slides(attrs: &Attrs<'_>, layout: Layout) -> Result<Vec<Slide>> {
 
 /// The padding of each axis.
 pub(crate) fn paddings(attrs: &Attrs<'_>, layout: Layout) -> Result<PerAxis<Padding>> {
-    match attrs.str("padding")? {
+    let padding = attrs.str("padding")?;
+    if padding != "EXPLICIT" && !attrs.ints_or("explicit_paddings", &[])?.is_empty() {
+        // The text is TensorFlow's (`common_shape_fns.cc`).
+        return invalid!(
+            "explicit_paddings attribute must be empty if the padding attribute is not EXPLICIT"
+        );
+    }
+    match padding {
         "SAME" => Ok(SmallVec::from_elem(Padding::Same, layout.n_axes)),
         "VALID" => Ok(SmallVec::from_elem(Padding::Valid, layout.n_axes)),
         "EXPLICIT" => explicit(attrs.ints("explicit_paddings")?, layout),

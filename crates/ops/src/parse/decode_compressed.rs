@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use flate2::read::{GzDecoder, ZlibDecoder};
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
 use crate::prelude::*;
 
@@ -48,7 +48,7 @@ impl Op for DecodeCompressed {
         for string in input.strings().iter() {
             buffer.clear();
             let read = match self.0 {
-                Format::Gzip => GzDecoder::new(string).take(room + 1).read_to_end(&mut buffer),
+                Format::Gzip => MultiGzDecoder::new(string).take(room + 1).read_to_end(&mut buffer),
                 _ => ZlibDecoder::new(string).take(room + 1).read_to_end(&mut buffer),
             };
             match read {

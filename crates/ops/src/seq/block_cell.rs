@@ -98,6 +98,12 @@ impl Lstm {
         first: usize,
         (n_inputs, n_cells): (usize, usize),
     ) -> Result<Weights<'a>> {
+        for (i, name) in ["wci", "wcf", "wco"].iter().enumerate() {
+            let rank = ctx.input(first + 1 + i).shape().rank();
+            if rank != 1 {
+                return invalid!("{name} must be rank 1 but is rank {rank}");
+            }
+        }
         let mut of = |i: usize, shape: &[usize]| floats(ctx, scratch, first + i, shape);
         let bias = of(4, &[4 * n_cells])?;
         let w = of(0, &[n_inputs + n_cells, 4 * n_cells])?;

@@ -116,7 +116,7 @@ pub(super) fn checked_rows(n_rows: i64) -> Result<usize> {
 }
 
 /// A shape that values decided. Fails if a tensor of it would be absurdly large.
-pub(super) fn checked_shape(dtype: DType, dims: impl IntoIterator<Item = i64>) -> Result<Shape> {
+pub(crate) fn checked_shape(dtype: DType, dims: impl IntoIterator<Item = i64>) -> Result<Shape> {
     let shape = Shape::checked(dims)?;
     let limit = if dtype.is_plain() { N_ELEMENTS_MAX } else { N_STRINGS_MAX };
     if shape.n_elements() > limit {

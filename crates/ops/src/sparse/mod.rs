@@ -1,7 +1,7 @@
 //! Ops on sparse and ragged tensors.
 
 mod bincount;
-mod coo;
+pub(crate) mod coo;
 mod count;
 mod cross;
 mod cwise;

@@ -58,7 +58,11 @@ impl Op for RaggedGather {
         let mut levels = Vec::new();
         let mut n_below = values.shape()[0];
         for i in (0..self.ragged_rank).rev() {
-            let splits = check_splits(ctx.input(i), n_below)?;
+            let splits = ctx.input(i);
+            // Values behind the last row are no matter.
+            let last = splits.n_elements().checked_sub(1).map(|at| int_at(&splits, at));
+            let last = last.transpose()?.and_then(|last| usize::try_from(last).ok());
+            let splits = check_splits(splits, last.map_or(n_below, |last| last.min(n_below)))?;
             n_below = splits.len() - 1;
             levels.push(splits);
         }

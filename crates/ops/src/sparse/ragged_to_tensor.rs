@@ -53,8 +53,14 @@ impl RaggedToTensor {
 
     fn n_rows_dim(&self, partition: &Spec) -> Dim {
         match self.kinds[0] {
-            Kind::FirstDimSize => partition.sizes().map_or(Dim::Unknown, |sizes| sizes[0].clone()),
-            _ => partition.dims().map_or(Dim::Unknown, |dims| dims[0].minus(&Dim::Known(1))),
+            Kind::FirstDimSize => {
+                let sizes = partition.sizes();
+                sizes.and_then(|sizes| sizes.first().cloned()).unwrap_or(Dim::Unknown)
+            }
+            _ => {
+                let first = partition.dims().and_then(|dims| dims.first());
+                first.map_or(Dim::Unknown, |dim| dim.minus(&Dim::Known(1)))
+            }
         }
     }
 }
@@ -213,7 +219,7 @@ impl RaggedToTensor {
             );
         }
         let natural = |at: usize| match at {
-            0 => levels[0].n_rows,
+            0 => levels.first().map_or(0, |level| level.n_rows),
             at if at <= levels.len() => levels[at - 1].lengths.iter().copied().max().unwrap_or(0),
             at => inner[at - 1 - levels.len()],
         };

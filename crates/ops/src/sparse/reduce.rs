@@ -39,7 +39,15 @@ impl Op for Reduce {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let sparse = Coo::read(ctx, 0)?;
-        let axes = normalise(&ints(&ctx.input(3))?, sparse.rank())?;
+        let axes = ctx.input(3);
+        if axes.shape().rank() > 1 {
+            // The text is TensorFlow's (`sparse_reduce_op.cc`).
+            let got = axes.shape();
+            return invalid!(
+                "Expected reduction_axes to be a scalar or a vector; got shape: {got}"
+            );
+        }
+        let axes = normalise(&ints(&axes)?, sparse.rank())?;
         let dtype = sparse.values.dtype();
         let shape = coo::checked_shape(dtype, self.kept(sparse.dims, &axes, &1))?;
         let kept: Axes = (0..sparse.rank()).filter(|axis| !axes.contains(axis)).collect();

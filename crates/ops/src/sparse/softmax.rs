@@ -27,6 +27,10 @@ impl Op for Softmax {
         if let Some(negative) = sparse.dims.iter().find(|dim| **dim < 0) {
             return invalid!("Expected shape dimensions to be non-negative, got {negative}");
         }
+        let n_elements = sparse.dims.iter().try_fold(1i64, |n, dim| n.checked_mul(*dim));
+        if n_elements.is_none() {
+            return invalid!("Encountered overflow when multiplying {:?}", sparse.dims);
+        }
         let dtype = sparse.values.dtype();
         let mut order = ctx.scratch().part::<usize>(sparse.len());
         let mut output = ctx.output(0, dtype, &Shape::of(&[sparse.len()]))?;

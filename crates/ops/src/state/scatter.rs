@@ -3,7 +3,7 @@
 use super::handle::{variable, variable_spec};
 use super::variable::writable;
 use crate::array::gather_nd::{gather_nd, infer_gather_nd};
-use crate::array::nd::{Slices, check_policy};
+use crate::array::nd::{Policy, Slices};
 use crate::array::scatter_nd::{check_updates, combine_slices};
 use crate::combine::{Combine, Number as _, check_divisors, for_combined};
 use crate::prelude::*;
@@ -34,25 +34,20 @@ pub(super) const MAX: OpDef = OpDef::of_kind("ResourceScatterMax", Kind::Writes,
 });
 pub(super) const ND_UPDATE: OpDef =
     OpDef::of_kind("ResourceScatterNdUpdate", Kind::Writes, |attrs| {
-        check_policy(attrs)?;
-        Ok(Box::new(Scatter { how: Combine::Update, by: By::Vectors }))
+        Ok(Box::new(Scatter { how: Combine::Update, by: By::Vectors(Policy::of(attrs)?) }))
     });
 pub(super) const ND_ADD: OpDef = OpDef::of_kind("ResourceScatterNdAdd", Kind::Writes, |attrs| {
-    check_policy(attrs)?;
-    Ok(Box::new(Scatter { how: Combine::Add, by: By::Vectors }))
+    Ok(Box::new(Scatter { how: Combine::Add, by: By::Vectors(Policy::of(attrs)?) }))
 });
 pub(super) const ND_SUB: OpDef = OpDef::of_kind("ResourceScatterNdSub", Kind::Writes, |attrs| {
-    check_policy(attrs)?;
-    Ok(Box::new(Scatter { how: Combine::Sub, by: By::Vectors }))
+    Ok(Box::new(Scatter { how: Combine::Sub, by: By::Vectors(Policy::of(attrs)?) }))
 });
 
 pub(super) const ND_MIN: OpDef = OpDef::of_kind("ResourceScatterNdMin", Kind::Writes, |attrs| {
-    check_policy(attrs)?;
-    Ok(Box::new(Scatter { how: Combine::Min, by: By::Vectors }))
+    Ok(Box::new(Scatter { how: Combine::Min, by: By::Vectors(Policy::of(attrs)?) }))
 });
 pub(super) const ND_MAX: OpDef = OpDef::of_kind("ResourceScatterNdMax", Kind::Writes, |attrs| {
-    check_policy(attrs)?;
-    Ok(Box::new(Scatter { how: Combine::Max, by: By::Vectors }))
+    Ok(Box::new(Scatter { how: Combine::Max, by: By::Vectors(Policy::of(attrs)?) }))
 });
 
 struct GatherNd {
@@ -67,7 +62,7 @@ impl Op for GatherNd {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let params = variable(ctx, 0)?.value()?;
-        gather_nd(ctx, params.view(), ctx.input(1))
+        gather_nd(ctx, params.view(), ctx.input(1), Policy::Refuse)
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
@@ -87,7 +82,7 @@ enum By {
     /// Numbers of rows; one update may serve all.
     Rows,
     /// Index vectors.
-    Vectors,
+    Vectors(Policy),
 }
 
 impl Op for Scatter {
@@ -109,11 +104,13 @@ impl Op for Scatter {
             }
             let slices = match by {
                 By::Rows => row_slices(&indices, value.shape(), &mut scratch)?,
-                By::Vectors => Slices::of(&indices, value.shape(), "", &mut scratch)?,
+                By::Vectors(policy) => {
+                    Slices::of(&indices, value.shape(), ("", policy), &mut scratch)?
+                }
             };
             match by {
                 By::Rows => check_rows(&indices, &updates, value.shape())?,
-                By::Vectors => check_updates(&indices, &updates, value.shape(), slices.depth)?,
+                By::Vectors(_) => check_updates(&indices, &updates, value.shape(), slices.depth)?,
             }
             let mut view = writable(value)?;
             if how == Combine::Update {
@@ -124,8 +121,8 @@ impl Op for Scatter {
                 match new {
                     [one] if slices.len > 0 && updates.shape().rank() == 0 => {
                         let out = view.as_mut_slice::<T>();
-                        for start in slices.starts.iter() {
-                            for x in &mut out[*start..start + slices.len] {
+                        for place in slices.places().flatten() {
+                            for x in &mut out[place] {
                                 T::combine(how, std::slice::from_mut(x), &[*one]);
                             }
                         }
@@ -142,7 +139,7 @@ impl Op for Scatter {
         let indices = inputs[1].shape().unwrap_or_default();
         match self.by {
             By::Rows => Scratch::bytes_of::<usize>(indices.n_elements()),
-            By::Vectors => Slices::bytes(&inputs[1]),
+            By::Vectors(_) => Slices::bytes(&inputs[1]),
         }
     }
 }
@@ -167,12 +164,13 @@ fn row_slices<'a>(
         };
         *start = row * len;
     }
-    Ok(Slices { starts, len, depth: 1 })
+    Ok(Slices::at(starts, len))
 }
 
 fn check_rows(indices: &View<'_>, updates: &View<'_>, shape: &Shape) -> Result<()> {
     let fits = updates.shape().iter().eq(indices.shape().iter().chain(&shape[1..]));
-    if !fits && updates.shape().rank() != 0 {
+    // TensorFlow looks at updates only where there are indices.
+    if !fits && updates.shape().rank() != 0 && indices.n_elements() > 0 {
         // The text is TensorFlow's (`resource_variable_ops.cc`).
         return invalid!(
             "shape of indices ({}) is not compatible with the shape of updates ({})",
@@ -188,8 +186,9 @@ fn replace(view: &mut ViewMut<'_>, slices: &Slices<'_>, updates: &View<'_>) -> R
     let is_scalar = updates.shape().rank() == 0;
     for_width!(view.dtype(), T => {
         let (out, new) = (view.as_wide_mut::<T>(), updates.as_wide::<T>());
-        for (i, start) in slices.starts.iter().enumerate() {
-            let to = &mut out[*start..start + slices.len];
+        for (i, place) in slices.places().enumerate() {
+            let Some(place) = place else { continue };
+            let to = &mut out[place];
             match is_scalar {
                 true => to.fill(new[0]),
                 false => to.copy_from_slice(&new[i * slices.len..(i + 1) * slices.len]),

@@ -23,9 +23,10 @@ pub(super) const DEF: OpDef = OpDef::pure("AsString", |attrs| {
         return invalid!("width and precision must not be above {WIDTH_MAX}");
     }
     let dtype = attrs.dtype("T")?;
-    let has_precision = dtype == DType::String;
     let is_inexact = dtype.is_float() || matches!(dtype, DType::Complex64 | DType::Complex128);
-    if !is_inexact && (scientific || shortest || (precision >= 0 && !has_precision)) {
+    // Strings are passed on, whatever is asked for.
+    let is_string = dtype == DType::String;
+    if !is_inexact && !is_string && (scientific || shortest || precision >= 0) {
         let what = if precision >= 0 { "precision" } else { "scientific and shortest format" };
         return invalid!("{what} not supported for datatype {dtype}");
     }

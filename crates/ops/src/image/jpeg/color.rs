@@ -43,7 +43,8 @@ fn space(header: &Header, frame: &Frame) -> Space {
     let ids: Vec<u8> = frame.components.iter().map(|component| component.id).collect();
     match (ids.len(), header.adobe) {
         (1, _) => Space::Gray,
-        (4, Some(2)) => Space::Ycck,
+        // Adobe's marker with a transform that is not known means this one.
+        (4, Some(1..)) => Space::Ycck,
         (4, _) => Space::Cmyk,
         _ if header.jfif => Space::YCbCr,
         (_, Some(0)) => Space::Rgb,

@@ -1,7 +1,12 @@
 //! The markers of a JPEG file and the tables that they bring.
 
+use super::bits::Next;
 use super::huffman::Table;
+use super::standard::{CHROMA_CODES, LUMA_CODES};
 use crate::prelude::*;
+
+/// The most blocks that a unit may have.
+const BLOCKS_MAX: usize = 10;
 
 /// What has been read of a file's markers so far.
 #[derive(Debug, Default)]
@@ -18,6 +23,8 @@ pub(super) struct Header {
     pub(super) adobe: Option<u8>,
     /// The scan that comes next.
     pub(super) scan: Scan,
+    /// How many scans there were, with this one.
+    scans: usize,
 }
 
 /// The size of an image and its components.
@@ -26,6 +33,8 @@ pub(super) struct Frame {
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) progressive: bool,
+    /// Whether one scan does not bring all of it.
+    pub(super) has_passes: bool,
     pub(super) components: Vec<Component>,
     /// The largest sampling factors.
     pub(super) max_h: usize,
@@ -41,8 +50,10 @@ pub(super) struct Component {
     pub(super) id: u8,
     pub(super) h: usize,
     pub(super) v: usize,
-    /// Its quantization table.
-    pub(super) table: usize,
+    /// The number of its quantization table.
+    table: usize,
+    /// That table, as it was at the component's first scan.
+    pub(super) quantization: Option<[u16; 64]>,
     /// Its size in blocks when it is coded alone.
     pub(super) blocks_across: usize,
     pub(super) blocks_down: usize,
@@ -63,60 +74,133 @@ pub(super) struct Scan {
     pub(super) low: u32,
 }
 
+/// How a scan goes through an image.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Units {
+    /// Units across and down.
+    pub(super) across: usize,
+    pub(super) down: usize,
+    /// The blocks of a unit.
+    pub(super) blocks: usize,
+}
+
 impl Header {
-    /// Reads markers from `at` on up to a scan, and returns where its data starts.
-    pub(super) fn read_to_scan(&mut self, bytes: &[u8], at: usize) -> Result<usize> {
-        match self.read_to_next(bytes, at)? {
-            Some(at) => Ok(at),
-            None => invalid!("the image has no data"),
+    /// Reads markers from `next` on up to a scan, and returns where its data starts; `None` at the
+    /// end of the image. With `recover` a file that is cut off behind a scan ends there.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        next: Next,
+        recover: bool,
+    ) -> Result<Option<usize>> {
+        let recover = recover && self.scans > 0;
+        let mut next = next;
+        loop {
+            let (marker, at) = match next {
+                Next::End => (0xD9, 0),
+                Next::Marker(marker, at) => (marker, at),
+                Next::At(at) => match bytes.get(at..).and_then(next_marker) {
+                    Some(found) => (bytes[at + found], at + found + 1),
+                    None if recover => return Ok(None),
+                    None => return invalid!("the image is cut off"),
+                },
+            };
+            match marker {
+                0xD9 if self.scans == 0 => return invalid!("the image has no data"),
+                0xD9 => return Ok(None),
+                // Markers without a body.
+                0x01 | 0xD0..=0xD7 => {
+                    next = Next::At(at);
+                    continue;
+                }
+                0xC0..=0xC2 | 0xC4 | 0xCC | 0xDA..=0xDD | 0xE0..=0xEF | 0xFE => {}
+                _ => return invalid!("JPEG marker {marker:#x} is not supported"),
+            }
+            let len = bytes.get(at..).and_then(<[u8]>::first_chunk);
+            let len = len.map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
+            let body = len.checked_sub(2).and_then(|n| bytes.get(at + 2..at + 2 + n));
+            let Some(body) = body else {
+                // What may be passed over may also be missing.
+                let is_idle = matches!(marker, 0xCC | 0xDC | 0xE0..=0xEF | 0xFE) && len != 1;
+                if recover && is_idle {
+                    return Ok(None);
+                }
+                return invalid!("the image is cut off");
+            };
+            next = Next::At(at + len);
+            if self.segment(marker, body)? {
+                return Ok(Some(at + len));
+            }
         }
     }
 
-    /// The same after a scan; `None` at the end of the image.
-    pub(super) fn read_to_next(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>> {
-        let mut at = at;
-        loop {
-            let Some(found) = bytes.get(at..).and_then(next_marker) else {
-                return invalid!("the image is cut off");
-            };
-            let marker = bytes[at + found];
-            at += found + 1;
-            match marker {
-                0xD9 => return Ok(None),
-                // Markers without a body.
-                0x01 | 0xD0..=0xD8 => continue,
-                _ => {}
+    /// Takes in a marker and its body, and says whether it begins a scan.
+    fn segment(&mut self, marker: u8, body: &[u8]) -> Result<bool> {
+        match marker {
+            0xC0..=0xC2 => self.frame(body, marker == 0xC2)?,
+            0xC4 => self.huffman(body)?,
+            0xDB => self.quantization(body)?,
+            0xDD => {
+                let Ok(interval) = body.try_into() else {
+                    return invalid!("a wrong restart interval");
+                };
+                self.restart_interval = usize::from(u16::from_be_bytes(interval));
             }
-            let Some(&[high, low]) = bytes.get(at..at + 2) else {
-                return invalid!("the image is cut off");
-            };
-            let len = usize::from(u16::from_be_bytes([high, low]));
-            let Some(body) = len.checked_sub(2).and_then(|n| bytes.get(at + 2..at + 2 + n)) else {
-                return invalid!("the image is cut off");
-            };
-            at += len;
-            match marker {
-                0xC0..=0xC2 => self.frame(body, marker == 0xC2)?,
-                0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
-                    return invalid!("JPEG process {marker:#x} is not supported");
+            0xE0 if body.starts_with(b"JFIF\0") && body.len() >= 14 => self.jfif = true,
+            0xEE if body.starts_with(b"Adobe") && body.len() >= 12 => {
+                self.adobe = Some(body[11]);
+            }
+            0xDA => {
+                self.scan = self.scan(body)?;
+                self.scans += 1;
+                self.latch()?;
+                return Ok(true);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Keeps the quantization tables of the components that are in a scan for the first time.
+    fn latch(&mut self) -> Result<()> {
+        let Some(frame) = &mut self.frame else { return invalid!("a scan before its frame") };
+        if self.scans > 1 && !frame.has_passes {
+            return invalid!("a second scan of an image of one");
+        }
+        let n_components = self.scan.components.len();
+        frame.has_passes |= frame.progressive || n_components < frame.components.len();
+        if self.scans == 1 && !frame.progressive {
+            // Frames of films leave out the tables that everybody has.
+            for (number, [dc, ac]) in [LUMA_CODES, CHROMA_CODES].iter().enumerate() {
+                self.dc[number].get_or_insert_with(|| Table::new(&dc.counts, dc.symbols));
+                self.ac[number].get_or_insert_with(|| Table::new(&ac.counts, ac.symbols));
+            }
+        }
+        for (number, ..) in &self.scan.components {
+            let component = &mut frame.components[*number];
+            if component.quantization.is_none() {
+                let table = self.quantization.get(component.table).copied().flatten();
+                if table.is_none() {
+                    return invalid!("quantization table {} is missing", component.table);
                 }
-                0xC4 => self.huffman(body)?,
-                0xDB => self.quantization(body)?,
-                0xDD => {
-                    let Some(interval) = body.first_chunk() else {
-                        return invalid!("a restart interval is cut off");
-                    };
-                    self.restart_interval = usize::from(u16::from_be_bytes(*interval));
-                }
-                0xE0 if body.starts_with(b"JFIF\0") => self.jfif = true,
-                0xEE if body.starts_with(b"Adobe") && body.len() >= 12 => {
-                    self.adobe = Some(body[11]);
-                }
-                0xDA => {
-                    self.scan = self.scan(body)?;
-                    return Ok(Some(at));
-                }
-                _ => {}
+                component.quantization = table;
+            }
+        }
+        Ok(())
+    }
+
+    /// How the scan goes through the image.
+    pub(super) fn units(&self, frame: &Frame) -> Units {
+        match self.scan.components[..] {
+            [(number, ..)] => {
+                let component = &frame.components[number];
+                let (across, down) = (component.blocks_across, component.blocks_down);
+                Units { across, down, blocks: 1 }
+            }
+            _ => {
+                let of = |(number, ..): &(usize, usize, usize)| &frame.components[*number];
+                let blocks = self.scan.components.iter().map(of).map(|c| c.h * c.v).sum();
+                Units { across: frame.units_across, down: frame.units_down, blocks }
             }
         }
     }
@@ -130,7 +214,8 @@ impl Header {
         if self.frame.is_some() || specs.len() != usize::from(*n) || !left.is_empty() {
             return invalid!("a wrong frame");
         }
-        if width == 0 || height == 0 || !matches!(n, 1 | 3 | 4) {
+        let fits = |size: u16| (1..=65500).contains(&size);
+        if !fits(width) || !fits(height) || !matches!(n, 1 | 3 | 4) {
             return invalid!("an image of {width} by {height} with {n} components");
         }
         let size = (usize::from(width), usize::from(height));
@@ -169,7 +254,7 @@ impl Header {
             let (Some(own), true) = (symbols.get(..n), kind & 15 < 4 && kind >> 4 < 2) else {
                 return invalid!("a wrong Huffman table");
             };
-            let table = Table::new(counts, own)?;
+            let table = Table::new(counts, own);
             let tables = if kind >> 4 == 0 { &mut self.dc } else { &mut self.ac };
             tables[usize::from(kind & 15)] = Some(table);
             body = &symbols[n..];
@@ -185,12 +270,15 @@ impl Header {
             return invalid!("a wrong scan");
         };
         let Some(frame) = &self.frame else { return invalid!("a scan before its frame") };
-        let mut components = Vec::new();
+        let mut components: Vec<(usize, usize, usize)> = Vec::new();
         for [id, tables] in specs.as_chunks::<2>().0 {
             let Some(number) = frame.components.iter().position(|c| c.id == *id) else {
                 return invalid!("a scan of component {id}");
             };
-            components.push((number, usize::from(tables >> 4) & 3, usize::from(tables & 3)));
+            if components.iter().any(|(other, ..)| *other == number) {
+                return invalid!("a scan of component {id} twice");
+            }
+            components.push((number, usize::from(tables >> 4), usize::from(tables & 15)));
         }
         let scan = Scan {
             components,
@@ -199,7 +287,20 @@ impl Header {
             high: u32::from(bits >> 4),
             low: u32::from(bits & 15),
         };
-        if scan.components.is_empty() || scan.first > scan.last || scan.last > 63 || scan.low > 13 {
+        let of = |(number, ..): &(usize, usize, usize)| &frame.components[*number];
+        let blocks: usize = match scan.components.len() {
+            1 => 1,
+            _ => scan.components.iter().map(of).map(|c| c.h * c.v).sum(),
+        };
+        // The order of coefficients counts only where there are several passes.
+        let sound = match (frame.progressive, scan.first) {
+            (false, _) => true,
+            (true, 0) => scan.last == 0,
+            (true, first) => first <= scan.last && scan.last < 64 && scan.components.len() == 1,
+        };
+        let bits =
+            !frame.progressive || scan.low <= 13 && (scan.high == 0 || scan.high == scan.low + 1);
+        if scan.components.is_empty() || blocks > BLOCKS_MAX || !sound || !bits {
             return invalid!("a wrong scan");
         }
         Ok(scan)
@@ -211,7 +312,7 @@ impl Frame {
         let factors = |spec: &[u8; 3]| (usize::from(spec[1] >> 4), usize::from(spec[1] & 15));
         if specs.iter().any(|spec| {
             let (h, v) = factors(spec);
-            !(1..=4).contains(&h) || !(1..=4).contains(&v) || spec[2] > 3
+            !(1..=4).contains(&h) || !(1..=4).contains(&v)
         }) {
             return invalid!("wrong sampling factors");
         }
@@ -230,13 +331,24 @@ impl Frame {
                     h,
                     v,
                     table: usize::from(spec[2]),
+                    quantization: None,
                     blocks_across: own_width.div_ceil(8),
                     blocks_down: own_height.div_ceil(8),
                     stride: units_across * h,
                 }
             })
             .collect();
-        Ok(Self { width, height, progressive, components, max_h, max_v, units_across, units_down })
+        Ok(Self {
+            width,
+            height,
+            progressive,
+            has_passes: false,
+            components,
+            max_h,
+            max_v,
+            units_across,
+            units_down,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The passes over an image, which bring its coefficients.
 
-use super::bits::Bits;
+use super::bits::{Bits, Halt, Next, Read};
 use super::header::{Frame, Header};
 use super::huffman::Table;
 use crate::prelude::*;
@@ -27,47 +27,64 @@ impl Planes {
     }
 }
 
-/// Decodes the scan that `header` has read, from `at` on, and returns where it ends.
+/// What became of a scan.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// All of it was read, as far as it was there.
+    Done(Next),
+    /// The file is cut off in this unit, counted from 0.
+    CutOff(usize),
+}
+
+/// Decodes the scan that `header` has read, from `at` on.
 pub(super) fn decode(
-    bytes: &[u8],
-    at: usize,
+    (bytes, at): (&[u8], usize),
     header: &Header,
     planes: &mut Planes,
-) -> Result<usize> {
+    recover: bool,
+) -> Result<Outcome> {
     let Some(frame) = &header.frame else { return invalid!("a scan before its frame") };
+    check_tables(header, frame)?;
     let mut pass = Pass {
         header,
         progressive: frame.progressive,
-        bits: Bits::new(bytes, at),
+        bits: Bits::new(bytes, at, recover),
         last_dc: [0; 4],
         zero_blocks: 0,
     };
-    let scan = &header.scan;
-    let mut left = header.restart_interval;
-    let alone = scan.components.len() == 1;
-    let component = &frame.components[scan.components[0].0];
-    let (across, down) = match alone {
-        true => (component.blocks_across, component.blocks_down),
-        false => (frame.units_across, frame.units_down),
-    };
-    for unit in 0..across * down {
-        if header.restart_interval > 0 && left == 0 {
-            pass.bits.restart()?;
-            (pass.last_dc, pass.zero_blocks) = ([0; 4], 0);
-            left = header.restart_interval;
-        }
-        left = left.saturating_sub(1);
-        let (x, y) = (unit % across, unit / across);
-        for (slot, (number, dc, ac)) in scan.components.iter().enumerate() {
-            let component = &frame.components[*number];
-            let (h, v) = if alone { (1, 1) } else { (component.h, component.v) };
-            for i in 0..h * v {
-                let at = (y * v + i / h) * component.stride + x * h + i % h;
-                pass.block(slot, (*dc, *ac), &mut planes.0[*number][at])?;
+    let units = header.units(frame);
+    let (mut left, mut turn) = (header.restart_interval, 0);
+    for unit in 0..units.across * units.down {
+        let mut step = || -> Read<()> {
+            if header.restart_interval > 0 && left == 0 {
+                pass.restart(turn)?;
+                (left, turn) = (header.restart_interval, (turn + 1) & 7);
             }
+            left = left.saturating_sub(1);
+            pass.unit(frame, (unit % units.across, unit / units.across), planes)
+        };
+        match step() {
+            Ok(()) => {}
+            Err(Halt::CutOff) => return Ok(Outcome::CutOff(unit)),
+            Err(Halt::Wrong(error)) => return Err(error),
         }
     }
-    Ok(pass.bits.position())
+    Ok(Outcome::Done(pass.bits.next()))
+}
+
+/// Fails if a table that the scan names is missing or unsound.
+fn check_tables(header: &Header, frame: &Frame) -> Result<()> {
+    let scan = &header.scan;
+    let refines = frame.progressive && scan.high > 0;
+    for (_, dc, ac) in &scan.components {
+        if !frame.progressive || scan.first == 0 && !refines {
+            table_of(&header.dc, *dc, 15)?;
+        }
+        if !frame.progressive || scan.first > 0 {
+            table_of(&header.ac, *ac, u8::MAX)?;
+        }
+    }
+    Ok(())
 }
 
 /// One pass.
@@ -82,7 +99,44 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn block(&mut self, slot: usize, tables: (usize, usize), block: &mut [i16; 64]) -> Result<()> {
+    fn restart(&mut self, turn: u8) -> Read<()> {
+        self.bits.restart(turn)?;
+        (self.last_dc, self.zero_blocks) = ([0; 4], 0);
+        Ok(())
+    }
+
+    /// The blocks that are coded together at `(x, y)`.
+    fn unit(&mut self, frame: &Frame, (x, y): (usize, usize), planes: &mut Planes) -> Read<()> {
+        let units = self.header.units(frame);
+        let bulk = !self.progressive && self.header.restart_interval == 0;
+        self.bits.begin(bulk.then_some(512 * units.blocks));
+        if self.bits.is_short() {
+            return Ok(());
+        }
+        let before = (self.bits, self.last_dc);
+        self.blocks(frame, (x, y), planes)?;
+        if self.bits.must_retry() {
+            (self.bits, self.last_dc) = before;
+            self.bits.begin(None);
+            self.blocks(frame, (x, y), planes)?;
+        }
+        Ok(())
+    }
+
+    fn blocks(&mut self, frame: &Frame, (x, y): (usize, usize), planes: &mut Planes) -> Read<()> {
+        let alone = self.header.scan.components.len() == 1;
+        for (slot, (number, dc, ac)) in self.header.scan.components.iter().enumerate() {
+            let component = &frame.components[*number];
+            let (h, v) = if alone { (1, 1) } else { (component.h, component.v) };
+            for i in 0..h * v {
+                let at = (y * v + i / h) * component.stride + x * h + i % h;
+                self.block(slot, (*dc, *ac), &mut planes.0[*number][at])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, slot: usize, tables: (usize, usize), block: &mut [i16; 64]) -> Read<()> {
         let scan = &self.header.scan;
         if !self.progressive {
             self.dc(slot, tables.0, 0, block)?;
@@ -101,14 +155,11 @@ impl Pass<'_> {
         }
     }
 
-    fn dc(&mut self, slot: usize, table: usize, low: u32, block: &mut [i16; 64]) -> Result<()> {
-        let size = table_of(&self.header.dc, table)?.symbol(&mut self.bits)?;
-        if size > 15 {
-            return invalid!("a wrong DC coefficient");
-        }
-        let Some(last) = self.last_dc.get_mut(slot) else { return invalid!("a wrong scan") };
-        *last = last.wrapping_add(self.bits.signed(u32::from(size))?);
-        block[0] = (*last << low) as i16;
+    fn dc(&mut self, slot: usize, table: usize, low: u32, block: &mut [i16; 64]) -> Read<()> {
+        let size = table_of(&self.header.dc, table, 15)?.symbol(&mut self.bits)?;
+        let change = self.bits.signed(u32::from(size))?;
+        self.last_dc[slot] = self.last_dc[slot].wrapping_add(change);
+        block[0] = (self.last_dc[slot] << low) as i16;
         Ok(())
     }
 
@@ -118,21 +169,20 @@ impl Pass<'_> {
         (first, last): (usize, usize),
         low: u32,
         block: &mut [i16; 64],
-    ) -> Result<()> {
+    ) -> Read<()> {
         if self.zero_blocks > 0 {
             self.zero_blocks -= 1;
             return Ok(());
         }
-        let table = table_of(&self.header.ac, table)?;
+        let table = table_of(&self.header.ac, table, u8::MAX)?;
         let mut k = first;
         while k <= last {
             let symbol = table.symbol(&mut self.bits)?;
             let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
             if size == 0 {
                 if run < 15 {
-                    self.zero_blocks = (1 << run) - 1 + self.bits.take(run as u32)?;
-                    if run > 0 && !self.progressive {
-                        return invalid!("a wrong AC coefficient");
+                    if self.progressive {
+                        self.zero_blocks = (1 << run) - 1 + self.bits.take(run as u32)?;
                     }
                     return Ok(());
                 }
@@ -140,8 +190,7 @@ impl Pass<'_> {
                 continue;
             }
             k += run;
-            let Some(at) = ORDER.get(k) else { return invalid!("a coefficient beyond its block") };
-            block[usize::from(*at)] = (self.bits.signed(size)? << low) as i16;
+            block[place(k)] = (self.bits.signed(size)? << low) as i16;
             k += 1;
         }
         Ok(())
@@ -153,11 +202,11 @@ impl Pass<'_> {
         table: usize,
         (first, last): (usize, usize),
         block: &mut [i16; 64],
-    ) -> Result<()> {
+    ) -> Read<()> {
         let bit = 1i16 << self.header.scan.low;
         let mut k = first;
         if self.zero_blocks == 0 {
-            let table = table_of(&self.header.ac, table)?;
+            let table = table_of(&self.header.ac, table, u8::MAX)?;
             while k <= last {
                 let symbol = table.symbol(&mut self.bits)?;
                 let (run, size) = (usize::from(symbol >> 4), symbol & 15);
@@ -170,8 +219,8 @@ impl Pass<'_> {
                     value = if self.bits.take(1)? == 1 { bit } else { -bit };
                 }
                 k = self.correct((k, last), Some(run), bit, block)?;
-                if value != 0 && k <= last {
-                    block[usize::from(ORDER[k])] = value;
+                if value != 0 {
+                    block[place(k)] = value;
                 }
                 k += 1;
             }
@@ -191,10 +240,10 @@ impl Pass<'_> {
         zeros: Option<usize>,
         bit: i16,
         block: &mut [i16; 64],
-    ) -> Result<usize> {
+    ) -> Read<usize> {
         let mut zeros = zeros;
         for k in first..=last {
-            let value = &mut block[usize::from(ORDER[k])];
+            let value = &mut block[place(k)];
             if *value == 0 {
                 match &mut zeros {
                     Some(0) => return Ok(k),
@@ -209,9 +258,14 @@ impl Pass<'_> {
     }
 }
 
-fn table_of(tables: &[Option<Table>; 4], number: usize) -> Result<&Table> {
-    match &tables[number & 3] {
-        Some(table) => Ok(table),
-        None => invalid!("Huffman table {number} is missing"),
+/// Where coefficient `k` of the file's order stands; one beyond the block is taken for the last.
+fn place(k: usize) -> usize {
+    usize::from(ORDER[k.min(63)])
+}
+
+fn table_of(tables: &[Option<Table>; 4], number: usize, most: u8) -> Result<&Table> {
+    match tables.get(number) {
+        Some(Some(table)) if table.serves(most) => Ok(table),
+        _ => invalid!("Huffman table {number} is missing or wrong"),
     }
 }

@@ -200,7 +200,8 @@ fn split(array: &TensorArray, ctx: &Ctx<'_>) -> Result<()> {
         return invalid!("Expected value to be at least a vector, but received shape: []");
     }
     let n_items = array.open()?.items.len();
-    if !array.grows && lengths.len() != n_items {
+    let fits = if array.grows { lengths.len() >= n_items } else { lengths.len() == n_items };
+    if !fits {
         let n_lengths = lengths.len();
         return invalid!(
             "TensorArray's size is not equal to the size of lengths ({n_items} vs. {n_lengths}), \
