@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -277,15 +278,28 @@ fn n_threads(server: &Server, name: &str) -> usize {
     names.filter(|comm| comm.starts_with(name) && !comm.contains("clock")).count()
 }
 
+/// Asserts how many lanes and compute threads there are. A thread has its name when it first runs.
+#[track_caller]
+fn has_threads(server: &Server, n_lanes: usize, n_compute: usize) {
+    let now = || (n_threads(server, "lane-"), n_threads(server, "compute-"));
+    for _ in 0..100 {
+        if now() == (n_lanes, n_compute) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(now(), (n_lanes, n_compute));
+}
+
 #[test]
 fn lanes_and_compute_threads_are_as_many_as_the_flags_say_and_by_default_as_cores() {
     let n_cpus = std::thread::available_parallelism().unwrap().get();
     let server = Server::start(tensord(), &[&half_plus_two()]);
     // A lane computes too: with it, all compute threads of a run are as many as there are cores.
-    assert_eq!((n_threads(&server, "lane-"), n_threads(&server, "compute-")), (n_cpus, n_cpus - 1));
+    has_threads(&server, n_cpus, n_cpus - 1);
     let flags = ["--tensorflow_inter_op_parallelism=3", "--tensorflow_intra_op_parallelism=4"];
     let server = Server::start(model_server(), &[&half_plus_two(), flags[0], flags[1]]);
-    assert_eq!((n_threads(&server, "lane-"), n_threads(&server, "compute-")), (3, 3));
+    has_threads(&server, 3, 3);
 }
 
 #[test]
