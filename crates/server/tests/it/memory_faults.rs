@@ -1,6 +1,7 @@
 //! What happens when memory is out, and what is left behind afterwards: nothing.
 
 use std::fs;
+use std::time::Duration;
 
 use prost::Message as _;
 use proto::tensorflow::SavedModel;
@@ -62,6 +63,18 @@ fn settled(server: &Server) -> Value {
     }
 }
 
+/// The same once it stays so: what has answered lets go shortly after.
+fn at_rest(server: &Server) -> Value {
+    let (mut last, mut n_same) = (settled(server), 0);
+    while n_same < 20 {
+        std::thread::sleep(Duration::from_millis(5));
+        let now = settled(server);
+        n_same = if now == last { n_same + 1 } else { 0 };
+        last = now;
+    }
+    last
+}
+
 /// Asserts that devices hold again what they held; what has answered lets go shortly after.
 #[track_caller]
 fn settles(server: &Server, before: &Value, what: &str) {
@@ -83,7 +96,7 @@ fn fail_each_of_a_load(gpus: &str, (base, memory): (&str, &str), on: &str) -> u6
     let both = format!("{first} {second}");
     fail_on(&server, on, 0);
     assert_eq!(predict(&server, "half_plus_two").0, 200);
-    let before = settled(&server);
+    let before = at_rest(&server);
     let (mut n, mut n_failed) = (1, 0);
     loop {
         fail_on(&server, on, n);
@@ -93,10 +106,12 @@ fn fail_each_of_a_load(gpus: &str, (base, memory): (&str, &str), on: &str) -> u6
             break;
         }
         // What could not be computed beforehand is left to the runs, and the load goes on.
-        n_failed += u64::from(loaded.is_err());
-        let (_, states) = server.rest("GET", "/v1/models/second", "");
-        let is_refused = states.contains("RESOURCE_EXHAUSTED");
-        assert_eq!(loaded.is_err(), is_refused, "{base} on {on}, allocation {n}: {states}");
+        if let Err(text) = loaded {
+            // Its state may be another by now: what is refused for want of memory is tried again.
+            let is_refused = text.contains("due to error: RESOURCE_EXHAUSTED");
+            assert!(is_refused, "{base} on {on}, allocation {n}: {text}");
+            n_failed += 1;
+        }
         assert_eq!(predict(&server, "half_plus_two").0, 200);
         reload(&server, &first).unwrap();
         settles(&server, &before, &format!("{base} on {on}, allocation {n}"));
@@ -151,7 +166,7 @@ fn every_allocation_of_a_request_fails_in_turn_and_only_that_request() {
     let server = start(&["--simulated_gpus=1GiB"], &GROWTH);
     fail(&server, 0);
     assert_eq!(predict(&server, "half_plus_two").0, 200);
-    let before = settled(&server);
+    let before = at_rest(&server);
     let mut n = 1;
     loop {
         fail(&server, n);
@@ -177,7 +192,7 @@ fn models_that_come_and_go_leave_nothing_behind() {
     let all: Vec<String> = names.iter().map(|name| config(name, name)).collect();
     let all = format!("{first} {}", all.join(" "));
     assert_eq!(predict(&server, "half_plus_two").0, 200);
-    let before = settled(&server);
+    let before = at_rest(&server);
     let resident = || get(&server, "/v1/memory")["resident_bytes"].as_u64().unwrap();
     let mut resident_before = 0;
     const N_CYCLES: usize = 40;
@@ -216,7 +231,7 @@ fn every_allocation_of_a_batch_fails_in_turn_and_all_of_its_requests_are_answere
     let server = start(&["--simulated_gpus=1GiB", "--enable_batching", &file], &GROWTH);
     fail(&server, 0);
     ask_together(&server);
-    let before = settled(&server);
+    let before = at_rest(&server);
     let batches = || -> u64 {
         let page = get(&server, "/v1/scheduler");
         let queues = page["queues"].as_array().unwrap().iter();
