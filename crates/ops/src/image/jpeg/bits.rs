@@ -1,7 +1,7 @@
 //! The bits of a scan, in which a zero follows each byte of ones.
 //!
-//! What comes of bytes that are missing or too many follows libjpeg's `jdhuff.c` and `jdmarker.c` and
-//! TensorFlow's `jpeg_handle.cc`, where damage is no error: behind a marker there are zeros.
+//! What comes of bytes that are missing or too many follows libjpeg's `jdhuff.c` and `jdmarker.c`
+//! and TensorFlow's `jpeg_handle.cc`, where damage is no error: behind a marker there are zeros.
 
 use crate::prelude::*;
 
