@@ -175,18 +175,21 @@ def unload(args):
         server.serve([])
         before = server.settled("cpu:0", 0)
         models = [(folder.name, folder) for folder in folders]
-        loaded = server.serve(models)
-        failed = [name for name, _ in models if server.predict(name, [[1.0] * side])[0] != 200]
-        device, resident = server.device("cpu:0")
-        start = time.monotonic()
-        server.serve([])
-        server.released("cpu:0", 0)
-        took = time.monotonic() - start
-        after = server.settled("cpu:0", 0)
-        say(what="unload", models=len(models), all_loaded=loaded, failed=failed,
-            held_loaded=device["reserved_bytes"], resident_loaded=resident, held_before=before[0],
-            held_after=after[0], resident_before=before[2], resident_after=after[2],
-            resident_ratio=after[2] / before[2], seconds=took)
+        # Once from a server that has not had so many, once from one that has.
+        for passed in ("first", "second"):
+            loaded = server.serve(models)
+            failed = [name for name, _ in models if server.predict(name, [[1.0] * side])[0] != 200]
+            device, resident = server.device("cpu:0")
+            start = time.monotonic()
+            server.serve([])
+            server.released("cpu:0", 0)
+            took = time.monotonic() - start
+            after = server.settled("cpu:0", 0)
+            say(what="unload", models=len(models), passed=passed, all_loaded=loaded, failed=failed,
+                held_loaded=device["reserved_bytes"], resident_loaded=resident,
+                held_before=before[0], held_after=after[0], resident_before=before[2],
+                resident_after=after[2], resident_ratio=after[2] / before[2], seconds=took)
+            before = after
         side, folders = make_dense(4, 1)
         asked = [(folder.name, folder) for folder in folders]
         small = asked + [(path.name, path) for path in map(Path, args.small)]

@@ -49,8 +49,13 @@ thread_local! {
 pub fn trim_heap() {
     N_TRIMS.fetch_add(1, Ordering::Relaxed);
     settle_heap();
-    call(PURGE_ALL);
     release_stacks();
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes a number, and gives pages of the C library's own heap back under its
+    // own locks.
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 /// Lets all threads share one heap of the C library's own, which it uses for little more than to
@@ -65,12 +70,13 @@ pub fn share_system_heap() {
 }
 
 /// Gives back what this thread keeps of the heap for itself, a megabyte or so, and what it does not
-/// use of its stack, if it has not done so since the heap was last trimmed. For a thread that is
-/// about to wait: no other can do it.
+/// use of its stack, if it has not done so since the heap was last trimmed; with it go the pages
+/// that have become free. For a thread that is about to wait: no other can do it.
 pub fn settle_heap() {
     let n_trims = N_TRIMS.load(Ordering::Relaxed);
     if SETTLED.replace(n_trims) != n_trims {
-        call(FLUSH);
+        let codes = [FLUSH, PURGE_ALL].map(call);
+        debug_assert_eq!(codes, [0, 0], "the heap knows what to do");
         settle_stack();
     }
 }
@@ -79,13 +85,17 @@ pub fn settle_heap() {
 /// model consists of is then not on the same pages as what stays when it goes, and its pages go
 /// with it. For a thread that does nothing but load.
 pub fn use_heap_of_loads() {
-    let Some(mut part) = *LOADS.get_or_init(create) else { return };
-    let (old, old_len) = (ptr::null_mut(), ptr::null_mut());
-    let new = (&raw mut part).cast();
-    // SAFETY: the call reads a number of the length that it is told, which outlives it.
-    let code =
-        unsafe { tikv_jemalloc_sys::mallctl(USE.as_ptr(), old, old_len, new, size_of::<u32>()) };
+    let Some(part) = *LOADS.get_or_init(create) else { return };
+    let code = set(USE, part);
     debug_assert_eq!(code, 0, "the heap knows its parts");
+}
+
+/// Gives something of the heap's a value; its code of what became of it.
+fn set<T>(name: &CStr, mut value: T) -> i32 {
+    let (old, old_len) = (ptr::null_mut(), ptr::null_mut());
+    let new = (&raw mut value).cast();
+    // SAFETY: the call reads a value of the length that it is told, which outlives it.
+    unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), old, old_len, new, size_of::<T>()) }
 }
 
 /// Makes a part of the heap; `None` if it cannot be.
@@ -97,12 +107,11 @@ fn create() -> Option<u32> {
     (code == 0).then_some(part)
 }
 
-/// Makes the heap do something that takes and gives no value.
-fn call(name: &CStr) {
+/// Makes the heap do something that takes and gives no value; its code of what became of it.
+fn call(name: &CStr) -> i32 {
     let (old, old_len, new) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     // SAFETY: the call takes its own locks, reads nothing but the name and writes nothing.
-    let code = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), old, old_len, new, 0) };
-    debug_assert_eq!(code, 0, "the heap knows {name:?}");
+    unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), old, old_len, new, 0) }
 }
 
 /// What the heap says of itself.
@@ -116,11 +125,8 @@ pub struct HeapBytes {
 
 /// What the heap says of itself now.
 pub fn heap_bytes() -> HeapBytes {
-    let mut epoch = 1u64;
-    let (old, old_len) = (ptr::null_mut(), ptr::null_mut());
-    let new = (&raw mut epoch).cast();
-    // SAFETY: the call reads 8 bytes of a number that outlives it: figures are brought up to date.
-    unsafe { tikv_jemalloc_sys::mallctl(c"epoch".as_ptr(), old, old_len, new, size_of::<u64>()) };
+    // Figures are brought up to date.
+    let _ = set(c"epoch", 1u64);
     let (allocated, resident) = (figure(c"stats.allocated"), figure(c"stats.resident"));
     HeapBytes { allocated_bytes: allocated as u64, resident_bytes: resident as u64 }
 }

@@ -510,7 +510,11 @@ impl Space {
 
     /// Lets go of what is left of tallies that are gone: each would keep a page of the heap.
     fn forget_gone(&self) {
-        self.tallies.lock().retain(|tally| tally.strong_count() > 0);
+        let mut tallies = self.tallies.lock();
+        tallies.retain(|tally| tally.strong_count() > 0);
+        if tallies.capacity() > 4 * tallies.len() {
+            tallies.shrink_to_fit();
+        }
     }
 }
 

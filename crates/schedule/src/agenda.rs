@@ -40,6 +40,10 @@ pub struct ModelId(usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(usize);
 
+/// For how many models and queues there is room from the start. They come on threads that load, and
+/// room that is made there stays on a page of the heap that should go with a model.
+pub(crate) const PLACES: usize = 64;
+
 /// What waits for the lanes of one device.
 #[derive(Debug)]
 pub struct Agenda<T> {
@@ -119,7 +123,8 @@ impl<T> Agenda<T> {
     pub fn new(n_lanes: usize) -> Self {
         assert!(n_lanes > 0);
         let lanes = vec![Lane::default(); n_lanes];
-        Self { lanes, models: Vec::new(), queues: Vec::new(), pass: 0, free_bytes: None }
+        let (models, queues) = (Vec::with_capacity(PLACES), Vec::with_capacity(PLACES));
+        Self { lanes, models, queues, pass: 0, free_bytes: None }
     }
 
     /// Adds a model. Weights are relative to each other: twice the weight, twice the time.

@@ -15,7 +15,7 @@ use batch::{Arrival, Class, Time};
 use device::{Owner, Pages, Space, Workspace};
 
 use crate::agenda::{
-    Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, QueueId, QueueSnapshot, Turn,
+    Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, PLACES, QueueId, QueueSnapshot, Turn,
 };
 use crate::error::{Error, Refusal};
 use crate::needs::Weighed;
@@ -123,7 +123,7 @@ impl Lanes {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 agenda: Agenda::new(options.n_lanes),
-                works: Vec::new(),
+                works: Vec::with_capacity(PLACES),
                 workspaces: workspaces.map_err(std::io::Error::other)?,
                 clock_wakes: None,
                 is_expecting: false,

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use pool::Pool;
 use schedule::Lanes;
 
+use leases::is_known;
 pub(crate) use leases::{Lease, Needed, Way};
 pub(crate) use options::DeviceOptions;
 pub(crate) use residents::{Change, ChangeKind, Left, Newcomer, Resident};
@@ -199,6 +200,7 @@ impl Devices {
             all.shrink_to_fit();
             all.len() < n_before
         }
+        self.accounts.lock().retain(|_, account| is_known(account));
         keep(&self.owners, |owner| owner.strong_count() > 0);
         keep(&self.keys, |(owner, _)| owner.strong_count() > 0);
         keep(&self.residents, |resident| resident.strong_count() > 0)
@@ -210,8 +212,20 @@ impl Devices {
         let given = self.all().iter().map(trim).collect();
         self.forget_gone();
         // Last, so that it gives back what the others let go of.
-        device::trim_heap();
+        trim_heap();
         given
+    }
+}
+
+/// Trims the heap, and wakes the threads that serve: each gives back what it kept for itself as it
+/// goes on waiting, and one that nobody asked for anything would keep it.
+pub(crate) fn trim_heap() {
+    device::trim_heap();
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        // Whoever wakes may take two of them.
+        for _ in 0..2 * runtime.metrics().num_workers() {
+            runtime.spawn(async {});
+        }
     }
 }
 

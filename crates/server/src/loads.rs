@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{Kind, Metric, Point, Value};
+use arc_swap::ArcSwap;
 use lifecycle::{Code, LoadError, Loader};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -103,6 +104,9 @@ pub(crate) fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result
         if let Err(error) = rustix::process::nice(NICENESS) {
             tracing::debug!("loads are as urgent as requests: {error}");
         }
+        // Whoever reads an `ArcSwap` has a record of it that outlives the thread: not on a page of
+        // the heap that goes with a model.
+        drop(ArcSwap::from_pointee(()).load());
         device::use_heap_of_loads();
         let done = work();
         device::settle_stack();

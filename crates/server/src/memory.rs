@@ -349,7 +349,7 @@ pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
         devices.follow_host();
         // Threads that a load or an unload had give back what they kept when they end: by now.
         if std::mem::replace(&mut had_gone, devices.forget_gone()) {
-            device::trim_heap();
+            crate::devices::trim_heap();
         }
         for logical in devices.all() {
             let space = &logical.space;

@@ -1,7 +1,7 @@
 //! Counts of one signature of one version, by what was called.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -24,7 +24,8 @@ pub(crate) struct Cell {
     pub(crate) version: i64,
     pub(crate) signature: Box<str>,
     latency: [Histogram; APIS.len()],
-    failures: [[AtomicU64; N_CODES]; APIS.len()],
+    /// By code, once there is one: most calls never fail, and what is counted stays for ever.
+    failures: [OnceLock<Box<[AtomicU64; N_CODES]>>; APIS.len()],
 }
 
 impl Cells {
@@ -65,7 +66,7 @@ impl Cell {
             version,
             signature: signature.into(),
             latency: std::array::from_fn(|_| Histogram::new(&LATENCY_LIMITS)),
-            failures: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
+            failures: std::array::from_fn(|_| OnceLock::new()),
         }
     }
 
@@ -77,7 +78,8 @@ impl Cell {
     /// A run failed with a code.
     pub(crate) fn failed(&self, api: Api, code: i32) {
         let code = usize::try_from(code).unwrap_or(0).min(N_CODES - 1);
-        self.failures[api as usize][code].fetch_add(1, Ordering::Relaxed);
+        let none = || Box::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        self.failures[api as usize].get_or_init(none)[code].fetch_add(1, Ordering::Relaxed);
     }
 
     /// The time of runs that ended well.
@@ -90,6 +92,7 @@ impl Cell {
         APIS.into_iter().zip(&self.failures).flat_map(|(api, counts)| {
             let count =
                 move |(code, count): (i32, &AtomicU64)| (api, code, count.load(Ordering::Relaxed));
+            let counts = counts.get().map_or(&[][..], |counts| &counts[..]);
             (0..).zip(counts).map(count).filter(|(_, _, count)| *count > 0)
         })
     }

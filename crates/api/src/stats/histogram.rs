@@ -20,29 +20,30 @@ fn exponential(scale: f64, growth: f64, count: usize) -> Vec<f64> {
 }
 
 /// How many values fell below each limit and not below the one before.
+///
+/// Most histograms of a model never have a value, and all stay for ever: an empty one is small.
 #[derive(Debug)]
 pub(crate) struct Histogram {
-    limits: &'static [f64],
-    /// One more than there are limits, once there is a value: most histograms of a model never have
-    /// one, and stay for ever.
-    counts: OnceLock<Box<[AtomicU64]>>,
-    /// The bits of a double.
-    sum: AtomicU64,
+    limits: &'static LazyLock<Vec<f64>>,
+    /// Once there is a value: one count more than there are limits, and then the bits of a double,
+    /// the sum.
+    filled: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl Histogram {
     pub(crate) fn new(limits: &'static LazyLock<Vec<f64>>) -> Self {
-        Self { limits, counts: OnceLock::new(), sum: AtomicU64::new(0) }
+        Self { limits, filled: OnceLock::new() }
     }
 
     pub(crate) fn add(&self, value: f64) {
         let bucket = self.limits.partition_point(|limit| *limit <= value);
         let zeros = || std::iter::repeat_with(AtomicU64::default);
-        let counts = self.counts.get_or_init(|| zeros().take(self.limits.len() + 1).collect());
-        counts[bucket].fetch_add(1, Ordering::Relaxed);
+        let filled = self.filled.get_or_init(|| zeros().take(self.limits.len() + 2).collect());
+        filled[bucket].fetch_add(1, Ordering::Relaxed);
         let added = |bits| Some((f64::from_bits(bits) + value).to_bits());
         // It never fails: there is always a sum.
-        let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
+        let _ =
+            filled[self.limits.len() + 1].fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
     }
 
     pub(crate) fn limits(&self) -> &'static [f64] {
@@ -50,12 +51,14 @@ impl Histogram {
     }
 
     pub(crate) fn counts(&self) -> Vec<u64> {
-        let Some(counts) = self.counts.get() else { return vec![0; self.limits.len() + 1] };
-        counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+        let n_counts = self.limits.len() + 1;
+        let Some(filled) = self.filled.get() else { return vec![0; n_counts] };
+        filled[..n_counts].iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     pub(crate) fn sum(&self) -> f64 {
-        f64::from_bits(self.sum.load(Ordering::Relaxed))
+        let sum = self.filled.get().map(|filled| &filled[self.limits.len() + 1]);
+        sum.map_or(0.0, |sum| f64::from_bits(sum.load(Ordering::Relaxed)))
     }
 }
 

@@ -107,6 +107,13 @@ impl Bins {
         self.filled &= !(u64::from(last == 0) << place.bin);
     }
 
+    /// Gives back the room of bins that have been filled and are empty.
+    pub(super) fn shrink(&mut self) {
+        for list in self.bins.iter_mut().filter(|list| list.is_empty()) {
+            *list = Vec::new();
+        }
+    }
+
     /// The largest chunk.
     pub(super) fn largest(&self) -> Option<u32> {
         if self.filled == 0 {

@@ -39,6 +39,7 @@ impl Arena {
                 false => self.release_regions(before - keep_bytes, least)?,
             }
         }
+        self.sides.iter_mut().for_each(|side| side.bins.shrink());
         self.debug_check();
         Ok(before - self.held_bytes())
     }

@@ -175,6 +175,21 @@ fn trimming_keeps_as_much_as_is_asked() {
 }
 
 #[test]
+fn trimming_gives_back_the_room_of_empty_bins() {
+    let mut arena = arena(host(), GROWING);
+    let sizes = (0..12).map(|n| (64 << 10) << (n / 2));
+    let chunks: Vec<_> = sizes.map(|bytes| arena.allocate(bytes).unwrap()).collect();
+    let (even, odd): (Vec<_>, Vec<_>) = (0..).zip(chunks).partition(|(n, _)| n % 2 == 0);
+    // First those between others, so that many sizes are free; then all are one.
+    even.into_iter().chain(odd).for_each(|(_, chunk)| arena.free(chunk));
+    let before = arena.stats().bookkeeping_bytes;
+    arena.trim(0).unwrap();
+    let after = arena.stats().bookkeeping_bytes;
+    assert!(after + 4 * 64 <= before, "{before} became {after}");
+    finish(arena, []);
+}
+
+#[test]
 fn fragmentation_is_the_share_outside_the_largest_free_chunk() {
     let mut arena = arena(host(), Growth::Reserved { bytes: 4 * MIB });
     assert_eq!(arena.stats().fragmentation(), 0.0);

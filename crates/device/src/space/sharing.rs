@@ -112,6 +112,7 @@ impl Space {
             alike.retain(|entry| !entry.sharers.is_empty() && entry.buffer.upgrade().is_some());
         }
         entries.retain(|_, alike| !alike.is_empty());
+        entries.shrink_to_fit();
     }
 
     /// How many bytes of a device's weights would have been there twice or more.

@@ -33,7 +33,8 @@ pub(super) struct Model {
     name: Arc<str>,
     options: Arc<ModelOptions>,
     is_configured: bool,
-    versions: BTreeMap<i64, Version>,
+    /// Each in a place of its own: a map has room for many, and most models have one.
+    versions: BTreeMap<i64, Box<Version>>,
     labels: Labels,
     problem: Option<LoadError>,
     /// Counts the versions that ended, to know the oldest.
@@ -179,7 +180,7 @@ impl Model {
             self.give_up(number, orders);
         }
         for (number, aspired) in wanted {
-            let start = || Version { aspired: None, phase: Phase::Start };
+            let start = || Box::new(Version { aspired: None, phase: Phase::Start });
             let version = self.versions.entry(*number).or_insert_with(start);
             let starts_anew = match &version.phase {
                 Phase::End { failure, .. } => {
@@ -301,7 +302,7 @@ impl Model {
 
     /// Whether a version that is wanted was refused for want of memory.
     pub(super) fn lacks_room(&self) -> bool {
-        self.versions.values().any(Version::lacks_room)
+        self.versions.values().any(|version| version.lacks_room())
     }
 
     /// Starts anew with the versions that were refused for want of memory.
@@ -371,7 +372,7 @@ impl Model {
         self.labels.update(|number| {
             versions.get(&number).is_some_and(|v| v.phase.state() == State::Available)
         });
-        let status = |(number, version): (&i64, &Version)| VersionStatus {
+        let status = |(number, version): (&i64, &Box<Version>)| VersionStatus {
             version: *number,
             state: version.phase.state(),
             error: version.phase.error().cloned(),
@@ -426,7 +427,7 @@ impl Model {
     }
 
     fn seen(&self) -> Vec<Seen> {
-        let seen = |(number, version): (&i64, &Version)| Seen {
+        let seen = |(number, version): (&i64, &Box<Version>)| Seen {
             version: *number,
             state: version.phase.state(),
             is_aspired: version.aspired.is_some(),

@@ -125,6 +125,8 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         }
     };
     if is_started {
+        // This thread does nothing more until the end, and need not keep what starting left.
+        device::trim_heap();
         stop.recv().await;
     }
     stop.exit_at_next();

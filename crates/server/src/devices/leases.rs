@@ -283,7 +283,7 @@ impl Devices {
         let is_fixed = self.is_fixed(model, &rule, logical);
         let mut accounts = self.accounts.lock();
         // Those of models that are gone would stay for ever.
-        accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.held_bytes() > 0);
+        accounts.retain(|_, account| is_known(account));
         let account = accounts
             .entry((model.to_owned(), device.clone()))
             .or_insert_with(|| Arc::new(Account::new(format!("model {model} on {device}"), limit)));
@@ -424,4 +424,9 @@ fn nowhere(needed_bytes: u64) -> Refusal {
         holders: Vec::new(),
         own_limit_bytes: None,
     }
+}
+
+/// Whether somebody has the account of a model, or it still holds memory.
+pub(super) fn is_known(account: &Arc<Account>) -> bool {
+    Arc::strong_count(account) > 1 || account.held_bytes() > 0
 }
