@@ -3,7 +3,7 @@
 use device::{Account, Category, Driver, Holder, Host, Limited, Owner, Space, SpaceOptions};
 use graph::{Plan, Room, Searches};
 use std::sync::Arc;
-use testkit::tight::{BEST_UNITS, GREEDY_UNITS, answer, graph as tight_graph};
+use testkit::tight::{BEST_UNITS, GREEDY_UNITS, answer, graph as tight_graph, looped};
 
 use super::*;
 
@@ -68,6 +68,36 @@ fn a_plan_that_does_not_fit_is_packed_again_and_the_one_that_does_is_run() {
     let mut workspace = Workspace::allocate(0).unwrap();
     let outputs = runner.with_env(|env| program.run(&input, env, &mut workspace)).unwrap();
     assert_eq!(outputs[0].as_slice::<f32>(), [1.0 + answer(4.0), 3.0 + answer(4.0)]);
+    assert_eq!(workspace.len(), lower.work_bytes());
+}
+
+#[test]
+fn the_body_of_a_loop_is_packed_again_if_that_decides_whether_a_plan_fits() {
+    let runner = Runner::default();
+    let source = Source::new(looped(UNIT_BYTES, 2), OpList::default()).unwrap();
+    let program = runner.program(&source, &request(&["x:0"], &["y:0"])).unwrap();
+    let greedy = plan(&runner, &program);
+    let slack = 4 * SLACK_BYTES;
+    assert!(greedy.work_bytes() as u64 >= units(GREEDY_UNITS), "{}", greedy.work_bytes());
+    assert!(greedy.live_bytes() as u64 <= units(BEST_UNITS) + slack, "{}", greedy.live_bytes());
+    let tight = room(units(BEST_UNITS) + slack);
+    assert!(!greedy.fits(&tight) && !greedy.is_lowest());
+    // A search that ends at once finds nothing, and is one search.
+    assert!(Arc::ptr_eq(&lowered(&runner, &program, tight, 0), &greedy));
+    let more = room(units(BEST_UNITS) + units(GREEDY_UNITS) / 32);
+    let lower = lowered(&runner, &program, more, u64::MAX);
+    assert!(lower.fits(&more), "{} bytes", lower.work_bytes());
+    assert_eq!(program.searches(), searches(2, 1));
+    assert!(Arc::ptr_eq(&plan(&runner, &program), &lower));
+    let mut expected = [1f32, 3.0];
+    for _ in 0..2 {
+        let more = answer(expected[0] + expected[1]);
+        expected = expected.map(|value| value + more);
+    }
+    let input = [Tensor::vector(&[1f32, 3.0]).unwrap()];
+    let mut workspace = Workspace::allocate(0).unwrap();
+    let outputs = runner.with_env(|env| program.run(&input, env, &mut workspace)).unwrap();
+    assert_eq!(outputs[0].as_slice::<f32>(), expected);
     assert_eq!(workspace.len(), lower.work_bytes());
 }
 
