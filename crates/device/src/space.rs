@@ -17,6 +17,7 @@ mod charge;
 mod events;
 mod idle;
 mod owner;
+mod reserve;
 mod scope;
 mod sharing;
 mod shelf;
@@ -214,8 +215,7 @@ impl Space {
                 [arena(growth)?, arena(growth)?, arena(growth)?]
             }
             GrowthRule::Reserved => {
-                let granule = properties.granule_bytes;
-                let bytes = (driver.limit_bytes() - context_bytes) / granule * granule;
+                let bytes = reserve::whole_bytes(&driver, context_bytes);
                 [arena(Growth::Reserved { bytes })?, None, None]
             }
         };

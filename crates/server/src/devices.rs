@@ -53,7 +53,7 @@ pub(crate) struct Devices {
     keys: Mutex<Vec<(Weak<Owner>, Vec<WeightKey>)>>,
     /// The versions that are on devices, or look for a place.
     residents: Mutex<Vec<Weak<Resident>>>,
-    /// Held while a place is looked for.
+    /// Held while a place is looked for, and while devices become others.
     leasing: Mutex<()>,
     /// Who waits for versions to go.
     pub(crate) left: Arc<Left>,
