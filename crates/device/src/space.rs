@@ -289,6 +289,20 @@ impl Space {
         more.saturating_add(idle)
     }
 
+    /// How many bytes could be given out if nobody held anything: all that its limit allows but for
+    /// the device's context, as far as memory can be taken of that.
+    pub fn room_bytes(&self) -> u64 {
+        let limit = self.account().limit_bytes();
+        self.takeable_bytes(limit.saturating_sub(self.context_bytes()))
+    }
+
+    /// How much memory can be taken where so many bytes are left: whole granules, and on the host
+    /// the rest from the heap.
+    fn takeable_bytes(&self, bytes: u64) -> u64 {
+        let granule = self.driver.properties().granule_bytes;
+        if self.heap_below_bytes > 0 { bytes } else { bytes / granule * granule }
+    }
+
     /// Gives back all memory that nobody uses; returns how many bytes went. A space that does not
     /// grow keeps what it has, and what was set aside of it stays so.
     ///

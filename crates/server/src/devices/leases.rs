@@ -183,10 +183,9 @@ impl Devices {
         let shareable = self.shareable_bytes(&logical.space, &resident.keys);
         let needed = resident.needed.bytes.saturating_sub(shareable);
         let account = self.account(&resident.model, logical);
-        let Some(reserved) = self.amount_on(rule.reservation, logical) else {
+        let Some((reserved, limit)) = self.aside_on(rule, logical) else {
             return (needed <= account.free_bytes()).then_some(needed);
         };
-        let limit = self.limit_on(Some(rule), logical);
         // What is set aside already is the model's to use.
         match self.aside(&resident.model, logical) {
             Some(space) if space.kept_bytes() > 0 => {
@@ -222,7 +221,7 @@ impl Devices {
         let limit = self.limit_on(Some(&rule), logical);
         let room = self.room(model, &rule, logical);
         // What cannot be set aside is missing as a whole.
-        let reserved = self.amount_on(rule.reservation, logical).unwrap_or(0);
+        let reserved = self.aside_on(&rule, logical).map_or(0, |(reserved, _)| reserved);
         let needed_bytes = if room.is_none() { needed_bytes.max(reserved) } else { needed_bytes };
         Refusal {
             device: logical.space.name().to_owned(),
@@ -250,9 +249,8 @@ impl Devices {
     /// it cannot be.
     fn room(&self, model: &str, rule: &ModelRule, logical: &Logical) -> Option<u64> {
         let free = logical.space.free_bytes();
-        let limit = self.limit_on(Some(rule), logical);
         let account = self.account(model, logical);
-        let Some(reserved) = self.amount_on(rule.reservation, logical) else {
+        let Some((reserved, limit)) = self.aside_on(rule, logical) else {
             return Some(free.min(account.free_bytes()));
         };
         // What is set aside already is the model's to use.
@@ -267,6 +265,15 @@ impl Devices {
     pub(crate) fn limit_on(&self, rule: Option<&ModelRule>, logical: &Logical) -> u64 {
         let of_device = logical.space.account().limit_bytes();
         self.amount_on(rule.and_then(|rule| rule.limit), logical).unwrap_or(of_device)
+    }
+
+    /// What is set aside for a model on a device, if anything is, and the most that it may hold
+    /// there then: memory comes in whole granules.
+    pub(crate) fn aside_on(&self, rule: &ModelRule, logical: &Logical) -> Option<(u64, u64)> {
+        let least = self.amount_on(rule.reservation, logical)?;
+        let limit = self.limit_on(Some(rule), logical);
+        let of = |bytes: u64| logical.space.aside_bytes(bytes, limit);
+        Some((of(least), of(limit)))
     }
 
     /// How many bytes an amount is on a device: fractions are of all its memory.
