@@ -68,6 +68,8 @@ pub struct Space {
     peak_in_use: AtomicU64,
     /// What was in use of the memory for what passes before the space rested; 0 if it does not.
     rested: AtomicU64,
+    /// What runs have outgrown.
+    outgrown: ahead::Outgrown,
     /// Whether what is given out is only counted.
     is_rehearsal: bool,
     /// Which allocation from now on is refused, the next one being 1; none if 0.
@@ -232,6 +234,7 @@ impl Space {
             in_use: AtomicU64::new(context_bytes),
             peak_in_use: AtomicU64::new(context_bytes),
             rested: AtomicU64::new(0),
+            outgrown: ahead::Outgrown::default(),
             is_rehearsal: false,
             fail_in: AtomicU64::new(0),
             tallies: Mutex::default(),
@@ -504,6 +507,9 @@ impl Space {
         let taken = arena.allocate(bytes);
         self.journal().changed(held, arena.held_bytes(), tally.category().name(), start);
         let chunk = taken?;
+        if number == PASSING && tally.category() == Category::Activations {
+            self.outgrown.note(&chunk, arena.held_bytes() > held);
+        }
         // Under the arena's lock, so that a snapshot sees both or neither.
         tally.book(Place::Chunk, bytes, tensor);
         Ok(Block::Chunk { chunk, arena: number })

@@ -184,7 +184,7 @@ impl Arena {
     }
 
     /// Commits a range of a void chunk; returns the free chunk that it is part of then.
-    fn fill(&mut self, void: u32, range: Range<u32>) -> Result<u32> {
+    pub(super) fn fill(&mut self, void: u32, range: Range<u32>) -> Result<u32> {
         let at = self.region_of(range.start);
         let bytes = self.offsets(at, &range);
         let grown = bytes.end - bytes.start;
@@ -392,7 +392,7 @@ impl Arena {
         record.state == State::Free && record.units == placed.units
     }
 
-    fn step_bytes(&self, side: u8) -> u64 {
+    pub(super) fn step_bytes(&self, side: u8) -> u64 {
         match self.growth {
             Growth::OnDemand { step_bytes } if side == SMALL => step_bytes.min(SMALL_STEP_BYTES),
             Growth::OnDemand { step_bytes } => step_bytes,
