@@ -71,34 +71,50 @@ fn a_plan_that_does_not_fit_is_packed_again_and_the_one_that_does_is_run() {
     assert_eq!(workspace.len(), lower.work_bytes());
 }
 
+/// The program that does it in a loop, and the functions of that.
+fn looped_program(env: &Env<'_>) -> (Program, Library) {
+    let source = Source::new(looped(UNIT_BYTES, 2), OpList::default()).unwrap();
+    let graph = source.trace(&request(&["x:0"], &["y:0"])).unwrap();
+    let (resources, written) = (Resources::default(), FxHashSet::default());
+    let bindings = Bindings::new(&resources, &written);
+    let options = Options { plans_max: 2, homes: Homes::One };
+    let mut library = Library::default();
+    library.add(&source, &graph, &Build { bindings: &bindings, env, options }).unwrap();
+    let env = Env { functions: &library, ..*env };
+    let build = Build { bindings: &bindings, env: &env, options };
+    let mut program = Program::build(graph, &build).unwrap();
+    graph::pack([&mut program], &mut library).unwrap();
+    (program, library)
+}
+
 #[test]
 fn the_body_of_a_loop_is_packed_again_if_that_decides_whether_a_plan_fits() {
     let runner = Runner::default();
-    let source = Source::new(looped(UNIT_BYTES, 2), OpList::default()).unwrap();
-    let program = runner.program(&source, &request(&["x:0"], &["y:0"])).unwrap();
-    let greedy = plan(&runner, &program);
+    let (program, library) = runner.with_env(looped_program);
+    let shapes = [(DType::F32, Shape::of(&[2]))];
     let slack = 4 * SLACK_BYTES;
-    assert!(greedy.work_bytes() as u64 >= units(GREEDY_UNITS), "{}", greedy.work_bytes());
-    assert!(greedy.live_bytes() as u64 <= units(BEST_UNITS) + slack, "{}", greedy.live_bytes());
     let tight = room(units(BEST_UNITS) + slack);
-    assert!(!greedy.fits(&tight) && !greedy.is_lowest());
-    // A search that ends at once finds nothing, and is one search.
-    assert!(Arc::ptr_eq(&lowered(&runner, &program, tight, 0), &greedy));
-    let more = room(units(BEST_UNITS) + units(GREEDY_UNITS) / 32);
-    let lower = lowered(&runner, &program, more, u64::MAX);
-    assert!(lower.fits(&more), "{} bytes", lower.work_bytes());
-    assert_eq!(program.searches(), searches(2, 1));
-    assert!(Arc::ptr_eq(&plan(&runner, &program), &lower));
-    let mut expected = [1f32, 3.0];
-    for _ in 0..2 {
-        let more = answer(expected[0] + expected[1]);
-        expected = expected.map(|value| value + more);
-    }
-    let input = [Tensor::vector(&[1f32, 3.0]).unwrap()];
-    let mut workspace = Workspace::allocate(0).unwrap();
-    let outputs = runner.with_env(|env| program.run(&input, env, &mut workspace)).unwrap();
-    assert_eq!(outputs[0].as_slice::<f32>(), expected);
-    assert_eq!(workspace.len(), lower.work_bytes());
+    runner.with_env(|env| {
+        let env = Env { functions: &library, ..*env };
+        let greedy = program.plan(&shapes, &env).unwrap();
+        let (work, live) = (greedy.work_bytes() as u64, greedy.live_bytes() as u64);
+        assert!(work >= units(GREEDY_UNITS) && live <= units(BEST_UNITS) + slack, "{work} {live}");
+        assert!(!greedy.fits(&tight) && !greedy.is_lowest());
+        let lower = program.lowered(greedy, &env, &tight, &mut || false).unwrap();
+        assert!(lower.fits(&tight), "{} bytes", lower.work_bytes());
+        assert_eq!(program.searches(), searches(1, 1));
+        assert!(Arc::ptr_eq(&program.plan(&shapes, &env).unwrap(), &lower));
+        let mut expected = [1f32, 3.0];
+        for _ in 0..2 {
+            let more = answer(expected[0] + expected[1]);
+            expected = expected.map(|value| value + more);
+        }
+        let input = [Tensor::vector(&[1f32, 3.0]).unwrap()];
+        let mut workspace = Workspace::allocate(0).unwrap();
+        let outputs = program.run(&input, &env, &mut workspace).unwrap();
+        assert_eq!(outputs[0].as_slice::<f32>(), expected);
+        assert_eq!(workspace.len(), lower.work_bytes());
+    });
 }
 
 #[test]

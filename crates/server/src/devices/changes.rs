@@ -449,7 +449,10 @@ mod tests {
         assert_eq!(refusal(&devices, SMALLER).unwrap().0, Code::FailedPrecondition);
         assert_eq!(held(&devices), (64, 64));
         drop(used);
-        assert_eq!(refusal(&devices, SMALLER), None);
+        // A share of it, so that the GPU itself is as large as before.
+        let share = "logical_device { memory_limit: \"32MiB\" }";
+        let share = format!("device {{ name: \"gpu:2\" allow_growth: false {share} }}");
+        assert_eq!(refusal(&devices, &share), None);
         assert_eq!(held(&devices), (32, 32));
         // What it is to hold cannot be had any more.
         let account = devices.physical[3].driver.account();
