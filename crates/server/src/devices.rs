@@ -24,9 +24,9 @@ use parking_lot::Mutex;
 use pool::Pool;
 use schedule::Lanes;
 
-pub(crate) use leases::{Lease, Needed, Way};
+pub(crate) use leases::{Lease, Needed};
 pub(crate) use options::DeviceOptions;
-pub(crate) use residents::{Change, ChangeKind, Left, Newcomer, Resident};
+pub(crate) use residents::{Board, Change, ChangeKind, Left, Newcomer, Resident, Way, Within};
 pub(crate) use rules::ModelRule;
 pub(crate) use undo::Undo;
 
