@@ -269,7 +269,9 @@ impl Devices {
         let least = self.amount_on(rule.reservation, logical)?;
         let limit = self.limit_on(Some(rule), logical);
         let of = |bytes: u64| logical.space.aside_bytes(bytes, limit);
-        Some((of(least), of(limit)))
+        // More than the device may hold is not what is left of it in granules.
+        let is_too_much = least > logical.space.account().limit_bytes();
+        Some((if is_too_much { least } else { of(least) }, of(limit)))
     }
 
     /// How many bytes an amount is on a device: fractions are of all its memory.

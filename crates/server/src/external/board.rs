@@ -5,25 +5,32 @@ use std::sync::Arc;
 
 use device::logical::GrowthRule;
 use device::placement::{Replicas as Number, Seat};
-use tensorflow::WorkerSnapshot;
+use tensorflow::{Gpu, WorkerSnapshot};
 
 use super::{External, ExternalDevice, HOST, Wish};
 use crate::devices::{Board, Resident, Way, Within};
+
+/// What GPUs and workers hold at a moment.
+struct Now {
+    gpus: Vec<Gpu>,
+    workers: Vec<WorkerSnapshot>,
+}
 
 impl External {
     /// TensorFlow's GPUs and then the host, and the versions that are in workers or look for a
     /// place in one.
     pub(crate) fn board(&self, looks: Option<&Arc<Resident>>) -> Board {
-        let (devices, gpus) = (self.all(), self.gpus());
+        let devices = self.all();
+        let now = Now { gpus: self.gpus(), workers: self.worker_snapshots() };
         let residents = self
             .devices
             .seated(looks.map(|resident| &**resident), |within| within == Within::TensorFlow);
         let host = self.devices.host().map_or(0, |host| host.space.free_bytes());
-        let free = devices.iter().map(|one| self.room(one, &gpus));
+        let free = devices.iter().map(|one| self.room(one, &now.gpus));
         let mut free_bytes: Vec<u64> = free.chain([host]).collect();
         let mut seats = Vec::new();
         for resident in &residents {
-            let (seat, held) = self.seat(resident, &devices);
+            let (seat, held) = self.seat(resident, &devices, &now);
             // What was promised is not taken yet, but nobody else's either.
             for (device, bytes) in &seat.current {
                 let missing = bytes.saturating_sub(held[*device]);
@@ -53,25 +60,30 @@ impl External {
 
     /// How much more could be promised on a GPU if a version went that was promised `held` bytes. A
     /// worker that has other models too keeps what it took: TensorFlow gives nothing back.
-    fn freed_by(&self, resident: &Resident, device: &ExternalDevice, held: u64) -> u64 {
+    fn freed_by(now: &Now, resident: &Resident, device: &ExternalDevice, held: u64) -> u64 {
         if device.device.lock().growth == GrowthRule::Reserved {
             return held;
         }
-        let (gpus, workers) = (self.gpus(), self.worker_snapshots());
+        let Now { gpus, workers } = now;
         let on_it = || workers.iter().filter(|worker| worker.device == device.name());
         let is_its_own = |worker: &&WorkerSnapshot| {
             let mut models = worker.models.iter();
             !worker.is_shared && models.any(|one| *one.model == *resident.model)
         };
         if let Some(own) = on_it().find(is_its_own) {
-            return device.held_by(&gpus, own.pid).map_or(held, |bytes| bytes.min(held));
+            return device.held_by(gpus, own.pid).map_or(held, |bytes| bytes.min(held));
         }
-        let all: u64 = on_it().filter_map(|worker| device.held_by(&gpus, worker.pid)).sum();
+        let all: u64 = on_it().filter_map(|worker| device.held_by(gpus, worker.pid)).sum();
         held.min(device.account.held_bytes().saturating_sub(all))
     }
 
     /// What a version wants, and what it has of each device.
-    fn seat(&self, resident: &Resident, devices: &[Arc<ExternalDevice>]) -> (Seat, Vec<u64>) {
+    fn seat(
+        &self,
+        resident: &Resident,
+        devices: &[Arc<ExternalDevice>],
+        now: &Now,
+    ) -> (Seat, Vec<u64>) {
         let (model, weights_bytes) = (&*resident.model, resident.needed.bytes);
         let (config, rule) = (self.devices.config(model), self.devices.rule(model));
         let wish = Wish { model, version: resident.version, config: &config, rule: &rule };
@@ -86,7 +98,7 @@ impl External {
                 None => candidates.is_empty(),
             };
             let takes = device.map_or(weights_bytes, |device| {
-                self.needed_on(&wish, device, weights_bytes).bytes()
+                Self::needed_on(&wish, (device, &now.workers), weights_bytes).bytes()
             });
             let is_here = promised.contains(&name) || served.contains(&name);
             let held = match device {
@@ -97,7 +109,8 @@ impl External {
             if promised.contains(&name) {
                 current.push((at, held.max(takes)));
             } else if is_here {
-                let freed = device.map_or(held, |device| self.freed_by(resident, device, held));
+                let freed =
+                    device.map_or(held, |device| Self::freed_by(now, resident, device, held));
                 current.push((at, freed));
             }
             bytes.push(may_be.then_some(if is_here { held } else { takes }));

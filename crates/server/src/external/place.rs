@@ -9,7 +9,9 @@ use proto::serving::ModelConfig;
 use proto::tensorflow::ConfigProto;
 use schedule::Replica;
 use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
-use tensorflow::{GpuOptions, ModelSettings, Needed, Placement, Threads, Workers, session_config};
+use tensorflow::{
+    GpuOptions, ModelSettings, Needed, Placement, Threads, WorkerSnapshot, Workers, session_config,
+};
 
 use super::books::Booking;
 use super::{Admission, External, ExternalDevice, GpuNeed, HOST};
@@ -82,14 +84,12 @@ impl External {
 
     /// What a version needs of a GPU by now.
     pub(super) fn needed_on(
-        &self,
         wish: &Wish<'_>,
-        device: &ExternalDevice,
+        (device, workers): (&ExternalDevice, &[WorkerSnapshot]),
         weights_bytes: u64,
     ) -> GpuNeed {
-        let snapshots = self.worker_snapshots();
         let has_worker = device.admissions().iter().any(|one| one.needed.context_bytes > 0)
-            && snapshots.iter().any(|worker| worker.is_shared && worker.device == device.name());
+            && workers.iter().any(|worker| worker.is_shared && worker.device == device.name());
         let measured = device.context_bytes.lock().unwrap_or(0);
         let context_bytes = if has_worker && !wants_own(wish) { 0 } else { measured };
         GpuNeed { weights_bytes, reserved_bytes: reserved(wish, device), context_bytes }
@@ -102,7 +102,7 @@ impl External {
         device: &Arc<ExternalDevice>,
         weights_bytes: u64,
     ) -> Result<Arc<Admission>> {
-        let need = self.needed_on(wish, device, weights_bytes);
+        let need = Self::needed_on(wish, (device, &self.worker_snapshots()), weights_bytes);
         let (needed, room) = (need.bytes(), self.room(device, &self.gpus()));
         let charged = if needed <= room { device.account.charge(needed).is_ok() } else { false };
         if !charged {
@@ -126,7 +126,7 @@ impl External {
         weights_bytes: u64,
     ) -> Error {
         let Wish { model, version, .. } = wish;
-        let need = self.needed_on(wish, device, weights_bytes);
+        let need = Self::needed_on(wish, (device, &self.worker_snapshots()), weights_bytes);
         let (needed, GpuNeed { reserved_bytes, context_bytes, .. }) = (need.bytes(), need);
         let holders = device.admissions();
         let holder =
