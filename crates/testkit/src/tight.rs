@@ -73,7 +73,8 @@ pub fn looped(unit_bytes: usize, n_rounds: i32) -> GraphDef {
         "versions {{ producer: 1395 }}
          node {{ name: 'x' op: 'Placeholder' attr {{ key: 'dtype' value {{ type: DT_FLOAT }} }} }}
          node {{ name: 'i' op: 'Const' attr {{ key: 'dtype' value {{ type: DT_INT32 }} }}
-           attr {{ key: 'value' value {{ tensor {{ dtype: DT_INT32 tensor_shape {{ }} int_val: 0 }} }} }} }}
+           attr {{ key: 'value' value {{
+             tensor {{ dtype: DT_INT32 tensor_shape {{ }} int_val: 0 }} }} }} }}
          node {{ name: 'loop' op: 'StatelessWhile' input: ['i', 'x']
            attr {{ key: 'T' value {{ list {{ type: [DT_INT32, DT_FLOAT] }} }} }}
            attr {{ key: 'cond' value {{ func {{ name: 'cond' }} }} }}
@@ -90,7 +91,8 @@ pub fn looped(unit_bytes: usize, n_rounds: i32) -> GraphDef {
                attr {{ key: 'T' value {{ type: DT_INT32 }} }} }}
              ret {{ key: 'more' value: 'less:z:0' }} }}
            function {{ signature {{ name: 'body' input_arg: [{INPUTS}]
-               output_arg: [{{ name: 'next_i' type: DT_INT32 }}, {{ name: 'next_x' type: DT_FLOAT }}] }}
+               output_arg: [{{ name: 'next_i' type: DT_INT32 }},
+                 {{ name: 'next_x' type: DT_FLOAT }}] }}
              node_def {{ name: 'one' op: 'Const' attr {{ key: 'dtype' value {{ type: DT_INT32 }} }}
                attr {{ key: 'value' value {{
                  tensor {{ dtype: DT_INT32 tensor_shape {{ }} int_val: 1 }} }} }} }}

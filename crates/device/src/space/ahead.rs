@@ -3,9 +3,9 @@
 //! When a model is loaded, what its batches need is taken ahead ([`Space::grow_ahead`]). A space
 //! that was idle gives all but a little back and remembers how much was used ([`Space::rest`]);
 //! when a request is on its way, as much is taken again ([`Space::wake`]). A run that needs more
-//! than any before it grows the space itself; afterwards some more is taken, so that the next larger
-//! one does not ([`Space::catch_up`]). What is taken ahead is free memory like any other: whoever
-//! needs it gets it, and limits hold.
+//! than any before it grows the space itself; afterwards some more is taken, so that the next
+//! larger one does not ([`Space::catch_up`]). What is taken ahead is free memory like any other:
+//! whoever needs it gets it, and limits hold.
 
 use std::ops::Range;
 use std::sync::Arc;
