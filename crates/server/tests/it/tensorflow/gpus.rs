@@ -158,29 +158,6 @@ fn states(server: &Server, model: &str) -> String {
     server.rest("GET", &format!("/v1/models/{model}"), "").1
 }
 
-/// Waits until a model serves, with a config that is another each time that it was refused: what
-/// was in its place may still have been there.
-#[track_caller]
-fn comes_back(server: &Server, model: &str, configure: impl Fn(i32)) {
-    let start = std::time::Instant::now();
-    for priority in 0.. {
-        configure(priority);
-        let refused = loop {
-            let states = states(server, model);
-            if states.contains("AVAILABLE") {
-                return check_half_plus_two(server, model);
-            }
-            // The refusal before this config is seen for a while.
-            let is_over = start.elapsed().as_secs() >= 4 * (u64::from(priority.unsigned_abs()) + 1);
-            if is_over && states.contains("END") {
-                break states;
-            }
-            std::thread::yield_now();
-        };
-        assert!(start.elapsed().as_secs() < 120, "{refused}");
-    }
-}
-
 #[test]
 fn models_in_workers_give_way_to_those_of_a_higher_priority_and_come_back() {
     // Of which 4.5 GiB are for TensorFlow.
@@ -214,9 +191,9 @@ fn models_in_workers_give_way_to_those_of_a_higher_priority_and_come_back() {
     assert!(refused.contains("RESOURCE_EXHAUSTED"), "{refused}");
     check_half_plus_two(&server, "three");
     check_half_plus_two(&server, "four");
-    comes_back(&server, "one", |priority| {
-        drop(machine.models(&[("one", &some(priority)), ("four", &high)]));
-    });
+    machine.models(&[("one", &low), ("four", &high)]);
+    server.rest_until("/v1/models/one", "AVAILABLE");
+    check_half_plus_two(&server, "one");
 }
 
 #[test]
@@ -303,7 +280,9 @@ fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() 
     list(&[("four", 2), ("five", 2)]);
     let refused = server.rest_until("/v1/models/five", "END");
     assert!(refused.contains("held by four:123 1073741824"), "{refused}");
-    comes_back(&server, "one", |priority| drop(list(&[("one", priority)])));
+    list(&[("one", 0)]);
+    server.rest_until("/v1/models/one", "AVAILABLE");
+    check_half_plus_two(&server, "one");
 }
 
 #[test]
