@@ -4,15 +4,17 @@
 //! The library is looked for when the program runs; without it there are no such GPUs, and that is
 //! no error. Kernels are no part of this: buffers of the host cannot be there.
 
+mod calls;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::ptr;
 
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
-use cudarc::driver::sys::CUresult as Code;
 use parking_lot::Mutex;
 
+use self::calls::{Calls, Code, NO_DEVICE, OUT_OF_MEMORY, STUB_LIBRARY, SUCCESS, calls};
 use crate::driver::{Driver, Kind, Properties};
 use crate::error::{Error, Result};
 use crate::logical::Physical;
@@ -22,12 +24,13 @@ use crate::logical::Physical;
 /// # Errors
 /// If there is a CUDA driver, but it fails.
 pub fn cuda_gpus() -> Result<Vec<Cuda>> {
-    if is_usable() { gpus() } else { Ok(Vec::new()) }
+    calls().map_or(Ok(Vec::new()), gpus)
 }
 
 /// A driver of one GPU's memory.
 #[derive(Debug)]
 pub struct Cuda {
+    calls: &'static Calls,
     ordinal: i32,
     /// The primary context, by address.
     context: usize,
@@ -39,35 +42,6 @@ pub struct Cuda {
     mapped: Mutex<BTreeSet<u64>>,
 }
 
-/// The calls that are made. cudarc looks for each when it is made first, and panics without it, so
-/// that a driver that lacks one is found out here.
-const CALLS: &[&str] = &[
-    "cuInit",
-    "cuDeviceGetCount",
-    "cuDeviceGet",
-    "cuDeviceGetAttribute",
-    "cuDeviceTotalMem_v2",
-    "cuDevicePrimaryCtxRetain",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxCreate_v2",
-    "cuCtxDestroy_v2",
-    "cuCtxSetCurrent",
-    "cuCtxSynchronize",
-    "cuMemGetInfo_v2",
-    "cuMemGetAllocationGranularity",
-    "cuMemAddressReserve",
-    "cuMemAddressFree",
-    "cuMemCreate",
-    "cuMemRelease",
-    "cuMemMap",
-    "cuMemUnmap",
-    "cuMemSetAccess",
-    "cuMemsetD8_v2",
-    "cuMemcpyHtoD_v2",
-    "cuMemcpyDtoH_v2",
-    "cuMemcpyDtoD_v2",
-];
-
 /// What every CUDA driver since compute capability 7 says of its streams.
 const STREAM_PRIORITIES: (i32, i32) = (0, -5);
 
@@ -77,53 +51,38 @@ const ALIGNMENT_BYTES: u64 = 256;
 /// The largest region: more than any GPU has.
 const REGION_BYTES_MAX: u64 = 1 << 40;
 
-/// Whether there is a CUDA driver, and it is not too old.
-fn is_usable() -> bool {
-    // SAFETY: what a library does when it is loaded is its own; that of CUDA's name is CUDA's.
-    if !unsafe { sys::is_culib_present() } {
-        return false;
-    }
-    // SAFETY: as above. It is there, so that this does not panic, and never closed.
-    let library = unsafe { sys::culib() };
-    let has = |call: &str| {
-        // SAFETY: the symbol is only looked for, and not used.
-        unsafe { library.get::<*const ()>(call) }.is_ok()
-    };
-    CALLS.iter().all(|call| has(call))
-}
-
-fn gpus() -> Result<Vec<Cuda>> {
+fn gpus(calls: &'static Calls) -> Result<Vec<Cuda>> {
     // SAFETY: the first call that the driver API asks for; 0 is its only flag.
-    let code = unsafe { sys::cuInit(0) };
+    let code = unsafe { (calls.init)(0) };
     // The library of a toolkit is there for programs to be linked, and drives nothing.
-    if [Code::CUDA_ERROR_NO_DEVICE, Code::CUDA_ERROR_STUB_LIBRARY].contains(&code) {
+    if [NO_DEVICE, STUB_LIBRARY].contains(&code) {
         return Ok(Vec::new());
     }
     check("cuda", "cuInit", code)?;
     let mut n_gpus = 0;
     // SAFETY: the pointer is to a number of that type.
-    check("cuda", "cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut n_gpus) })?;
-    (0..n_gpus).map(Cuda::open).collect()
+    check("cuda", "cuDeviceGetCount", unsafe { (calls.device_get_count)(&raw mut n_gpus) })?;
+    (0..n_gpus).map(|number| Cuda::open(calls, number)).collect()
 }
 
 fn check(device: &str, call: &'static str, code: Code) -> Result<()> {
-    if code == Code::CUDA_SUCCESS {
+    if code == SUCCESS {
         return Ok(());
     }
-    let reason = format!("CUDA error {}", code as u32);
+    let reason = format!("CUDA error {code}");
     Err(Error::Driver { device: device.to_owned(), call, reason })
 }
 
 impl Cuda {
-    fn open(number: i32) -> Result<Cuda> {
+    fn open(calls: &'static Calls, number: i32) -> Result<Cuda> {
         let name = format!("gpu:{number}");
         let mut ordinal = 0;
         // SAFETY: the pointer is to a number of that type.
-        check(&name, "cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut ordinal, number) })?;
+        check(&name, "cuDeviceGet", unsafe { (calls.device_get)(&raw mut ordinal, number) })?;
         let attribute = |attribute: Attribute| {
             let mut value = 0;
             // SAFETY: the pointer is to a number of that type, the device is the driver's own.
-            let code = unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, ordinal) };
+            let code = unsafe { (calls.device_get_attribute)(&raw mut value, attribute, ordinal) };
             check(&name, "cuDeviceGetAttribute", code).map(|()| u32::try_from(value).unwrap_or(0))
         };
         let capability = (
@@ -136,10 +95,11 @@ impl Cuda {
         }
         let mut total = 0;
         // SAFETY: the pointer is to a number of that type.
-        let code = unsafe { sys::cuDeviceTotalMem_v2(&raw mut total, ordinal) };
+        let code = unsafe { (calls.device_total_mem)(&raw mut total, ordinal) };
         check(&name, "cuDeviceTotalMem", code)?;
-        let (context, context_bytes) = retain(&name, ordinal)?;
+        let (context, context_bytes) = retain(calls, &name, ordinal)?;
         let mut cuda = Cuda {
+            calls,
             ordinal,
             context: context.expose_provenance(),
             properties: Properties {
@@ -184,7 +144,7 @@ impl Cuda {
     /// What is free on the GPU, whoever holds the rest.
     pub fn free_bytes(&self) -> Result<u64> {
         let mut free = 0;
-        self.call("cuMemGetInfo", || free_now(&mut free))?;
+        self.call("cuMemGetInfo", || free_now(self.calls, &mut free))?;
         Ok(free)
     }
 
@@ -193,7 +153,7 @@ impl Cuda {
         let least = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         self.call("cuMemGetAllocationGranularity", || {
             // SAFETY: the pointers are to values of those types.
-            unsafe { sys::cuMemGetAllocationGranularity(&raw mut bytes, &raw const prop, least) }
+            unsafe { (self.calls.mem_get_granularity)(&raw mut bytes, &raw const prop, least) }
         })?;
         Ok(bytes as u64)
     }
@@ -224,9 +184,9 @@ impl Cuda {
         let name = &self.properties.name;
         let context = ptr::with_exposed_provenance_mut(self.context);
         // SAFETY: the context was retained when this was made, and is until it is dropped.
-        check(name, "cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) })?;
+        check(name, "cuCtxSetCurrent", unsafe { (self.calls.ctx_set_current)(context) })?;
         let code = work();
-        if code == Code::CUDA_ERROR_OUT_OF_MEMORY {
+        if code == OUT_OF_MEMORY {
             return Err(Error::Exhausted {
                 device: name.clone(),
                 needed_bytes: self.properties.granule_bytes,
@@ -248,16 +208,16 @@ impl Cuda {
         let bytes = size(self.properties.granule_bytes);
         self.call("cuMemCreate", || {
             // SAFETY: the pointers are to values of those types.
-            unsafe { sys::cuMemCreate(&raw mut memory, bytes, &raw const prop, 0) }
+            unsafe { (self.calls.mem_create)(&raw mut memory, bytes, &raw const prop, 0) }
         })?;
         let mapped = self.call("cuMemMap", || {
             // SAFETY: the caller's range is reserved and has no memory; the handle is new.
-            unsafe { sys::cuMemMap(address, bytes, 0, memory, 0) }
+            unsafe { (self.calls.mem_map)(address, bytes, 0, memory, 0) }
         });
         // The mapping keeps the memory; without one it goes back now.
         let released = self.call_again("cuMemRelease", || {
             // SAFETY: the handle was made above, and is released once unless that failed.
-            unsafe { sys::cuMemRelease(memory) }
+            unsafe { (self.calls.mem_release)(memory) }
         });
         mapped?;
         let access = sys::CUmemAccessDesc {
@@ -267,11 +227,11 @@ impl Cuda {
         let allowed = released.and_then(|()| {
             self.call("cuMemSetAccess", || {
                 // SAFETY: the range was mapped above; one description is given.
-                unsafe { sys::cuMemSetAccess(address, bytes, &raw const access, 1) }
+                unsafe { (self.calls.mem_set_access)(address, bytes, &raw const access, 1) }
             })?;
             self.call("cuMemsetD8", || {
                 // SAFETY: the range is mapped and may be written.
-                unsafe { sys::cuMemsetD8_v2(address, 0, bytes) }
+                unsafe { (self.calls.memset)(address, 0, bytes) }
             })
         });
         match &allowed {
@@ -285,7 +245,7 @@ impl Cuda {
         let bytes = size(self.properties.granule_bytes);
         self.call("cuMemUnmap", || {
             // SAFETY: exactly one granule that `map` mapped.
-            unsafe { sys::cuMemUnmap(address, bytes) }
+            unsafe { (self.calls.mem_unmap)(address, bytes) }
         })?;
         self.mapped.lock().remove(&address);
         Ok(())
@@ -329,7 +289,7 @@ impl Driver for Cuda {
         self.call("cuMemAddressReserve", || {
             let granule = size(*granule_bytes);
             // SAFETY: the pointer is to a number of that type; no address is asked for.
-            unsafe { sys::cuMemAddressReserve(&raw mut base, size(bytes), granule, 0, 0) }
+            unsafe { (self.calls.mem_address_reserve)(&raw mut base, size(bytes), granule, 0, 0) }
         })?;
         Ok(base)
     }
@@ -367,35 +327,35 @@ impl Driver for Cuda {
         let bytes = size(range.end - range.start);
         drop(self.call_again("cuMemAddressFree", || {
             // SAFETY: the caller promises that exactly this was reserved.
-            unsafe { sys::cuMemAddressFree(range.start, bytes) }
+            unsafe { (self.calls.mem_address_free)(range.start, bytes) }
         }));
     }
 
     unsafe fn write(&self, to: u64, from: &[u8]) -> Result<()> {
         self.call("cuMemcpyHtoD", || {
             // SAFETY: the caller promises that the bytes at `to` are committed and unused.
-            unsafe { sys::cuMemcpyHtoD_v2(to, from.as_ptr().cast(), from.len()) }
+            unsafe { (self.calls.memcpy_to_device)(to, from.as_ptr().cast(), from.len()) }
         })
     }
 
     unsafe fn read(&self, from: u64, to: &mut [u8]) -> Result<()> {
         self.call("cuMemcpyDtoH", || {
             // SAFETY: the caller promises that the bytes at `from` are committed and not written.
-            unsafe { sys::cuMemcpyDtoH_v2(to.as_mut_ptr().cast(), from, to.len()) }
+            unsafe { (self.calls.memcpy_to_host)(to.as_mut_ptr().cast(), from, to.len()) }
         })
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: u64) -> Result<()> {
         self.call("cuMemcpyDtoD", || {
             // SAFETY: the caller promises that both pieces are committed, apart, and unused.
-            unsafe { sys::cuMemcpyDtoD_v2(to, from, size(bytes)) }
+            unsafe { (self.calls.memcpy_on_device)(to, from, size(bytes)) }
         })
     }
 
     fn sync(&self) -> Result<()> {
         self.call("cuCtxSynchronize", || {
             // SAFETY: the context is current.
-            unsafe { sys::cuCtxSynchronize() }
+            unsafe { (self.calls.ctx_synchronize)() }
         })
     }
 }
@@ -404,9 +364,9 @@ impl Drop for Cuda {
     fn drop(&mut self) {
         let release = || {
             // SAFETY: retained once when this was made; released once, unless that fails.
-            unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.ordinal) }
+            unsafe { (self.calls.primary_ctx_release)(self.ordinal) }
         };
-        if release() != Code::CUDA_SUCCESS {
+        if release() != SUCCESS {
             release();
         }
     }
@@ -414,28 +374,28 @@ impl Drop for Cuda {
 
 /// Retains the context of a GPU that all of a process share, and measures what it takes. What is
 /// free can only be asked for in a context, so that another one is there until that is known.
-fn retain(name: &str, ordinal: i32) -> Result<(sys::CUcontext, u64)> {
+fn retain(calls: &Calls, name: &str, ordinal: i32) -> Result<(sys::CUcontext, u64)> {
     let mut other = ptr::null_mut();
     // SAFETY: the pointer is to a pointer; destroyed below.
-    let code = unsafe { sys::cuCtxCreate_v2(&raw mut other, 0, ordinal) };
+    let code = unsafe { (calls.ctx_create)(&raw mut other, 0, ordinal) };
     // Where there is no room for two, nobody knows what one takes.
-    let is_measured = code == Code::CUDA_SUCCESS;
+    let is_measured = code == SUCCESS;
     let free = || {
         let mut bytes = 0;
-        (is_measured && free_now(&mut bytes) == Code::CUDA_SUCCESS).then_some(bytes)
+        (is_measured && free_now(calls, &mut bytes) == SUCCESS).then_some(bytes)
     };
     let before = free();
     let mut context = ptr::null_mut();
     let mut retain = || {
         // SAFETY: the pointer is to a pointer; released when the driver is dropped.
-        unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal) }
+        unsafe { (calls.primary_ctx_retain)(&raw mut context, ordinal) }
     };
     let mut retained = retain();
     let after = free();
     if is_measured {
-        destroy(other);
+        destroy(calls, other);
     }
-    if retained == Code::CUDA_ERROR_OUT_OF_MEMORY {
+    if retained == OUT_OF_MEMORY {
         retained = retain();
     }
     check(name, "cuDevicePrimaryCtxRetain", retained)?;
@@ -444,21 +404,21 @@ fn retain(name: &str, ordinal: i32) -> Result<(sys::CUcontext, u64)> {
 }
 
 /// What is free on the GPU of the context that is current.
-fn free_now(bytes: &mut u64) -> Code {
+fn free_now(calls: &Calls, bytes: &mut u64) -> Code {
     let (mut free, mut total) = (0, 0);
     // SAFETY: both pointers are to numbers of that type.
-    let code = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+    let code = unsafe { (calls.mem_get_info)(&raw mut free, &raw mut total) };
     *bytes = free as u64;
     code
 }
 
 /// Ends a context that was made; a second time if that fails, since there will not be another.
-fn destroy(context: sys::CUcontext) {
+fn destroy(calls: &Calls, context: sys::CUcontext) {
     let destroy = || {
         // SAFETY: the caller made it, and nobody else knows it.
-        unsafe { sys::cuCtxDestroy_v2(context) }
+        unsafe { (calls.ctx_destroy)(context) }
     };
-    if destroy() != Code::CUDA_SUCCESS {
+    if destroy() != SUCCESS {
         destroy();
     }
 }

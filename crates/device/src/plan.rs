@@ -52,10 +52,18 @@ pub struct Packing {
 /// If `alignment` is not a power of two, or a request ends before it begins.
 pub fn pack(requests: &[Request], alignment: u64) -> Packing {
     let spans = spans(requests, alignment);
-    let lower_bound = lower_bound(&spans);
+    let lower_bound = live_bytes(&spans);
     let (offsets, height) = greedy::best(&spans, lower_bound);
     assert!(height >= lower_bound, "height {height} below the lower bound {lower_bound}");
     Packing { offsets, height, lower_bound }
+}
+
+/// The most aligned bytes live in one step: no packing is lower.
+///
+/// # Panics
+/// As [`pack`].
+pub fn lower_bound(requests: &[Request], alignment: u64) -> u64 {
+    live_bytes(&spans(requests, alignment))
 }
 
 /// Gives every request an offset below `capacity`, if that is possible: first greedily, then by an
@@ -158,7 +166,7 @@ fn spans(requests: &[Request], alignment: u64) -> Vec<Span> {
 }
 
 /// The most bytes live in one step, saturating.
-fn lower_bound(spans: &[Span]) -> u64 {
+fn live_bytes(spans: &[Span]) -> u64 {
     let mut events: Vec<(u64, bool, u64)> = Vec::with_capacity(spans.len() * 2);
     for span in spans {
         // The end comes first in a step: `false` sorts before `true`.

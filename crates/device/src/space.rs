@@ -17,6 +17,7 @@ mod charge;
 mod events;
 mod idle;
 mod owner;
+mod reserve;
 mod scope;
 mod sharing;
 mod shelf;
@@ -67,6 +68,8 @@ pub struct Space {
     peak_in_use: AtomicU64,
     /// What was in use of the memory for what passes before the space rested; 0 if it does not.
     rested: AtomicU64,
+    /// What runs have outgrown.
+    outgrown: ahead::Outgrown,
     /// Whether what is given out is only counted.
     is_rehearsal: bool,
     /// Which allocation from now on is refused, the next one being 1; none if 0.
@@ -214,8 +217,7 @@ impl Space {
                 [arena(growth)?, arena(growth)?, arena(growth)?]
             }
             GrowthRule::Reserved => {
-                let granule = properties.granule_bytes;
-                let bytes = (driver.limit_bytes() - context_bytes) / granule * granule;
+                let bytes = reserve::whole_bytes(&driver, context_bytes);
                 [arena(Growth::Reserved { bytes })?, None, None]
             }
         };
@@ -232,6 +234,7 @@ impl Space {
             in_use: AtomicU64::new(context_bytes),
             peak_in_use: AtomicU64::new(context_bytes),
             rested: AtomicU64::new(0),
+            outgrown: ahead::Outgrown::default(),
             is_rehearsal: false,
             fail_in: AtomicU64::new(0),
             tallies: Mutex::default(),
@@ -287,6 +290,20 @@ impl Space {
         let idle: u64 = self.arenas().map(Shelf::idle_bytes).sum();
         let more = self.available_bytes();
         more.saturating_add(idle)
+    }
+
+    /// How many bytes could be given out if nobody held anything: all that its limit allows but for
+    /// the device's context, as far as memory can be taken of that.
+    pub fn room_bytes(&self) -> u64 {
+        let limit = self.account().limit_bytes();
+        self.takeable_bytes(limit.saturating_sub(self.context_bytes()))
+    }
+
+    /// How much memory can be taken where so many bytes are left: whole granules, and on the host
+    /// the rest from the heap.
+    fn takeable_bytes(&self, bytes: u64) -> u64 {
+        let granule = self.driver.properties().granule_bytes;
+        if self.heap_below_bytes > 0 { bytes } else { bytes / granule * granule }
     }
 
     /// Gives back all memory that nobody uses; returns how many bytes went. A space that does not
@@ -490,6 +507,9 @@ impl Space {
         let taken = arena.allocate(bytes);
         self.journal().changed(held, arena.held_bytes(), tally.category().name(), start);
         let chunk = taken?;
+        if number == PASSING && tally.category() == Category::Activations {
+            self.outgrown.note(&chunk, arena.held_bytes() > held);
+        }
         // Under the arena's lock, so that a snapshot sees both or neither.
         tally.book(Place::Chunk, bytes, tensor);
         Ok(Block::Chunk { chunk, arena: number })

@@ -139,10 +139,10 @@ impl Functions for Library {
         LEVELS
     }
 
-    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Box<dyn Ready>> {
+    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Arc<dyn Ready>> {
         let program = self.programs.get(function)?;
         let ready = ReadyFunction::new(program, inputs, known(function), env)?;
-        Some(Box::new(ready))
+        Some(Arc::new(ready))
     }
 
     fn call(&self, function: &str, inputs: &[Tensor], env: &Env<'_>) -> ops::Result<Vec<Tensor>> {

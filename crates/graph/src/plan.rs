@@ -28,12 +28,13 @@ use tensor::{DType, Shape, Spec, Tensor};
 
 pub(crate) use build::Size;
 pub use homes::Homes;
+pub(crate) use room::Capacities;
 pub use room::Room;
 
 use crate::error::Result;
 use crate::program::Program;
 use build::Scope;
-use room::{Capacities, Missed};
+use room::Missed;
 
 /// Steps and their buffers for inputs of given shapes.
 #[derive(Debug)]
@@ -163,8 +164,7 @@ impl Plan {
         env: &Env<'_>,
         (capacities, should_stop): (&Capacities, &mut dyn FnMut() -> bool),
     ) -> Result<Option<Self>> {
-        let (draft, _) = build::draft(program, inputs, env, Scope::Run)?;
-        let plan = offsets::place_within(draft, capacities, should_stop);
+        let plan = Self::search(program, inputs, env, (Scope::Run, capacities, should_stop))?;
         plan.map(|plan| plan.booked(inputs.len())).transpose()
     }
 
@@ -177,6 +177,35 @@ impl Plan {
     ) -> Result<(Self, Vec<Spec>)> {
         let (draft, outputs) = build::draft(program, inputs, env, Scope::Call)?;
         Ok((offsets::place(draft).booked(0)?, outputs))
+    }
+
+    /// The same with a workspace below these heights, as [`Plan::build_within`].
+    pub(crate) fn build_function_within(
+        program: &Program,
+        inputs: &[Spec],
+        env: &Env<'_>,
+        (capacities, should_stop): (&Capacities, &mut dyn FnMut() -> bool),
+    ) -> Result<Option<Self>> {
+        let plan = Self::search(program, inputs, env, (Scope::Call, capacities, should_stop))?;
+        plan.map(|plan| plan.booked(0)).transpose()
+    }
+
+    /// Searches for offsets: first with functions that steps call as they are, then with others
+    /// inside of those whose own memory is too much.
+    fn search(
+        program: &Program,
+        inputs: &[Spec],
+        env: &Env<'_>,
+        (scope, capacities, should_stop): (Scope, &Capacities, &mut dyn FnMut() -> bool),
+    ) -> Result<Option<Self>> {
+        let draft = || build::draft(program, inputs, env, scope).map(|(draft, _)| draft);
+        let first = draft()?;
+        let can_be_lowered = first.steps.iter().any(build::DraftStep::can_be_lowered);
+        let found = offsets::place_within(first, capacities, None, should_stop);
+        if found.is_some() || !can_be_lowered {
+            return Ok(found);
+        }
+        Ok(offsets::place_within(draft()?, capacities, Some(env), should_stop))
     }
 
     /// A number that no other plan of this process has or had.

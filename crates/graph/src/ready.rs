@@ -7,13 +7,14 @@ use device::Home;
 use ops::{Env, Frame, Ready};
 use tensor::Spec;
 
-use crate::plan::{Given, Place, Plan};
+use crate::plan::{Capacities, Given, Place, Plan};
 use crate::program::Program;
 use crate::run::run_function;
 
 /// A function and its plan.
 pub(crate) struct ReadyFunction {
     program: Arc<Program>,
+    inputs: Vec<Spec>,
     plan: Plan,
     outputs: Vec<Spec>,
     /// For each input whether any step reads it, or another output than that of its number is it.
@@ -39,20 +40,27 @@ impl ReadyFunction {
         if plan.steps.iter().any(|step| step.home == Home::Host) {
             return None;
         }
-        let mut reads = vec![false; inputs.len()];
-        let input = |place: &Place| match place {
-            Place::Given(Given { number, .. }) => Some(*number),
-            Place::Open(slot) => plan.handed.iter().position(|handed| *handed == Some(*slot)),
-            Place::Input(..) | Place::Const(_) | Place::Work(_) => None,
-        };
-        for place in plan.steps.iter().flat_map(|step| &step.inputs) {
-            input(place).into_iter().for_each(|number| reads[number] = true);
-        }
-        for (number, place) in plan.outputs.iter().enumerate() {
-            input(place).filter(|from| *from != number).into_iter().for_each(|n| reads[n] = true);
-        }
-        Some(Self { program: Arc::clone(program), plan, outputs, reads, name: name.into() })
+        let (program, reads) = (Arc::clone(program), reads(&plan, inputs.len()));
+        Some(Self { program, inputs: inputs.to_vec(), plan, outputs, reads, name: name.into() })
     }
+}
+
+/// For each input of a function whether any step reads it, or another output than that of its
+/// number is it.
+fn reads(plan: &Plan, n_inputs: usize) -> Vec<bool> {
+    let mut reads = vec![false; n_inputs];
+    let input = |place: &Place| match place {
+        Place::Given(Given { number, .. }) => Some(*number),
+        Place::Open(slot) => plan.handed.iter().position(|handed| *handed == Some(*slot)),
+        Place::Input(..) | Place::Const(_) | Place::Work(_) => None,
+    };
+    for place in plan.steps.iter().flat_map(|step| &step.inputs) {
+        input(place).into_iter().for_each(|number| reads[number] = true);
+    }
+    for (number, place) in plan.outputs.iter().enumerate() {
+        input(place).filter(|from| *from != number).into_iter().for_each(|n| reads[n] = true);
+    }
+    reads
 }
 
 impl Ready for ReadyFunction {
@@ -74,6 +82,27 @@ impl Ready for ReadyFunction {
 
     fn work_bytes(&self) -> usize {
         self.plan.work_bytes()
+    }
+
+    fn least_work_bytes(&self) -> usize {
+        self.plan.live_bytes()
+    }
+
+    fn lowered(
+        &self,
+        work_bytes: usize,
+        env: &Env<'_>,
+        should_stop: &mut dyn FnMut() -> bool,
+    ) -> Option<Arc<dyn Ready>> {
+        let capacities = Capacities::of_device(work_bytes as u64);
+        let Self { program, inputs, outputs, name, .. } = self;
+        let found = program.with_own(env, |env| {
+            Plan::build_function_within(program, inputs, env, (&capacities, should_stop))
+        });
+        let plan = found.ok()??;
+        let (program, reads) = (Arc::clone(program), reads(&plan, inputs.len()));
+        let (inputs, outputs, name) = (inputs.clone(), outputs.clone(), Arc::clone(name));
+        Some(Arc::new(Self { program, inputs, plan, outputs, reads, name }))
     }
 
     fn kernel_bytes(&self) -> usize {

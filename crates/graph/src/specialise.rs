@@ -247,7 +247,7 @@ impl Functions for Overlay<'_> {
         }
     }
 
-    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Box<dyn Ready>> {
+    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Arc<dyn Ready>> {
         match self.own.has(function) {
             true => self.own.ready(function, inputs, env),
             false => self.outer.ready(function, inputs, env),
@@ -274,7 +274,7 @@ impl Functions for Observed<'_> {
         self.outer.call(function, inputs, env)
     }
 
-    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Box<dyn Ready>> {
+    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Arc<dyn Ready>> {
         self.outer.ready(function, inputs, env)
     }
 

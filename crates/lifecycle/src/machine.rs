@@ -246,7 +246,7 @@ impl Machine {
 
     /// Loads what was refused for want of memory once more.
     fn try_again(&mut self, orders: &mut Vec<Order>) {
-        let refused = self.models.iter().filter(|(_, model)| model.lacks_room());
+        let refused = self.models.iter().filter(|(_, model)| model.may_lack_room());
         let names: Vec<Arc<str>> = refused.map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
             self.update(&name, orders, |model, _| model.try_again());

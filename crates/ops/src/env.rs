@@ -1,5 +1,7 @@
 //! `Env`: what a run offers to its kernels.
 
+use std::sync::Arc;
+
 use device::Span;
 use pool::Pool;
 use tensor::{Spec, Tensor};
@@ -33,7 +35,7 @@ pub trait Functions: Sync {
 
     /// Makes `function` ready for inputs of these specs; `None` if it cannot be, since shapes are
     /// not all known before it runs.
-    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Box<dyn Ready>> {
+    fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Arc<dyn Ready>> {
         let _ = (function, inputs, env);
         None
     }
@@ -83,6 +85,18 @@ pub trait Ready: Send + Sync {
 
     /// The bytes of working memory that it wants.
     fn work_bytes(&self) -> usize;
+
+    /// The least that other offsets in its working memory could do with.
+    fn least_work_bytes(&self) -> usize;
+
+    /// The same function with offsets that do with so many bytes, if such are found before
+    /// `should_stop`.
+    fn lowered(
+        &self,
+        work_bytes: usize,
+        env: &Env<'_>,
+        should_stop: &mut dyn FnMut() -> bool,
+    ) -> Option<Arc<dyn Ready>>;
 
     /// The most of these that a kernel uses as scratch memory, and not to pass on.
     fn kernel_bytes(&self) -> usize;

@@ -46,6 +46,23 @@ pub trait Op: Send + Sync {
         0
     }
 
+    /// The least scratch memory that other offsets in functions that it calls could do with.
+    fn least_scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
+        self.scratch_bytes(inputs, outputs)
+    }
+
+    /// The same op, where functions that it calls have offsets with which it does with so much
+    /// scratch memory, if such are found before `should_stop`.
+    fn lowered(
+        &self,
+        scratch_bytes: usize,
+        env: &Env<'_>,
+        should_stop: &mut dyn FnMut() -> bool,
+    ) -> Option<Arc<dyn Op>> {
+        let _ = (scratch_bytes, env, should_stop);
+        None
+    }
+
     /// How much of its scratch memory is that of kernels; the rest is what functions that it calls
     /// pass on.
     fn kernel_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {

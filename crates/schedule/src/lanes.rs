@@ -91,7 +91,7 @@ struct State {
     workspaces: Vec<Option<Workspace>>,
     /// When the clock wakes.
     clock_wakes: Option<Time>,
-    /// Whether the clock is to take memory for tasks that are on their way.
+    /// Whether the clock is to take memory for tasks that are on their way, or may come.
     is_expecting: bool,
     /// When a lane ended its last turn.
     last_turn: Time,
@@ -418,7 +418,7 @@ impl Shared {
     }
 
     /// What the clock does: answers what expires while every lane is busy, and takes memory for
-    /// tasks that are on their way.
+    /// tasks that are on their way, and behind that of tasks which needed more than any before.
     fn keep_time(&self) {
         let mut pages: Vec<Pages> = Vec::new();
         let mut state = self.state.lock();
@@ -429,8 +429,9 @@ impl Shared {
                 continue;
             }
             if std::mem::take(&mut state.is_expecting) {
-                let woken = || self.owner.iter().flat_map(spaces).filter_map(Space::wake);
-                MutexGuard::unlocked(&mut state, || pages.extend(woken()));
+                let taken = |space: &Arc<Space>| [space.wake(), space.catch_up()];
+                let taken = || self.owner.iter().flat_map(spaces).flat_map(taken).flatten();
+                MutexGuard::unlocked(&mut state, || pages.extend(taken()));
                 continue;
             }
             if let Some(mut some) = pages.pop() {
@@ -519,6 +520,11 @@ impl Shared {
         state.workspaces[turned.lane()] = Some(workspace);
         if is_told {
             self.trim_free(&mut state, |space| space.trim(ASKED));
+        }
+        // Its caller has the answer, and a larger task may come next.
+        if self.owner.iter().flat_map(spaces).any(|space| space.is_outgrown()) {
+            state.is_expecting = true;
+            self.due.notify_one();
         }
     }
 }

@@ -10,7 +10,7 @@ use session::{Error, Result, Servable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
-use crate::devices::{Change, ChangeKind, Lease, Resident, Way};
+use crate::devices::{Change, ChangeKind, Resident, Way, Within};
 use crate::loader::Engines;
 use crate::replicas::{Leaving, Member};
 use crate::{loads, warmup};
@@ -30,21 +30,19 @@ pub(crate) type GivingWay = UnboundedSender<(Id, LoadError)>;
 pub(crate) type GiveWay = UnboundedReceiver<(Id, LoadError)>;
 
 impl Engines {
-    /// The devices that a version is to be loaded on, once others have made way for it if that is
-    /// what it takes.
-    pub(crate) fn find_place(
+    /// What `look` finds for a version, once others have made way for it if that is what it takes.
+    pub(crate) fn find_place<T>(
         &self,
         resident: &Arc<Resident>,
         cancel: &CancellationToken,
-    ) -> Result<Vec<Lease>> {
+        look: impl Fn() -> Result<Way<T>>,
+    ) -> Result<T> {
         let (model, version) = (&*resident.model, resident.version);
-        let refused =
-            |refusal| Error::ResourceExhausted(format!("{model} version {version}: {refusal}"));
         // Held until the place is taken, so that nobody else takes it.
         let mut arranging = None;
         for _ in 0..N_TRIES_MAX {
-            match self.devices.lease(resident).map_err(refused)? {
-                Way::Free(leases) => return Ok(leases),
+            match look()? {
+                Way::Free(found) => return Ok(found),
                 // Others may have changed things until it is this one's turn.
                 Way::After(_) if arranging.is_none() => arranging = Some(self.arranging.lock()),
                 Way::After(changes) => {
@@ -85,6 +83,8 @@ impl Engines {
                 let until = Instant::now() + GIVE_WAY_MAX;
                 let gives_up = || cancel.is_cancelled();
                 if self.devices.left.wait(&change.resident, until, gives_up) {
+                    // What its worker held is in nobody's books any more.
+                    self.external.refresh();
                     return Ok(());
                 }
                 Err(Error::ResourceExhausted(format!("{whom}: what was to give way is busy")))
@@ -95,11 +95,16 @@ impl Engines {
     /// Loads a version that serves on one more device.
     fn add(&self, resident: &Resident, device: &str) -> Result<()> {
         let (model, version) = (&*resident.model, resident.version);
-        let opened = Opened::open(&resident.dir, &self.options)?;
-        let lease = self.devices.lease_on(resident, device).map_err(|refusal| {
-            Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
-        })?;
-        let loaded = self.load_on(opened, lease, (model, resident.needed));
+        let loaded = match resident.within {
+            Within::Devices => {
+                let opened = Opened::open(&resident.dir, &self.options)?;
+                let lease = self.devices.lease_on(resident, device).map_err(|refusal| {
+                    Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
+                })?;
+                self.load_on(opened, lease, (model, resident.needed))
+            }
+            Within::Host | Within::TensorFlow => self.load_in_worker(resident, device),
+        };
         let added = loaded.and_then(|servable| {
             if let Some(options) = self.settings.warmup {
                 let (dir, path) = (&resident.dir, &*resident.path);
@@ -119,9 +124,9 @@ impl Engines {
     /// Brings versions to where they should be, as far as that goes without anybody giving way.
     fn rearrange(&self) {
         let _arranging = self.arranging.lock();
-        self.follow_devices();
         for _ in 0..N_ROUNDS_MAX {
-            let changes = self.devices.changes();
+            let mut changes = self.devices.changes();
+            changes.extend(self.external.board(None).all_changes());
             if changes.is_empty() {
                 return;
             }

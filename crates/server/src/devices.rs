@@ -25,9 +25,9 @@ use pool::Pool;
 use schedule::Lanes;
 
 use leases::is_known;
-pub(crate) use leases::{Lease, Needed, Way};
+pub(crate) use leases::{Lease, Needed};
 pub(crate) use options::DeviceOptions;
-pub(crate) use residents::{Change, ChangeKind, Left, Newcomer, Resident};
+pub(crate) use residents::{Board, Change, ChangeKind, Left, Newcomer, Resident, Way, Within};
 pub(crate) use rules::ModelRule;
 pub(crate) use undo::Undo;
 
@@ -54,7 +54,7 @@ pub(crate) struct Devices {
     keys: Mutex<Vec<(Weak<Owner>, Vec<WeightKey>)>>,
     /// The versions that are on devices, or look for a place.
     residents: Mutex<Vec<Weak<Resident>>>,
-    /// Held while a place is looked for.
+    /// Held while a place is looked for, and while devices become others.
     leasing: Mutex<()>,
     /// Who waits for versions to go.
     pub(crate) left: Arc<Left>,

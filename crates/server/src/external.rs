@@ -1,6 +1,7 @@
 //! GPUs that only TensorFlow's workers can use: placed, limited and in the books, without an arena
 //! of ours. NVIDIA's management library knows them, and who holds how much of their memory.
 
+mod board;
 mod books;
 mod metrics;
 mod pages;
@@ -13,7 +14,6 @@ use anyhow::{Context, Result};
 use device::logical::{self, DeviceRule, GpuOptions, LogicalDevice, Physical};
 use device::{Account, Kind};
 use parking_lot::Mutex;
-use storage::Storage;
 use tensorflow::{Gpu, GpuProcess, Nvml, WorkerSnapshot, Workers};
 
 pub(crate) use books::watch;
@@ -21,11 +21,13 @@ pub(crate) use pages::Pages;
 pub(crate) use place::{Placed, Wish};
 
 use crate::devices::{DeviceOptions, Devices, Undo};
-use crate::replicas::Replicas;
 use books::Books;
 
 /// The environment variable that names another library with NVML's functions.
 const LIBRARY: &str = "TENSORD_NVML";
+
+/// The device of versions that are on no GPU.
+pub(crate) const HOST: &str = "cpu:0";
 
 /// What TensorFlow has: its GPUs, its workers, and what they hold.
 pub(crate) struct External {
@@ -36,23 +38,8 @@ pub(crate) struct External {
     workers: Option<Arc<Workers>>,
     devices: Arc<Devices>,
     books: Books,
-    /// The versions in workers, where there are GPUs to move them between.
-    settled: Mutex<Vec<Arc<Settled>>>,
-}
-
-/// A version in workers that may have to move.
-pub(crate) struct Settled {
-    pub(crate) model: String,
-    pub(crate) version: i64,
-    /// Where its files are.
-    pub(crate) dir: Storage,
-    /// The same place, as it is called in metrics.
-    pub(crate) path: String,
-    pub(crate) weights_bytes: u64,
-    /// Whether requests change it: then it stays where it is.
-    pub(crate) keeps_state: bool,
-    /// What serves it.
-    pub(crate) replicas: Weak<Replicas>,
+    /// Held while a place is looked for.
+    leasing: Mutex<()>,
 }
 
 /// A share of such a GPU.
@@ -74,14 +61,20 @@ pub(crate) struct Admission {
     device: Arc<ExternalDevice>,
     model: String,
     version: i64,
+    needed: GpuNeed,
+}
+
+/// What a version needs of a GPU.
+#[derive(Debug, Clone, Copy)]
+struct GpuNeed {
     weights_bytes: u64,
     /// What is reserved for it at least.
     reserved_bytes: u64,
-    /// What of its worker was counted for it.
+    /// What of its worker is counted for it.
     context_bytes: u64,
 }
 
-impl Admission {
+impl GpuNeed {
     fn bytes(&self) -> u64 {
         self.weights_bytes.max(self.reserved_bytes) + self.context_bytes
     }
@@ -89,7 +82,7 @@ impl Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.device.account.refund(self.bytes());
+        self.device.account.refund(self.needed.bytes());
     }
 }
 
@@ -111,27 +104,13 @@ impl External {
         }
         let books = Books::new(&devices);
         let logical = Mutex::new(logical);
-        let settled = Mutex::default();
-        Ok(Arc::new(Self { nvml, found, logical, workers, devices, books, settled }))
+        let leasing = Mutex::default();
+        Ok(Arc::new(Self { nvml, found, logical, workers, devices, books, leasing }))
     }
 
     /// TensorFlow's workers, if there is a TensorFlow.
     pub(crate) fn workers(&self) -> Option<&Arc<Workers>> {
         self.workers.as_ref()
-    }
-
-    /// Notes a version that may have to move.
-    pub(crate) fn settle(&self, version: Settled) {
-        let mut settled = self.settled.lock();
-        settled.retain(|one| one.replicas.strong_count() > 0);
-        settled.push(Arc::new(version));
-    }
-
-    /// The versions that may have to move.
-    pub(crate) fn settled(&self) -> Vec<Arc<Settled>> {
-        let mut settled = self.settled.lock();
-        settled.retain(|one| one.replicas.strong_count() > 0);
-        settled.clone()
     }
 
     /// The devices, by number.

@@ -16,7 +16,7 @@ use crate::active::Active;
 use crate::arrange::GivingWay;
 use crate::batching::Versions;
 use crate::config::{Session, Warmup};
-use crate::devices::{Devices, Lease, Logical, Needed, Newcomer};
+use crate::devices::{Devices, Lease, Logical, Needed, Newcomer, Within};
 use crate::engines::{Choices, Engine};
 use crate::external::{External, Wish};
 use crate::replicas::{Member, Replicas};
@@ -125,8 +125,13 @@ impl Engines {
             needed,
             keys,
             keeps_state,
+            within: Within::Devices,
         });
-        let leases = self.find_place(&resident, cancel)?;
+        let leases = self.find_place(&resident, cancel, || {
+            self.devices.lease(&resident).map_err(|refusal| {
+                Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
+            })
+        })?;
         let mut opened = Some(opened);
         let (mut servable, mut members) = (None, Vec::new());
         for lease in leases {

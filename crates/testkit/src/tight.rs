@@ -67,6 +67,62 @@ pub fn graph(unit_bytes: usize) -> GraphDef {
     GraphDef { node: nodes.all, versions, ..GraphDef::default() }
 }
 
+/// A graph from `x:0` to `y:0` that does in a loop, `n_rounds` times, what [`graph`] does once.
+pub fn looped(unit_bytes: usize, n_rounds: i32) -> GraphDef {
+    let mut looped: GraphDef = proto::text::parse(&format!(
+        "versions {{ producer: 1395 }}
+         node {{ name: 'x' op: 'Placeholder' attr {{ key: 'dtype' value {{ type: DT_FLOAT }} }} }}
+         node {{ name: 'i' op: 'Const' attr {{ key: 'dtype' value {{ type: DT_INT32 }} }}
+           attr {{ key: 'value' value {{
+             tensor {{ dtype: DT_INT32 tensor_shape {{ }} int_val: 0 }} }} }} }}
+         node {{ name: 'loop' op: 'StatelessWhile' input: ['i', 'x']
+           attr {{ key: 'T' value {{ list {{ type: [DT_INT32, DT_FLOAT] }} }} }}
+           attr {{ key: 'cond' value {{ func {{ name: 'cond' }} }} }}
+           attr {{ key: 'body' value {{ func {{ name: 'body' }} }} }} }}
+         node {{ name: 'y' op: 'Identity' input: 'loop:1'
+           attr {{ key: 'T' value {{ type: DT_FLOAT }} }} }}
+         library {{
+           function {{ signature {{ name: 'cond' input_arg: [{INPUTS}]
+               output_arg {{ name: 'more' type: DT_BOOL }} }}
+             node_def {{ name: 'n' op: 'Const' attr {{ key: 'dtype' value {{ type: DT_INT32 }} }}
+               attr {{ key: 'value' value {{
+                 tensor {{ dtype: DT_INT32 tensor_shape {{ }} int_val: {n_rounds} }} }} }} }}
+             node_def {{ name: 'less' op: 'Less' input: ['i', 'n:output:0']
+               attr {{ key: 'T' value {{ type: DT_INT32 }} }} }}
+             ret {{ key: 'more' value: 'less:z:0' }} }}
+           function {{ signature {{ name: 'body' input_arg: [{INPUTS}]
+               output_arg: [{{ name: 'next_i' type: DT_INT32 }},
+                 {{ name: 'next_x' type: DT_FLOAT }}] }}
+             node_def {{ name: 'one' op: 'Const' attr {{ key: 'dtype' value {{ type: DT_INT32 }} }}
+               attr {{ key: 'value' value {{
+                 tensor {{ dtype: DT_INT32 tensor_shape {{ }} int_val: 1 }} }} }} }}
+             node_def {{ name: 'next' op: 'AddV2' input: ['i', 'one:output:0']
+               attr {{ key: 'T' value {{ type: DT_INT32 }} }} }}
+             ret {{ key: 'next_i' value: 'next:z:0' }} ret {{ key: 'next_x' value: 'y:z:0' }} }} }}"
+    ))
+    .expect("it is written above");
+    let nodes = graph(unit_bytes).node;
+    let output = |name: &str| nodes.iter().find(|node| node.name == name).map(|node| &*node.op);
+    let in_function = |input: &String| match output(input) {
+        Some("Placeholder") | None => input.clone(),
+        Some("AddV2") => format!("{input}:z:0"),
+        Some("Cumsum") => format!("{input}:out:0"),
+        Some(_) => format!("{input}:output:0"),
+    };
+    let body = nodes.iter().filter(|node| node.op != "Placeholder").map(|node| NodeDef {
+        input: node.input.iter().map(in_function).collect(),
+        ..node.clone()
+    });
+    let library = looped.library.get_or_insert_default();
+    if let Some(function) = library.function.last_mut() {
+        function.node_def.extend(body);
+    }
+    looped
+}
+
+/// The arguments of the functions of a loop.
+const INPUTS: &str = "{ name: 'i' type: DT_INT32 }, { name: 'x' type: DT_FLOAT }";
+
 /// What is added to each element of an input of whose running sums the largest is `max`.
 pub fn answer(max: f32) -> f32 {
     let mut sum = max;

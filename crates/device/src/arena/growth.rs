@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::place::Place;
 use super::records::{NONE, Record, State};
-use super::{Arena, Growth, Placed, SMALL, bins};
+use super::{Arena, Growth, LARGE, Placed, SMALL, bins};
 use crate::error::{Error, Result};
 use crate::region::Region;
 
@@ -36,7 +36,7 @@ impl Arena {
             let least = self.least_bytes;
             match self.driver.properties().grows_in_place {
                 true => self.give_back(before - keep_bytes, &outside)?,
-                false => self.release_regions(before - keep_bytes, least)?,
+                false => self.release_regions(before - keep_bytes, least),
             }
         }
         self.sides.iter_mut().for_each(|side| side.bins.shrink());
@@ -60,10 +60,43 @@ impl Arena {
         }
     }
 
+    /// Gives back all that an arena with [`Growth::Reserved`] holds; from then on it may hold
+    /// nothing.
+    ///
+    /// # Panics
+    /// If it grows, or something of it is in use.
+    pub fn give_up(&mut self) {
+        assert!(matches!(self.growth, Growth::Reserved { .. }), "others are trimmed");
+        assert_eq!(self.in_use_bytes(), 0, "nobody uses what goes");
+        self.growth = Growth::Reserved { bytes: 0 };
+        self.release_slabs();
+        self.release_regions(u64::MAX, 0);
+        self.debug_check();
+    }
+
+    /// Takes `bytes` for an arena that gave up what it had.
+    ///
+    /// # Errors
+    /// If that much cannot be had; it is then tried again when somebody asks for a chunk.
+    ///
+    /// # Panics
+    /// If it holds something.
+    pub fn take_again(&mut self, bytes: u64) -> Result<()> {
+        assert!(self.regions.is_empty(), "it gave up what it had");
+        self.growth = Growth::Reserved { bytes };
+        self.add_whole_region(LARGE, bytes)?;
+        self.debug_check();
+        Ok(())
+    }
+
     /// Makes a free chunk of at least `units` units, and returns its place.
     pub(super) fn grow(&mut self, side: u8, units: u32) -> Result<bins::Place> {
-        if matches!(self.growth, Growth::Reserved { .. }) {
-            return Err(self.exhausted(units));
+        if let Growth::Reserved { bytes } = self.growth {
+            if self.regions.is_empty() && bytes > 0 {
+                self.add_whole_region(LARGE, bytes)?;
+            }
+            let place = self.sides[usize::from(side)].bins.find(units);
+            return place.ok_or_else(|| self.exhausted(units));
         }
         if !self.driver.properties().grows_in_place {
             return self.grow_by_region(side, units);
@@ -152,7 +185,7 @@ impl Arena {
     }
 
     /// Commits a range of a void chunk; returns the free chunk that it is part of then.
-    fn fill(&mut self, void: u32, range: Range<u32>) -> Result<u32> {
+    pub(super) fn fill(&mut self, void: u32, range: Range<u32>) -> Result<u32> {
         let at = self.region_of(range.start);
         let bytes = self.offsets(at, &range);
         let grown = bytes.end - bytes.start;
@@ -186,7 +219,8 @@ impl Arena {
     /// and none of `keep`.
     fn give_back(&mut self, bytes: u64, keep: &Range<u32>) -> Result<()> {
         if !self.driver.properties().grows_in_place {
-            return self.release_regions(bytes, 0);
+            self.release_regions(bytes, 0);
+            return Ok(());
         }
         let mut left = bytes.div_ceil(self.unit_bytes);
         let chunks: Vec<u32> = self.sides.iter().rev().flat_map(|s| s.bins.iter_down()).collect();
@@ -295,7 +329,7 @@ impl Arena {
         let least = u64::from(units) * self.unit_bytes;
         let largest = self.driver.properties().region_bytes_max;
         if least > self.driver.available_bytes() {
-            self.release_regions(least, 0)?;
+            self.release_regions(least, 0);
         }
         let wanted = self.step_bytes(side).min(self.driver.available_bytes()).min(largest);
         let id = match self.add_whole_region(side, wanted.max(least)) {
@@ -337,7 +371,7 @@ impl Arena {
 
     /// Releases regions of which nothing is in use, until `bytes` went back; `least_bytes` are
     /// held afterwards, if they were before.
-    fn release_regions(&mut self, bytes: u64, least_bytes: u64) -> Result<()> {
+    fn release_regions(&mut self, bytes: u64, least_bytes: u64) {
         let mut left = bytes;
         for at in (0..self.regions.len()).rev() {
             let Placed { head, side, .. } = self.regions[at];
@@ -351,7 +385,6 @@ impl Arena {
             self.counters.shrank(region.bytes());
             left = left.saturating_sub(region.bytes());
         }
-        Ok(())
     }
 
     /// Whether nothing of a region with memory is in use.
@@ -360,7 +393,7 @@ impl Arena {
         record.state == State::Free && record.units == placed.units
     }
 
-    fn step_bytes(&self, side: u8) -> u64 {
+    pub(super) fn step_bytes(&self, side: u8) -> u64 {
         match self.growth {
             Growth::OnDemand { step_bytes } if side == SMALL => step_bytes.min(SMALL_STEP_BYTES),
             Growth::OnDemand { step_bytes } => step_bytes,

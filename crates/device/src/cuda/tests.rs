@@ -90,16 +90,22 @@ fn a_gpu_without_virtual_memory_is_refused() {
 }
 
 #[test]
-fn every_call_that_is_made_is_looked_for_first() {
-    let source = include_str!("../cuda.rs");
-    let made = source.split("sys::cu").skip(1).filter_map(|rest| {
-        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
-        rest[name.len()..].starts_with('(').then(|| format!("cu{name}"))
-    });
-    let made: BTreeSet<String> = made.filter(|name| name != "culib").collect();
-    let looked_for: BTreeSet<String> = CALLS.iter().map(|&call| call.to_owned()).collect();
-    assert_eq!(made, looked_for);
-    assert_eq!(looked_for.len(), CALLS.len());
+fn a_code_that_nobody_knows_is_an_error_with_its_number() {
+    let fake = Fake::start(&[Gpu::new(16 * MIB)]);
+    for code in [9999, -1, i32::MIN] {
+        check_start(&fake, code, Err(&format!("cuInit failed on cuda: CUDA error {code}")));
+        let gpu = found().remove(0);
+        // The context is made current first.
+        for (n, call) in [(0, "cuCtxSetCurrent"), (1, "cuMemGetInfo")] {
+            fake.answer_call(n, code);
+            let error = gpu.free_bytes().unwrap_err().to_string();
+            assert_eq!(error, format!("{call} failed on gpu:0: CUDA error {code}"));
+        }
+        fake.answer_call(1, code);
+        assert!(Region::committed(gpu.clone(), 2 * MIB).is_err());
+        assert_eq!(gpu.free_bytes().unwrap(), 16 * MIB);
+    }
+    assert!(fake.counters().is_empty(), "all is given back: {:?}", fake.counters());
 }
 
 #[test]

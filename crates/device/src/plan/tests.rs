@@ -171,7 +171,7 @@ fn the_search_finds_every_packing_there_is() {
     let mut random = Random(11);
     for _ in 0..100 {
         let requests = full(&mut random, 9, 9);
-        let height = lower_bound(&spans(&requests, 1));
+        let height = lower_bound(&requests, 1);
         assert!(check_search(&requests, height) || check_search(&requests, height + 1));
         assert!(!check_search(&requests, height - 1));
     }
@@ -187,7 +187,7 @@ fn the_search_knows_when_the_lower_bound_cannot_be_reached() {
     ];
     for (bound, requests) in instances {
         let requests = parse(requests);
-        assert_eq!(lower_bound(&spans(&requests, 1)), bound);
+        assert_eq!(lower_bound(&requests, 1), bound);
         assert!(!check_search(&requests, bound));
         assert!(check_search(&requests, bound + 1));
     }

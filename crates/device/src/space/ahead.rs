@@ -2,8 +2,10 @@
 //!
 //! When a model is loaded, what its batches need is taken ahead ([`Space::grow_ahead`]). A space
 //! that was idle gives all but a little back and remembers how much was used ([`Space::rest`]);
-//! when a request is on its way, as much is taken again ([`Space::wake`]). What is taken ahead is
-//! free memory like any other: whoever needs it gets it, and limits hold.
+//! when a request is on its way, as much is taken again ([`Space::wake`]). A run that needs more
+//! than any before it grows the space itself; afterwards some more is taken, so that the next
+//! larger one does not ([`Space::catch_up`]). What is taken ahead is free memory like any other:
+//! whoever needs it gets it, and limits hold.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,9 +13,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::{IDLE, Shelf, Space};
+use crate::arena::Chunk;
 use crate::driver::Driver as _;
 use crate::error::Result;
 use crate::logical::GrowthRule;
+use crate::sync::{AtomicU64, Mutex};
 
 /// The most that an idle space holds of what nobody uses.
 const KEPT_BYTES: u64 = 4 << 20;
@@ -32,6 +36,31 @@ const AHEAD: &str = "ahead";
 pub struct Pages {
     space: Arc<Space>,
     left: Vec<Range<u64>>,
+}
+
+/// The memory of runs that was larger than any before it, or that the space grew for.
+#[derive(Default)]
+pub(super) struct Outgrown {
+    /// Where it begins; nothing is behind it yet.
+    addresses: Mutex<Vec<u64>>,
+    /// The largest since the space rested.
+    most_bytes: AtomicU64,
+}
+
+/// So many lanes are thought of at once.
+const N_OUTGROWN_MAX: usize = 64;
+
+impl Outgrown {
+    /// Notes memory that a run got. In steady state that costs next to nothing.
+    pub(super) fn note(&self, chunk: &Chunk, is_growth: bool) {
+        let most = self.most_bytes.fetch_max(chunk.bytes(), Ordering::Relaxed);
+        if is_growth || chunk.bytes() > most {
+            let mut addresses = self.addresses.lock();
+            if addresses.len() < N_OUTGROWN_MAX {
+                addresses.push(chunk.address());
+            }
+        }
+    }
 }
 
 impl Pages {
@@ -81,6 +110,8 @@ impl Space {
         let idle: u64 = others.iter().flatten().map(Shelf::idle_bytes).sum();
         let used = self.passing().lock().take_recent_peak();
         went += self.trim_arena(self.passing(), KEPT_BYTES.saturating_sub(idle), IDLE)?;
+        self.outgrown.most_bytes.store(0, Ordering::Relaxed);
+        self.outgrown.addresses.lock().clear();
         if used > self.passing().lock().held_bytes() {
             self.rested.fetch_max(used, Ordering::Relaxed);
         }
@@ -99,6 +130,27 @@ impl Space {
         let in_use = if used > 0 { self.passing().lock().in_use_bytes() } else { 0 };
         let more = used.checked_sub(in_use).filter(|more| *more > 0)?;
         Some(self.take_ahead(&[more], u64::MAX, 0))
+    }
+
+    /// Whether [`Space::catch_up`] would do something. Costs next to nothing.
+    pub fn is_outgrown(&self) -> bool {
+        !self.outgrown.addresses.lock().is_empty()
+    }
+
+    /// Takes some memory behind that of runs which needed more than any before them, so that the
+    /// next larger ones need not grow; its pages come step by step. `None` if there were none. For
+    /// a thread that no request waits for.
+    pub fn catch_up(self: &Arc<Self>) -> Option<Pages> {
+        let addresses = std::mem::take(&mut *self.outgrown.addresses.lock());
+        if addresses.is_empty() {
+            return None;
+        }
+        let (mut arena, start) = (self.passing().lock(), Instant::now());
+        let held = arena.held_bytes();
+        let left = addresses.into_iter().flat_map(|at| arena.grow_behind(at)).collect();
+        self.journal().changed(held, arena.held_bytes(), AHEAD, start);
+        drop(arena);
+        Some(Pages { space: Arc::clone(self), left })
     }
 
     fn take_ahead(self: &Arc<Self>, sizes: &[u64], most_bytes: u64, counted: u64) -> Pages {
@@ -174,6 +226,57 @@ mod tests {
         let all = super::tests::space(1 << 30, GrowthRule::OnDemand);
         all_pages(all.grow_ahead(&[AHEAD_BYTES_MAX / 2], 9));
         assert_eq!(all.snapshot().held_bytes, AHEAD_BYTES_MAX);
+    }
+
+    #[test]
+    fn the_next_larger_run_does_not_grow_the_space_itself() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        assert!(!space.is_outgrown() && space.catch_up().is_none());
+        let first = take(&space, Category::Activations, 4 * MIB).unwrap();
+        assert_eq!(grown(&space, "activations"), 4 * MIB);
+        assert!(space.is_outgrown());
+        all_pages(space.catch_up().unwrap());
+        assert_eq!(grown(&space, AHEAD), MIB);
+        assert!(!space.is_outgrown() && space.catch_up().is_none());
+        // As a lane grows: the old memory goes first.
+        drop(first);
+        let second = take(&space, Category::Activations, 5 * MIB).unwrap();
+        assert_eq!(grown(&space, "activations"), 4 * MIB);
+        // That was all of it, so that there is more for the next.
+        all_pages(space.catch_up().unwrap());
+        assert_eq!(grown(&space, AHEAD), MIB + 5 * MIB / 4);
+        drop(second);
+        let third = take(&space, Category::Activations, 6 * MIB).unwrap();
+        assert_eq!(grown(&space, "activations"), 4 * MIB);
+        // It is idle memory like any other.
+        drop(third);
+        assert_eq!(space.trim("test").unwrap(), space.account().peak_bytes());
+        assert_eq!(space.snapshot().held_bytes, 0);
+    }
+
+    #[test]
+    fn what_is_taken_behind_runs_is_within_limits_and_whoever_needs_it_gets_it() {
+        let space = space(10 * MIB, GrowthRule::OnDemand);
+        let run = take(&space, Category::Activations, 8 * MIB).unwrap();
+        all_pages(space.catch_up().unwrap());
+        // Half of what was left.
+        assert_eq!(space.snapshot().held_bytes, 9 * MIB);
+        let weights = take(&space, Category::Weights, 2 * MIB).unwrap();
+        assert_eq!((space.snapshot().held_bytes, space.snapshot().idle), (10 * MIB, vec![]));
+        // What is full, gone, or not to grow gets nothing.
+        drop(run);
+        let run = take(&space, Category::Activations, 8 * MIB).unwrap();
+        assert!(space.catch_up().is_none_or(|pages| pages.left.is_empty()));
+        drop((weights, run));
+        let gone = take(&space, Category::Activations, 9 * MIB).unwrap();
+        drop(gone);
+        space.trim("test").unwrap();
+        assert!(space.catch_up().is_none_or(|pages| pages.left.is_empty()));
+        let fixed = super::tests::space(8 * MIB, GrowthRule::Reserved);
+        let run = take(&fixed, Category::Activations, MIB).unwrap();
+        assert!(fixed.catch_up().is_none_or(|pages| pages.left.is_empty()));
+        drop(run);
+        assert_eq!(fixed.snapshot().held_bytes, 8 * MIB);
     }
 
     #[test]

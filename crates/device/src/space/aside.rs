@@ -53,9 +53,7 @@ impl Space {
         account: &Arc<Account>,
         least_bytes: u64,
     ) -> Result<Arc<Space>> {
-        let granule = self.driver.properties().granule_bytes;
-        let most = account.limit_bytes() / granule * granule;
-        let least = least_bytes.checked_next_multiple_of(granule).unwrap_or(u64::MAX).min(most);
+        let least = self.aside_bytes(least_bytes, account.limit_bytes());
         self.adopt(holder, || {
             let kept = Kept::new(Arc::clone(&self.driver) as Arc<dyn Driver>, least)?;
             let kept = Arc::new(kept);
@@ -70,6 +68,14 @@ impl Space {
             let arenas = Arenas { all, set_aside_of: None };
             Ok(Space { arenas, heap_below_bytes: 0, kept: Some(kept), ..child })
         })
+    }
+
+    /// What is held when `least_bytes` are set aside of a space for somebody who may hold
+    /// `limit_bytes`: whole granules, and never more than the limit.
+    pub fn aside_bytes(&self, least_bytes: u64, limit_bytes: u64) -> u64 {
+        let granule = self.driver.properties().granule_bytes;
+        let most = limit_bytes / granule * granule;
+        least_bytes.checked_next_multiple_of(granule).unwrap_or(u64::MAX).min(most)
     }
 
     /// What a space inside this one is made of.
@@ -127,7 +133,7 @@ impl Space {
     /// How many bytes could be taken besides what it holds: also what others of the device have to
     /// spare, as far as its own limit goes.
     pub(super) fn available_bytes(&self) -> u64 {
-        match (&self.parent, &self.kept) {
+        let bytes = match (&self.parent, &self.kept) {
             (Some((parent, _)), Some(kept)) => {
                 let idle: u64 = parent.arenas().map(Shelf::idle_bytes).sum();
                 let elsewhere = idle + parent.excess_of_children(Some(self));
@@ -135,7 +141,8 @@ impl Space {
                 self.account().free_bytes().min(most)
             }
             _ => self.driver.available_bytes().saturating_add(self.excess_of_children(None)),
-        }
+        };
+        self.takeable_bytes(bytes)
     }
 
     /// What those that were set aside of it hold beyond that and do not use, but for one of them.

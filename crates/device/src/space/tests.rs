@@ -783,3 +783,27 @@ fn what_is_reserved_at_once_leaves_room_for_the_context() {
     assert_eq!((snapshot.idle_bytes, space.free_bytes()), (22 * MIB as u64, 22 * MIB as u64));
     assert_eq!(rows(&space), ["server context 10485760"]);
 }
+
+#[test]
+fn as_much_is_free_as_can_be_taken_under_a_limit_that_is_no_multiple_of_the_granule() {
+    for growth in [GrowthRule::OnDemand, GrowthRule::Reserved] {
+        for limit in [1, 2 * MIB - 1, 5 * MIB, 6 * MIB, 6 * MIB + 1] {
+            let gpu = Arc::new(Simulated::gpu("gpu:0", 8 << 20));
+            let room = limit / (2 * MIB) * 2 * MIB;
+            let space = space_of(gpu, limit as u64, growth);
+            // Nothing at all cannot be held at once.
+            if room == 0 && growth == GrowthRule::Reserved {
+                assert!(space.is_err());
+                continue;
+            }
+            let space = space.unwrap();
+            assert_eq!((space.room_bytes(), space.free_bytes()), (room as u64, room as u64));
+            let owner = model(&space, "a", None);
+            let take = |bytes: usize| Buffer::allocate_for(&owner, Category::Weights, bytes);
+            assert!(take(room + 1).is_err(), "{limit}");
+            drop((room > 0).then(|| take(room).unwrap()));
+        }
+    }
+    let space = host(5 * MIB + 1);
+    assert_eq!(space.room_bytes(), 5 * MIB as u64 + 1);
+}

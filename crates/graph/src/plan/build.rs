@@ -64,10 +64,19 @@ pub(super) struct DraftStep {
     pub(super) when: SmallVec<[bool; 2]>,
     pub(super) outputs: SmallVec<[Spot; 2]>,
     pub(super) scratch_bytes: usize,
+    /// The least that it could be with other offsets in functions that it calls.
+    pub(super) least_scratch_bytes: usize,
     pub(super) kernel_bytes: usize,
     pub(super) inner_bytes: usize,
     pub(super) flops: u64,
     pub(super) packed: Arc<[Option<Packed>]>,
+}
+
+impl DraftStep {
+    /// Whether other offsets in functions that it calls could do with less.
+    pub(super) fn can_be_lowered(&self) -> bool {
+        self.least_scratch_bytes < self.scratch_bytes
+    }
 }
 
 /// Where a tensor will be.
@@ -288,6 +297,7 @@ impl Drafter<'_> {
         let inner_bytes = ready.as_ref().map_or(0, |ready| ready.open_bytes);
         let op = ready.map_or_else(|| Arc::clone(op), |ready| ready.op);
         let scratch_bytes = op.scratch_bytes(specs, &outputs);
+        let least_scratch_bytes = op.least_scratch_bytes(specs, &outputs);
         let kernel_bytes = op.kernel_bytes(specs, &outputs);
         self.draft.steps.push(DraftStep {
             node: Arc::clone(&node.name),
@@ -298,6 +308,7 @@ impl Drafter<'_> {
             when: node.when.clone(),
             outputs: spots.clone(),
             scratch_bytes,
+            least_scratch_bytes,
             kernel_bytes,
             op,
             inner_bytes,
@@ -321,6 +332,7 @@ impl Drafter<'_> {
             when: node.when.clone(),
             outputs: SmallVec::new(),
             scratch_bytes: 0,
+            least_scratch_bytes: 0,
             kernel_bytes: 0,
             inner_bytes: 0,
             flops: 0,

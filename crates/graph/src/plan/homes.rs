@@ -138,6 +138,7 @@ impl Drafter<'_> {
             when: smallvec![],
             outputs: smallvec![to],
             scratch_bytes: 0,
+            least_scratch_bytes: 0,
             kernel_bytes: 0,
             inner_bytes: 0,
             flops: 0,

@@ -1,10 +1,11 @@
 //! From a draft to a plan: drops what is not needed, finds lifetimes, packs offsets.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::plan::{Packing, Request, Verdict, pack, pack_within};
+use device::plan::{Packing, Request, Verdict, lower_bound, pack, pack_within};
 use device::{ALIGNMENT, Home, Span};
-use ops::Kind;
+use ops::{Env, Kind};
 use smallvec::SmallVec;
 
 use super::build::{Draft, DraftStep, Size, Spot};
@@ -14,33 +15,79 @@ use super::{Given, Place, Placed, Plan, Step, in_place};
 /// Gives every tensor of the workspace its offset.
 pub(super) fn place(draft: Draft) -> Plan {
     let greedy = |requests: &[Request], _: Home| Some(pack(requests, ALIGNMENT as u64));
-    place_with(draft, greedy).expect("there is always a greedy packing")
+    place_with(draft, |_, _| Some(()), greedy).expect("there is always a greedy packing")
 }
 
-/// The same below these heights; `None` if no such offsets are found before `should_stop`.
+/// The same below these heights; `None` if no such offsets are found before `should_stop`. With an
+/// environment, offsets are first searched for in functions that steps call, where those alone take
+/// too much.
 pub(super) fn place_within(
     draft: Draft,
     capacities: &Capacities,
+    env: Option<&Env<'_>>,
     should_stop: &mut dyn FnMut() -> bool,
 ) -> Option<Plan> {
-    place_with(draft, |requests, home| {
+    let stop = RefCell::new(should_stop);
+    let mut should_stop = || (*stop.borrow_mut())();
+    let mut should_stop_too = should_stop;
+    let lower = |steps: &mut [DraftStep], requests: &mut [(Home, Request)]| match env {
+        Some(env) => lower(steps, requests, capacities, (env, &mut should_stop)),
+        None => Some(()),
+    };
+    place_with(draft, lower, |requests, home| {
         let capacity = capacities.of(home);
         let (packing, verdict) =
-            pack_within(requests, ALIGNMENT as u64, capacity, &mut *should_stop);
+            pack_within(requests, ALIGNMENT as u64, capacity, &mut should_stop_too);
         (verdict == Verdict::Fits).then_some(packing)
     })
 }
 
+/// Lets steps whose functions alone make the memory at that step too much have functions with
+/// other offsets; `None` if there is no such step, or none are found.
+fn lower(
+    steps: &mut [DraftStep],
+    requests: &mut [(Home, Request)],
+    capacities: &Capacities,
+    (env, should_stop): (&Env<'_>, &mut dyn FnMut() -> bool),
+) -> Option<()> {
+    let n_values = requests.len() - steps.len();
+    let mut is_any = false;
+    for (number, step) in steps.iter_mut().enumerate().filter(|(_, step)| step.can_be_lowered()) {
+        let scratch = n_values + number;
+        let is_alive = |(at, (home, request)): &(usize, &(Home, Request))| {
+            let steps = request.first as usize..=request.last as usize;
+            *home == step.home && *at != scratch && steps.contains(&number)
+        };
+        let aligned = |bytes: u64| bytes.next_multiple_of(ALIGNMENT as u64);
+        let others = requests.iter().enumerate().filter(is_alive);
+        let others: u64 = others.map(|(_, (_, request))| aligned(request.bytes)).sum();
+        let most = capacities.of(step.home).checked_sub(others)?;
+        if step.scratch_bytes as u64 <= most {
+            continue;
+        }
+        let most = usize::try_from(most).ok()?;
+        step.op = step.op.lowered(most, env, should_stop)?;
+        // It was made for given specs, and asks for no others.
+        step.scratch_bytes = step.op.scratch_bytes(&[], &[]);
+        requests[scratch].1.bytes = step.scratch_bytes as u64;
+        is_any = true;
+    }
+    is_any.then_some(())
+}
+
 fn place_with(
     draft: Draft,
+    prepare: impl FnOnce(&mut [DraftStep], &mut [(Home, Request)]) -> Option<()>,
     mut pack: impl FnMut(&[Request], Home) -> Option<Packing>,
 ) -> Option<Plan> {
     let mut steps = needed(draft.steps, &draft.outputs);
     let mut outputs = draft.outputs;
     let mut in_place = in_place::merge(&mut steps, &mut outputs, &draft.values);
-    let requests = requests(&steps, &outputs, &draft.values);
+    let mut requests = requests(&steps, &outputs, &draft.values);
+    prepare(&mut steps, &mut requests)?;
     let device = pack_home(&requests, Home::Device, &mut pack)?;
     let host = pack_home(&requests, Home::Host, &mut pack)?;
+    let [device_least, host_least] = least(&steps, &requests, [&device, &host]);
     let n_steps = steps.len();
     let span = |number: usize| {
         let (home, request) = &requests[number];
@@ -95,8 +142,8 @@ fn place_with(
         handed: draft.handed,
         work_bytes: size(device.height),
         host_work_bytes: size(host.height),
-        live_bytes: size(device.lower_bound),
-        host_live_bytes: size(host.lower_bound),
+        live_bytes: size(device_least),
+        host_live_bytes: size(host_least),
         kernel_bytes,
         missed: Missed::default(),
         booked: None,
@@ -136,6 +183,23 @@ fn pack_home(
     };
     let own: Vec<Request> = requests.iter().map(own).collect();
     pack(&own, home)
+}
+
+/// The least that any offsets take in each home, those in functions that steps call included.
+fn least(steps: &[DraftStep], requests: &[(Home, Request)], packings: [&Packing; 2]) -> [u64; 2] {
+    if !steps.iter().any(DraftStep::can_be_lowered) {
+        return packings.map(|packing| packing.lower_bound);
+    }
+    let mut least = requests.to_vec();
+    let n_values = least.len() - steps.len();
+    for (step, (_, request)) in steps.iter().zip(&mut least[n_values..]) {
+        request.bytes = step.least_scratch_bytes as u64;
+    }
+    let of = |home: Home| {
+        let own = least.iter().filter(|(of, _)| *of == home).map(|(_, request)| *request);
+        lower_bound(&own.collect::<Vec<_>>(), ALIGNMENT as u64)
+    };
+    [of(Home::Device), of(Home::Host)]
 }
 
 /// The bytes that are alive while each step runs.

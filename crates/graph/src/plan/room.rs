@@ -32,6 +32,11 @@ pub(crate) struct Capacities {
 }
 
 impl Capacities {
+    /// So much of the device, and nothing of the host.
+    pub(crate) fn of_device(bytes: u64) -> Self {
+        Self { device: bytes, host: 0 }
+    }
+
     pub(super) fn of(&self, home: Home) -> u64 {
         match home {
             Home::Device => self.device,

@@ -3,7 +3,7 @@
 use device::{Account, Category, Driver, Holder, Host, Limited, Owner, Space, SpaceOptions};
 use graph::{Plan, Room, Searches};
 use std::sync::Arc;
-use testkit::tight::{BEST_UNITS, GREEDY_UNITS, answer, graph as tight_graph};
+use testkit::tight::{BEST_UNITS, GREEDY_UNITS, answer, graph as tight_graph, looped};
 
 use super::*;
 
@@ -69,6 +69,52 @@ fn a_plan_that_does_not_fit_is_packed_again_and_the_one_that_does_is_run() {
     let outputs = runner.with_env(|env| program.run(&input, env, &mut workspace)).unwrap();
     assert_eq!(outputs[0].as_slice::<f32>(), [1.0 + answer(4.0), 3.0 + answer(4.0)]);
     assert_eq!(workspace.len(), lower.work_bytes());
+}
+
+/// The program that does it in a loop, and the functions of that.
+fn looped_program(env: &Env<'_>) -> (Program, Library) {
+    let source = Source::new(looped(UNIT_BYTES, 2), OpList::default()).unwrap();
+    let graph = source.trace(&request(&["x:0"], &["y:0"])).unwrap();
+    let (resources, written) = (Resources::default(), FxHashSet::default());
+    let bindings = Bindings::new(&resources, &written);
+    let options = Options { plans_max: 2, homes: Homes::One };
+    let mut library = Library::default();
+    library.add(&source, &graph, &Build { bindings: &bindings, env, options }).unwrap();
+    let env = Env { functions: &library, ..*env };
+    let build = Build { bindings: &bindings, env: &env, options };
+    let mut program = Program::build(graph, &build).unwrap();
+    graph::pack([&mut program], &mut library).unwrap();
+    (program, library)
+}
+
+#[test]
+fn the_body_of_a_loop_is_packed_again_if_that_decides_whether_a_plan_fits() {
+    let runner = Runner::default();
+    let (program, library) = runner.with_env(looped_program);
+    let shapes = [(DType::F32, Shape::of(&[2]))];
+    let slack = 4 * SLACK_BYTES;
+    let tight = room(units(BEST_UNITS) + slack);
+    runner.with_env(|env| {
+        let env = Env { functions: &library, ..*env };
+        let greedy = program.plan(&shapes, &env).unwrap();
+        let (work, live) = (greedy.work_bytes() as u64, greedy.live_bytes() as u64);
+        assert!(work >= units(GREEDY_UNITS) && live <= units(BEST_UNITS) + slack, "{work} {live}");
+        assert!(!greedy.fits(&tight) && !greedy.is_lowest());
+        let lower = program.lowered(greedy, &env, &tight, &mut || false).unwrap();
+        assert!(lower.fits(&tight), "{} bytes", lower.work_bytes());
+        assert_eq!(program.searches(), searches(1, 1));
+        assert!(Arc::ptr_eq(&program.plan(&shapes, &env).unwrap(), &lower));
+        let mut expected = [1f32, 3.0];
+        for _ in 0..2 {
+            let more = answer(expected[0] + expected[1]);
+            expected = expected.map(|value| value + more);
+        }
+        let input = [Tensor::vector(&[1f32, 3.0]).unwrap()];
+        let mut workspace = Workspace::allocate(0).unwrap();
+        let outputs = program.run(&input, &env, &mut workspace).unwrap();
+        assert_eq!(outputs[0].as_slice::<f32>(), expected);
+        assert_eq!(workspace.len(), lower.work_bytes());
+    });
 }
 
 #[test]

@@ -45,6 +45,17 @@ pub(super) struct Model {
 struct Version {
     aspired: Option<Aspired>,
     phase: Phase,
+    since: Since,
+}
+
+/// What has happened since a load began that may yet be refused for want of memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Nothing,
+    /// There may be more memory than it saw.
+    Room,
+    /// It was refused, and began again at once because of that: it does so no second time.
+    Refusal,
 }
 
 impl Version {
@@ -180,7 +191,8 @@ impl Model {
             self.give_up(number, orders);
         }
         for (number, aspired) in wanted {
-            let start = || Box::new(Version { aspired: None, phase: Phase::Start });
+            let (phase, since) = (Phase::Start, Since::Nothing);
+            let start = || Box::new(Version { aspired: None, phase, since });
             let version = self.versions.entry(*number).or_insert_with(start);
             let starts_anew = match &version.phase {
                 Phase::End { failure, .. } => {
@@ -229,6 +241,7 @@ impl Model {
         let version = self.versions.get_mut(&number).expect("what is loaded is known");
         assert!(matches!(version.phase, Phase::Loading { .. }), "only a load can succeed");
         version.phase = Phase::Available;
+        version.since = Since::Nothing;
     }
 
     pub(super) fn load_failed(
@@ -243,8 +256,12 @@ impl Model {
             panic!("only a load can fail");
         };
         let is_aspired = version.aspired.is_some();
-        if is_aspired && is_cancelled {
-            // Given up and wanted again: that failure says nothing about the version.
+        let is_memory = error.code == Code::ResourceExhausted;
+        let saw_too_little = is_memory && version.since == Since::Room;
+        version.since = if saw_too_little { Since::Refusal } else { Since::Nothing };
+        if is_aspired && (is_cancelled || saw_too_little) {
+            // Given up and wanted again, or refused for memory that is free by now: that failure
+            // says nothing about the version.
             version.phase = Phase::Start;
         } else if is_aspired && n_attempts <= retries.max {
             let until = now.saturating_add(retries.wait(n_attempts));
@@ -300,15 +317,24 @@ impl Model {
         }
     }
 
-    /// Whether a version that is wanted was refused for want of memory.
-    pub(super) fn lacks_room(&self) -> bool {
-        self.versions.values().any(|version| version.lacks_room())
+    /// Whether there is a version that memory which becomes free matters to.
+    pub(super) fn may_lack_room(&self) -> bool {
+        let is_loading = |version: &Version| matches!(version.phase, Phase::Loading { .. });
+        self.versions.values().any(|version| version.lacks_room() || is_loading(version))
     }
 
-    /// Starts anew with the versions that were refused for want of memory.
+    /// Starts anew with the versions that were refused for want of memory; those that are being
+    /// loaded, and may have seen less than there is now, do so if they are refused.
     pub(super) fn try_again(&mut self) {
-        for version in self.versions.values_mut().filter(|version| version.lacks_room()) {
-            version.phase = Phase::Start;
+        for version in self.versions.values_mut() {
+            if version.lacks_room() {
+                version.phase = Phase::Start;
+                version.since = Since::Nothing;
+            } else if matches!(version.phase, Phase::Loading { .. })
+                && version.since == Since::Nothing
+            {
+                version.since = Since::Room;
+            }
         }
     }
 

@@ -211,6 +211,25 @@ fn what_was_refused_for_want_of_memory_is_tried_again_when_there_may_be_some() {
 }
 
 #[test]
+fn what_is_refused_while_memory_becomes_free_is_tried_again_once() {
+    check(
+        "aspire 1  | load 1
+         room      |          | 1:loading
+         refused 1 | load 1   | 1:loading
+         room      |
+         refused 1 |          | 1:loading
+         at 10     | load 1
+         room      |
+         failed 1  |          | 1:loading
+         at 20     | load 1
+         room      |
+         refused 1 | load 1
+         loaded 1  |          | 1:available
+         room      |",
+    );
+}
+
+#[test]
 fn what_gives_way_is_tried_again_as_what_was_refused() {
     check(
         "aspire 1  | load 1

@@ -8,7 +8,7 @@ use crate::env::Frame;
 use crate::error::{Error, Result};
 
 /// Gives out spans one behind another.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     pub(super) bytes: usize,
 }

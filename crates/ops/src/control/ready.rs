@@ -7,14 +7,15 @@ use device::Span;
 
 use super::branch::{By, truth};
 use super::memory::{Memory, Parts, Slot, seen};
-use crate::env::Ready;
+use crate::env::{Env, Ready};
 use crate::op::ReadyOp;
 use crate::prelude::*;
 
 /// A `While` of given specs.
+#[derive(Clone)]
 pub(super) struct ReadyWhile {
-    cond: Box<dyn Ready>,
-    body: Box<dyn Ready>,
+    cond: Arc<dyn Ready>,
+    body: Arc<dyn Ready>,
     state: Vec<Slot>,
     /// Where the state is, in iterations of even and of odd number. What is handed on stays where
     /// it is; what is then never read has no place.
@@ -29,8 +30,8 @@ pub(super) struct ReadyWhile {
 impl ReadyWhile {
     /// The loop of two functions and a state of these specs; `None` if not all sizes are known.
     pub(super) fn build(
-        cond: Box<dyn Ready>,
-        body: Box<dyn Ready>,
+        cond: Arc<dyn Ready>,
+        body: Arc<dyn Ready>,
         specs: &[Spec],
     ) -> Option<ReadyOp> {
         let state: Vec<Slot> = specs.iter().map(Slot::of).collect::<Option<_>>()?;
@@ -70,6 +71,23 @@ impl Op for ReadyWhile {
         self.memory.bytes + self.work_bytes
     }
 
+    fn least_scratch_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
+        self.memory.bytes + self.cond.least_work_bytes().max(self.body.least_work_bytes())
+    }
+
+    fn lowered(
+        &self,
+        scratch_bytes: usize,
+        env: &Env<'_>,
+        should_stop: &mut dyn FnMut() -> bool,
+    ) -> Option<Arc<dyn Op>> {
+        let most = scratch_bytes.checked_sub(self.memory.bytes)?;
+        let cond = lowered(&self.cond, most, env, should_stop)?;
+        let body = lowered(&self.body, most, env, should_stop)?;
+        let work_bytes = cond.work_bytes().max(body.work_bytes());
+        Some(Arc::new(Self { cond, body, work_bytes, ..self.clone() }))
+    }
+
     fn kernel_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
         self.cond.kernel_bytes().max(self.body.kernel_bytes())
     }
@@ -106,6 +124,19 @@ impl Op for ReadyWhile {
     }
 }
 
+/// A function with at most so much working memory: as it is, or with other offsets.
+fn lowered(
+    function: &Arc<dyn Ready>,
+    work_bytes: usize,
+    env: &Env<'_>,
+    should_stop: &mut dyn FnMut() -> bool,
+) -> Option<Arc<dyn Ready>> {
+    match function.work_bytes() <= work_bytes {
+        true => Some(Arc::clone(function)),
+        false => function.lowered(work_bytes, env, should_stop),
+    }
+}
+
 /// Whether tensors of these specs fit the slots.
 fn same_slots(slots: &[Slot], specs: &[Spec]) -> bool {
     let fits = |(slot, spec): (&Slot, &Spec)| {
@@ -125,9 +156,10 @@ pub(super) enum Pick {
 }
 
 /// A call of one of several functions of given specs.
+#[derive(Clone)]
 pub(super) struct ReadyCall {
     pick: Pick,
-    functions: Vec<Box<dyn Ready>>,
+    functions: Vec<Arc<dyn Ready>>,
     inputs: (Vec<Slot>, Vec<Span>),
     outputs: (Vec<Slot>, Vec<Span>),
     memory: Memory,
@@ -138,7 +170,7 @@ impl ReadyCall {
     /// The call with inputs and outputs of these specs; `None` if not all sizes are known.
     pub(super) fn build(
         pick: Pick,
-        functions: Vec<Box<dyn Ready>>,
+        functions: Vec<Arc<dyn Ready>>,
         inputs: &[Spec],
         outputs: &[Spec],
     ) -> Option<ReadyOp> {
@@ -177,6 +209,25 @@ impl Op for ReadyCall {
 
     fn scratch_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
         self.memory.bytes + self.work_bytes
+    }
+
+    fn least_scratch_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
+        let least = self.functions.iter().map(|function| function.least_work_bytes());
+        self.memory.bytes + least.max().unwrap_or(0)
+    }
+
+    fn lowered(
+        &self,
+        scratch_bytes: usize,
+        env: &Env<'_>,
+        should_stop: &mut dyn FnMut() -> bool,
+    ) -> Option<Arc<dyn Op>> {
+        let most = scratch_bytes.checked_sub(self.memory.bytes)?;
+        let functions = self.functions.iter();
+        let functions = functions.map(|function| lowered(function, most, env, &mut *should_stop));
+        let functions: Vec<Arc<dyn Ready>> = functions.collect::<Option<_>>()?;
+        let work_bytes = functions.iter().map(|function| function.work_bytes()).max().unwrap_or(0);
+        Some(Arc::new(Self { functions, work_bytes, ..self.clone() }))
     }
 
     fn kernel_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use batch::{Class, MixedPriority, Order};
 use device::logical::GrowthRule;
-use device::{Holder, Host, Limited, Owner, Space, SpaceOptions, Workspace};
+use device::{Change, Holder, Host, Limited, Owner, Space, SpaceOptions, Workspace};
 use parking_lot::Mutex;
 use tensor::{Shape, Tensor};
 
@@ -287,21 +287,80 @@ fn a_short_task_runs_on_its_callers_thread_once_its_time_is_known() {
     assert!((0..1000).any(|_| run() == here));
 }
 
-#[test]
-fn a_batch_never_needs_more_than_the_memory_that_is_free() {
-    // One mebibyte: four rows.
+/// Memory of the host for lanes.
+fn space(limit_bytes: u64) -> Arc<Space> {
     let host = Arc::new(Host::new("cpu:0", 1 << 30));
     let physical = Arc::new(Limited::new(host, "physical", u64::MAX));
     let account = Arc::clone(physical.account());
-    let driver = Arc::new(Limited::new(physical, "cpu:0", 1 << 20));
-    let space = SpaceOptions {
+    let driver = Arc::new(Limited::new(physical, "cpu:0", limit_bytes));
+    let options = SpaceOptions {
         driver,
         physical: account,
         growth: GrowthRule::OnDemand,
         step_bytes: 64 << 10,
         context_bytes: 0,
     };
-    let owner = Owner::new(&Space::new(space).unwrap(), Holder::Server, None);
+    Space::new(options).unwrap()
+}
+
+#[test]
+fn after_a_task_that_grew_its_lane_the_next_larger_one_does_not() {
+    /// Needs as many KiB as its input says.
+    struct Grows;
+    impl Work for Grows {
+        fn run(
+            &self,
+            inputs: &[Tensor],
+            _: &Control,
+            workspace: &mut Workspace,
+        ) -> Result<Vec<Tensor>, Fault> {
+            let kib = usize::try_from(inputs[0].as_slice::<i32>()[0]).unwrap();
+            workspace.ensure(kib << 10).unwrap();
+            Ok(vec![inputs[0].clone()])
+        }
+        fn is_repeatable(&self) -> bool {
+            true
+        }
+    }
+    let space = space(64 << 20);
+    let owner = Owner::new(&space, Holder::Server, None);
+    let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+    let lanes = Lanes::start_for(options, Some(owner)).unwrap();
+    let share = lanes.share(1);
+    let options = QueueOptions { batch: batch::Options::unbatched(9), admission: Admission::Room };
+    let queue = share.queue(Arc::new(Grows) as Arc<dyn Work>, options).unwrap();
+    let run = |kib: i32| {
+        let (send, receive) = mpsc::channel();
+        let reply = Box::new(move |_| send.send(()).unwrap());
+        let control = Control { deadline: None, is_cancelled: Arc::default() };
+        let inputs = vec![Tensor::vector(&[kib]).unwrap()];
+        let task = Task::new(inputs, vec![0], control, 1, reply);
+        share.push(queue, task, Class::new(&[], false), 0);
+        receive.recv().unwrap();
+    };
+    // How often the device grew while a task waited, and how often ahead.
+    let n_growths = |cause: &str| {
+        let events = space.snapshot().events;
+        let of = events.iter().filter(|one| one.change == Change::Growth && one.cause == cause);
+        of.map(device::EventTotal::n_events).sum::<u64>()
+    };
+    run(4096);
+    for (n_ahead, kib) in [(1, 5000), (2, 6000), (3, 7000)] {
+        while n_growths("ahead") < n_ahead {
+            std::thread::yield_now();
+        }
+        run(kib);
+        assert_eq!(n_growths("activations"), 1, "{kib} KiB");
+        let account = space.account();
+        assert!(account.held_bytes() <= account.limit_bytes());
+    }
+    drop(lanes);
+}
+
+#[test]
+fn a_batch_never_needs_more_than_the_memory_that_is_free() {
+    // One mebibyte: four rows.
+    let owner = Owner::new(&space(1 << 20), Holder::Server, None);
     let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
     let setup = setup_on(Lanes::start_for(options, Some(owner)).unwrap(), 8, true);
     let answers: Vec<Answers> = (0..8).map(|value| setup.push(&[value])).collect();

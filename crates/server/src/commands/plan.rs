@@ -94,7 +94,7 @@ fn report(devices: &Devices, external: &[Slot], needs: &mut [(String, Result<Nee
     let logical = slots(devices);
     let own = logical.iter().map(|one| Slot {
         device: one.space.name().to_owned(),
-        free_bytes: one.space.account().limit_bytes() - one.space.context_bytes(),
+        free_bytes: one.space.room_bytes(),
     });
     let slots: Vec<Slot> = own.chain(external.iter().cloned()).collect();
     let board = Board { devices, logical: &logical, slots: &slots };
@@ -133,7 +133,7 @@ fn report(devices: &Devices, external: &[Slot], needs: &mut [(String, Result<Nee
         let error = need.as_ref().err()?;
         Some(json!({"name": name, "error": format!("{error:#}")}))
     });
-    let free = left(&slots, &placement, logical.len());
+    let free = left(&slots, &placement, &logical);
     let free: Vec<Value> = free.into_iter().chain(host.map(|host| host.to_json())).collect();
     let fits = models.iter().all(|model| model["refused"].is_null()) && fit.len() == needs.len();
     models.extend(failed);
@@ -178,13 +178,13 @@ fn fit(needs: &[(String, Result<Needed>)]) -> Vec<(&String, &Needed)> {
 }
 
 /// What is left on each device, of which the first few are our own engine's.
-fn left(slots: &[Slot], placement: &Placement, n_own: usize) -> Vec<Value> {
+fn left(slots: &[Slot], placement: &Placement, own: &[Arc<Logical>]) -> Vec<Value> {
     let left = slots.iter().zip(&placement.free_bytes).enumerate().map(|(at, (slot, left))| {
-        let engine = if at < n_own { "native" } else { "tensorflow" };
+        let own = own.get(at).map(|own| own.space.account().limit_bytes());
         json!({
             "name": slot.device,
-            "engine": engine,
-            "limit_bytes": slot.free_bytes,
+            "engine": if own.is_some() { "native" } else { "tensorflow" },
+            "limit_bytes": own.unwrap_or(slot.free_bytes),
             "left_bytes": left,
         })
     });
@@ -210,7 +210,7 @@ fn room(devices: &Devices, rule: &ModelRule, device: (u64, Option<&Arc<Logical>>
     Room {
         free_bytes,
         own_limit_bytes: own.and_then(|own| rule.limit.map(|_| limit_on(own))),
-        reserved_bytes: own.and_then(|own| devices.amount_on(rule.reservation, own)),
+        reserved_bytes: own.and_then(|own| devices.aside_on(rule, own)).map(|(least, _)| least),
         host: host
             .map(|host| (host.space.account().limit_bytes(), rule.limit.map(|_| limit_on(&host)))),
     }
@@ -257,16 +257,18 @@ fn taken(
 
 /// What is set aside for a model when it is loaded, on the device where that is most.
 fn reserved(devices: &Devices, logical: &[Arc<Logical>], name: &str) -> u64 {
-    let reservation = devices.rule(name).reservation;
-    let reserved = logical.iter().filter_map(|one| devices.amount_on(reservation, one));
-    reserved.max().unwrap_or(0)
+    let rule = devices.rule(name);
+    let reserved = logical.iter().filter_map(|one| devices.aside_on(&rule, one));
+    reserved.map(|(least, _)| least).max().unwrap_or(0)
 }
 
 /// The most that a model may hold by its own limit, on the device where that is most.
 fn own_limit(devices: &Devices, logical: &[Arc<Logical>], name: &str) -> Option<u64> {
     let rule = devices.rule(name);
-    let limits = logical.iter().map(|one| devices.limit_on(Some(&rule), one));
-    rule.limit.and(limits.max())
+    let limit_on = |one: &Arc<Logical>| {
+        devices.aside_on(&rule, one).map_or_else(|| devices.limit_on(Some(&rule), one), |two| two.1)
+    };
+    rule.limit.and(logical.iter().map(limit_on).max())
 }
 
 /// A model's own limit that is too small for it.

@@ -1,14 +1,12 @@
 //! Changing devices while serving.
 
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use anyhow::ensure;
 use api::Status;
 use device::logical::{self, Configured, GrowthRule, LogicalDevice, Physical};
-use device::{ConfigCode, Error, Space};
+use device::{ConfigCode, Error};
 use lifecycle::Code;
-use parking_lot::{Condvar, Mutex};
 use proto::serving::DeviceConfig;
 
 use super::options::{device_config, device_rules, simulations};
@@ -30,7 +28,7 @@ impl Devices {
         super::check_lanes(&configured.devices, self.lanes.n_lanes).map_err(bad)?;
         // Nobody finds a place on a device that is about to become another.
         let _leasing = self.leasing.lock();
-        let mut all = self.logical.lock();
+        let all = self.all();
         self.bear_with_host(&rules, &mut configured);
         let before: Vec<LogicalDevice> =
             all.iter().map(|logical| logical.device.lock().clone()).collect();
@@ -47,16 +45,10 @@ impl Devices {
         let warnings = configured.warnings.clone();
         let kept = self.kept(&all, &configured, is_in_use);
         self.check_limits((&all, &kept), &configured)?;
-        let released = self.release(&mut all, &kept, &configured)?;
-        match self.rebuilt(&all, &kept, configured) {
-            Ok(changed) => *all = changed,
-            Err(status) => {
-                self.restore(&mut all, released);
-                return Err(status);
-            }
-        }
+        let changed = self.rebuilt(&all, &kept, configured)?;
+        let before = std::mem::replace(&mut *self.logical.lock(), changed);
+        drop((all, before));
         self.note_host(&rules);
-        drop(all);
         self.simulate(&simulations);
         self.relimit();
         self.left.changed.notify_one();
@@ -97,11 +89,8 @@ impl Devices {
     ) -> Vec<Arc<Logical>> {
         let stays = |logical: &&Arc<Logical>| {
             let old = logical.device.lock();
-            let is_same = |new: &LogicalDevice| {
-                new.growth == old.growth
-                    && self.has_lanes(logical, new)
-                    && !is_held_anew(&old, configured)
-            };
+            let is_same =
+                |new: &LogicalDevice| new.growth == old.growth && self.has_lanes(logical, new);
             same(&old, configured).is_some_and(|new| is_in_use(&new.name) || is_same(new))
         };
         before.iter().filter(stays).cloned().collect()
@@ -115,6 +104,9 @@ impl Devices {
         configured: Configured,
     ) -> Result<Vec<Arc<Logical>>, Status> {
         let mut undo = Undo::default();
+        for one in before.iter().filter(|one| gives_back(one, kept, &configured)) {
+            give_back(one, &mut undo)?;
+        }
         for (one, limit) in self.physical.iter().zip(&configured.physical_limit_bytes) {
             let before = one.driver.limit_bytes();
             one.driver.set_limit(*limit).map_err(status)?;
@@ -132,13 +124,7 @@ impl Devices {
             let known = kept.iter().find(|logical| logical.space.name() == device.name);
             let logical = match known {
                 Some(logical) => {
-                    let limit = logical.space.account().limit_bytes();
-                    logical.space.account().set_limit(device.limit_bytes).map_err(status)?;
-                    let before = std::mem::replace(&mut *logical.device.lock(), device);
-                    undo.push(move || {
-                        drop(logical.space.account().set_limit(limit));
-                        *logical.device.lock() = before;
-                    });
+                    limit_anew(logical, device, &mut undo)?;
                     Arc::clone(logical)
                 }
                 None => {
@@ -193,68 +179,6 @@ impl Devices {
         external.change(&rules).map_err(status)
     }
 
-    /// Gives back the memory of devices that nobody uses and that are held up to their limits, and
-    /// are to be so with other limits: the old and the new would not fit side by side. Gives what
-    /// they were and where; all are as they were if that does not work.
-    fn release(
-        &self,
-        all: &mut Vec<Arc<Logical>>,
-        kept: &[Arc<Logical>],
-        configured: &Configured,
-    ) -> Result<Vec<(usize, LogicalDevice)>, Status> {
-        let mut released = Vec::new();
-        let goes = |one: &Arc<Logical>| {
-            let is_kept = kept.iter().any(|kept| Arc::ptr_eq(kept, one));
-            !is_kept && is_held_anew(&one.device.lock(), configured)
-        };
-        while let Some(at) = all.iter().position(goes) {
-            let logical = all.remove(at);
-            let device = logical.device.lock().clone();
-            let (space, weak) = (Arc::downgrade(&logical.space), Arc::downgrade(&logical));
-            drop(logical);
-            if is_gone(&space) {
-                released.push((at, device));
-                continue;
-            }
-            let text = format!("{} is being looked at: try again", device.name);
-            match weak.upgrade() {
-                Some(logical) => all.insert(at, logical),
-                None => released.push((at, device)),
-            }
-            self.restore(all, released);
-            return Err(Status::new(Code::Unavailable, text));
-        }
-        Ok(released)
-    }
-
-    /// Makes devices again that were released for a change that failed.
-    fn restore(&self, all: &mut Vec<Arc<Logical>>, released: Vec<(usize, LogicalDevice)>) {
-        for (at, device) in released.into_iter().rev() {
-            let made = self.made_again(device.clone(), all).or_else(|error| {
-                // Somebody took it meanwhile. One that grows takes nothing now.
-                tracing::error!("{} grows from now on: {error:#}", device.name);
-                let growth = GrowthRule::OnDemand;
-                self.made_again(LogicalDevice { growth, ..device.clone() }, all)
-            });
-            match made {
-                Ok(logical) => all.insert(at.min(all.len()), Arc::new(logical)),
-                Err(error) => tracing::error!("{} is gone: {error:#}", device.name),
-            }
-        }
-    }
-
-    fn made_again(&self, device: LogicalDevice, all: &[Arc<Logical>]) -> anyhow::Result<Logical> {
-        let of = &self.physical[device.physical];
-        let around = Around {
-            of,
-            step_bytes: self.step_bytes,
-            lanes: &self.lanes,
-            host: super::host_among(all),
-            context_bytes: of.context_for(device.physical, all),
-        };
-        super::logical(device, &around)
-    }
-
     /// Refuses limits below what is held when all that nobody uses was given back.
     fn check_limits(
         &self,
@@ -265,7 +189,8 @@ impl Devices {
             let text = format!("{name} holds {held} bytes, more than a limit of {limit}");
             Err(Status::new(Code::FailedPrecondition, text))
         };
-        for logical in kept {
+        let gives_back = |one: &&Arc<Logical>| gives_back(one, kept, configured);
+        for logical in kept.iter().filter(|one| !gives_back(one)) {
             drop(logical.space.trim("limit"));
             let (name, account) = (logical.space.name(), logical.space.account());
             let new = configured.devices.iter().find(|new| new.name == name);
@@ -275,11 +200,9 @@ impl Devices {
             }
         }
         for (number, one) in self.physical.iter().enumerate() {
-            // What is held anew is given back before.
+            // What goes, or is held anew, is given back before.
             let goes = |logical: &&Arc<Logical>| {
-                let old = logical.device.lock();
-                let is_kept = kept.iter().any(|kept| Arc::ptr_eq(kept, logical));
-                !is_kept && old.physical == number && is_held_anew(&old, configured)
+                logical.device.lock().physical == number && gives_back(logical)
             };
             let going = all.iter().filter(goes).map(|one| one.space.account().held_bytes());
             let held = one.driver.account().held_bytes().saturating_sub(going.sum());
@@ -306,17 +229,50 @@ fn is_held_anew(old: &LogicalDevice, configured: &Configured) -> bool {
     same(old, configured).is_some_and(is_other)
 }
 
-/// How often one that goes is looked at, and how long at most.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-const GO_MAX: Duration = Duration::from_secs(2);
+/// Whether a device gives back all that it holds before others are made: one that is not kept, or
+/// is held up to another limit.
+fn gives_back(one: &Arc<Logical>, kept: &[Arc<Logical>], configured: &Configured) -> bool {
+    let is_kept = kept.iter().any(|kept| Arc::ptr_eq(kept, one));
+    !is_kept || is_held_anew(&one.device.lock(), configured)
+}
 
-/// Waits until nobody looks at a space any more; whether that is so.
-fn is_gone(space: &Weak<Space>) -> bool {
-    let (never, lock, start) = (Condvar::new(), Mutex::new(()), Instant::now());
-    while space.strong_count() > 0 && start.elapsed() < GO_MAX {
-        never.wait_for(&mut lock.lock(), LOOK_EVERY);
+/// Gives back what a device holds that nobody uses: what it was and what it is to be would not fit
+/// side by side. Whoever looks at it meanwhile sees one that holds nothing.
+fn give_back<'a>(one: &'a Arc<Logical>, undo: &mut Undo<'a>) -> Result<(), Status> {
+    one.trim("limit");
+    if !one.space.give_up_reserve() {
+        return Err(Status::new(Code::FailedPrecondition, INITIALIZED));
     }
-    space.strong_count() == 0
+    undo.push(|| take_again(one));
+    Ok(())
+}
+
+/// Lets a device hold again what its limit allows, if it does not grow.
+fn take_again(one: &Logical) {
+    if let Err(error) = one.space.take_reserve() {
+        tracing::error!("{} is not held up to its limit: {error}", one.space.name());
+    }
+}
+
+/// Gives a device that is kept its new limit, and lets it hold as much if it does not grow.
+fn limit_anew<'a>(
+    one: &'a Arc<Logical>,
+    device: LogicalDevice,
+    undo: &mut Undo<'a>,
+) -> Result<(), Status> {
+    let account = one.space.account();
+    let limit = account.limit_bytes();
+    let is_anew = limit != device.limit_bytes;
+    account.set_limit(device.limit_bytes).map_err(status)?;
+    let before = std::mem::replace(&mut *one.device.lock(), device);
+    undo.push(move || {
+        if is_anew {
+            one.space.give_up_reserve();
+        }
+        drop(account.set_limit(limit));
+        *one.device.lock() = before;
+    });
+    one.space.take_reserve().map_err(status)
 }
 
 /// What a change says. One that is empty by accident would undo all that was configured.
@@ -368,6 +324,7 @@ fn status(error: Error) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use device::{Buffer, Category, Holder, Owner};
@@ -469,31 +426,103 @@ mod tests {
         assert_eq!(names(&devices), ["cpu:0", "gpu:0", "gpu:1", "gpu:2"]);
     }
 
+    const FIXED: &str = "device { name: \"gpu:2\" allow_growth: false }";
+    const SMALLER: &str = "device { name: \"gpu:2\" allow_growth: false memory_limit: \"32MiB\" }";
+
+    /// The limit of the third GPU and what it holds, in MiB.
+    fn held(devices: &Devices) -> (u64, u64) {
+        let account = Arc::clone(devices.logical("gpu:2").unwrap().space.account());
+        (account.limit_bytes() >> 20, account.held_bytes() >> 20)
+    }
+
     #[test]
     fn a_device_held_up_to_its_limit_is_as_it_was_when_a_change_fails() {
         let (devices, _owners, _buffer) = devices();
-        let fixed = "device { name: \"gpu:2\" allow_growth: false }";
-        assert_eq!(refusal(&devices, fixed), None);
-        let smaller = "device { name: \"gpu:2\" allow_growth: false memory_limit: \"32MiB\" }";
+        assert_eq!(refusal(&devices, FIXED), None);
+        let before = devices.logical("gpu:2").unwrap();
         // Another device is in use and cannot be held at once.
-        let with_other = format!("{smaller} device {{ name: \"gpu:0\" allow_growth: false }}");
+        let with_other = format!("{SMALLER} device {{ name: \"gpu:0\" allow_growth: false }}");
         assert_eq!(refusal(&devices, &with_other).unwrap().0, Code::FailedPrecondition);
-        // Somebody looks at it, and does not stop.
+        // Somebody holds some of it.
+        let server = Owner::new(&before.space, Holder::Server, None);
+        let used = Buffer::allocate_for(&server, Category::Weights, 1).unwrap();
+        assert_eq!(refusal(&devices, SMALLER).unwrap().0, Code::FailedPrecondition);
+        assert_eq!(held(&devices), (64, 64));
+        drop(used);
+        // A share of it, so that the GPU itself is as large as before.
+        let share = "logical_device { memory_limit: \"32MiB\" }";
+        let share = format!("device {{ name: \"gpu:2\" allow_growth: false {share} }}");
+        assert_eq!(refusal(&devices, &share), None);
+        assert_eq!(held(&devices), (32, 32));
+        // What it is to hold cannot be had any more.
+        let account = devices.physical[3].driver.account();
+        account.charge(4 << 20).unwrap();
+        assert_eq!(refusal(&devices, FIXED).unwrap().0, Code::FailedPrecondition);
+        assert_eq!(held(&devices), (32, 32));
+        account.refund(4 << 20);
+        assert_eq!(refusal(&devices, FIXED), None);
+        assert_eq!(held(&devices), (64, 64));
+        assert!(Arc::ptr_eq(&before, &devices.logical("gpu:2").unwrap()));
+    }
+
+    #[test]
+    fn who_looks_at_a_device_held_up_to_its_limit_keeps_nobody_from_changing_it() {
+        let (devices, _owners, _buffer) = devices();
+        assert_eq!(refusal(&devices, FIXED), None);
         let looks = devices.logical("gpu:2").unwrap();
-        let (code, text) = refusal(&devices, smaller).unwrap();
-        assert_eq!(
-            (code, text.as_str()),
-            (Code::Unavailable, "gpu:2 is being looked at: try again")
-        );
-        assert!(Arc::ptr_eq(&looks, &devices.logical("gpu:2").unwrap()));
-        let space = Arc::clone(&looks.space);
-        drop(looks);
-        // The same if only its memory is looked at; then it is made anew when that is there.
-        assert_eq!(refusal(&devices, smaller).unwrap().0, Code::Unavailable);
-        drop(space);
-        assert_eq!(names(&devices), ["cpu:0", "gpu:0", "gpu:1", "gpu:2"]);
-        assert_eq!(refusal(&devices, smaller), None);
-        let account = Arc::clone(devices.logical("gpu:2").unwrap().space.account());
-        assert_eq!((account.limit_bytes(), account.held_bytes()), (32 << 20, 32 << 20));
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    let snapshot = devices.logical("gpu:2").unwrap().space.snapshot();
+                    let rows: u64 = snapshot.rows.iter().map(|row| row.bytes).sum();
+                    assert_eq!(rows, snapshot.held_bytes);
+                }
+            });
+            for _ in 0..50 {
+                assert_eq!(refusal(&devices, SMALLER), None);
+                assert_eq!(held(&devices), (32, 32));
+                assert_eq!(refusal(&devices, FIXED), None);
+                assert_eq!(held(&devices), (64, 64));
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(looks.space.snapshot().held_bytes, 64 << 20);
+    }
+
+    #[test]
+    fn devices_are_listed_while_they_become_others() {
+        let (devices, _owners, _buffer) = devices();
+        let gpu = devices.logical("gpu:2").unwrap();
+        std::thread::scope(|scope| {
+            // The change waits for this in its midst.
+            let midst = gpu.device.lock();
+            let change = scope.spawn(|| refusal(&devices, SMALLER));
+            while devices.leasing.try_lock().is_some() {
+                std::thread::yield_now();
+            }
+            assert_eq!(names(&devices).len(), 4);
+            assert!(!change.is_finished());
+            drop(midst);
+            assert_eq!(change.join().unwrap(), None);
+        });
+        assert_eq!(held(&devices), (32, 32));
+    }
+
+    #[test]
+    fn what_goes_makes_room_for_what_comes() {
+        let (devices, _owners, _buffer) = devices();
+        let two = "logical_device { memory_limit: \"32MiB\" }".repeat(2);
+        let two = format!("device {{ name: \"gpu:2\" allow_growth: false {two} }}");
+        assert_eq!(refusal(&devices, &two), None);
+        assert_eq!((names(&devices).len(), held(&devices)), (5, (32, 32)));
+        // The second share goes, and the first takes what it had.
+        assert_eq!(refusal(&devices, FIXED), None);
+        assert_eq!((names(&devices).len(), held(&devices)), (4, (64, 64)));
+        // The same limit with other lanes is another device.
+        let lanes = "device { name: \"gpu:2\" allow_growth: false lanes: 3 }";
+        assert_eq!(refusal(&devices, lanes), None);
+        assert_eq!(devices.logical("gpu:2").unwrap().executor.lanes.n_lanes(), 3);
+        assert_eq!(held(&devices), (64, 64));
     }
 }

@@ -65,7 +65,8 @@ impl Devices {
         // What cannot be read is as it was.
         let Ok(total) = host_bytes(&self.host_limit.root) else { return };
         let Some((at, one)) = self.physical_host() else { return };
-        let all = self.logical.lock();
+        let leasing = self.leasing.lock();
+        let all = self.all();
         let mut asked = self.host_limit.asked.lock();
         let wanted = limit(asked.explicit, total);
         let was_total = one.total_bytes.swap(total, Ordering::Relaxed);
@@ -88,7 +89,7 @@ impl Devices {
         if std::mem::replace(&mut asked.limit_bytes, wanted) != wanted {
             say(one, wanted, is_over);
         }
-        drop((asked, all));
+        drop((asked, leasing));
         // Limits of models may be shares of what there is.
         self.relimit();
         if is_more {

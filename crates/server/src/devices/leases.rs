@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use device::placement::{Replicas, Step};
+use device::placement::Replicas;
 use device::{Account, Amount, Holder, Kind, Owner, Space};
 use native::{Executor, WeightKey};
 
-use super::residents::{Change, Resident};
+use super::residents::{Resident, Way};
 use super::{Devices, Logical, ModelRule};
 
 /// What a version takes of the device that it is on, and of the host if that is another.
@@ -22,14 +22,6 @@ pub(crate) struct Needed {
 pub(crate) struct Lease {
     pub(crate) executor: Executor,
     pub(crate) owner: Arc<Owner>,
-}
-
-/// How a version gets its place.
-pub(crate) enum Way {
-    /// It is free.
-    Free(Vec<Lease>),
-    /// Others have to move or to go first.
-    After(Vec<Change>),
 }
 
 /// Why there is no room for a version.
@@ -94,25 +86,16 @@ impl Devices {
     }
 
     /// The devices that a version is to be loaded on, or what has to change first.
-    pub(crate) fn lease(&self, resident: &Arc<Resident>) -> Result<Way, Refusal> {
-        // One after another, so that nothing is promised twice.
+    pub(crate) fn lease(&self, resident: &Arc<Resident>) -> Result<Way<Vec<Lease>>, Refusal> {
+        // One after another, so that nothing is promised twice, and no device becomes another.
         let _leasing = self.leasing.lock();
-        let board = self.board(Some(resident));
-        let steps = board.steps();
-        let me = board.residents.iter().position(|other| Arc::ptr_eq(other, resident));
-        let is_mine = |step: &Step| match *step {
-            Step::Add { seat, device } if Some(seat) == me => Some(device),
-            Step::Add { .. } | Step::Remove { .. } => None,
+        let logical = self.all();
+        let way = self.board(Some(resident)).way(resident);
+        let on = match way.ok_or_else(|| self.no_place(resident))? {
+            Way::Free(on) => on,
+            Way::After(changes) => return Ok(Way::After(changes)),
         };
-        let Some(first) = steps.iter().position(|step| is_mine(step).is_some()) else {
-            return Err(self.no_place(resident));
-        };
-        let changes = board.changes(&steps[..first]);
-        if !changes.is_empty() {
-            return Ok(Way::After(changes));
-        }
-        let on: Vec<&Arc<Logical>> =
-            steps.iter().filter_map(is_mine).map(|device| &board.logical[device]).collect();
+        let on: Vec<&Arc<Logical>> = on.into_iter().map(|device| &logical[device]).collect();
         self.tell_of_replicas(resident, on.len());
         let leases = self.take_all(resident, &on)?;
         for lease in &leases {
@@ -121,18 +104,31 @@ impl Devices {
         Ok(Way::Free(leases))
     }
 
+    /// The same for a version in a worker on the host, who pays for itself.
+    pub(crate) fn lease_host(&self, resident: &Arc<Resident>) -> Result<Way<()>, Refusal> {
+        let _leasing = self.leasing.lock();
+        let board = self.board(Some(resident));
+        match board.way(resident).ok_or_else(|| self.no_place(resident))? {
+            Way::Free(on) => {
+                on.into_iter().for_each(|device| resident.promise(&board.names[device]));
+                Ok(Way::Free(()))
+            }
+            Way::After(changes) => Ok(Way::After(changes)),
+        }
+    }
+
     /// One more device for a version that serves.
     pub(crate) fn lease_on(&self, resident: &Resident, device: &str) -> Result<Lease, Refusal> {
         let _leasing = self.leasing.lock();
-        let board = self.board(None);
-        let Some((logical, free)) = board.device(device) else {
+        let free = self.board(None).free_on(device);
+        let Some((logical, free)) = self.logical(device).zip(free) else {
             return Err(nowhere(resident.needed.bytes));
         };
-        let takes = self.takes(resident, &self.rule(&resident.model), logical);
+        let takes = self.takes(resident, &self.rule(&resident.model), &logical);
         if takes.is_none_or(|bytes| bytes > free) {
-            return Err(self.refusal(&resident.model, logical, resident.needed.bytes));
+            return Err(self.refusal(&resident.model, &logical, resident.needed.bytes));
         }
-        let mut leases = self.take_all(resident, &[logical])?;
+        let mut leases = self.take_all(resident, &[&logical])?;
         let lease = leases.pop().ok_or_else(|| nowhere(resident.needed.bytes))?;
         resident.promise(device);
         Ok(lease)
@@ -183,10 +179,9 @@ impl Devices {
         let shareable = self.shareable_bytes(&logical.space, &resident.keys);
         let needed = resident.needed.bytes.saturating_sub(shareable);
         let account = self.account(&resident.model, logical);
-        let Some(reserved) = self.amount_on(rule.reservation, logical) else {
+        let Some((reserved, limit)) = self.aside_on(rule, logical) else {
             return (needed <= account.free_bytes()).then_some(needed);
         };
-        let limit = self.limit_on(Some(rule), logical);
         // What is set aside already is the model's to use.
         match self.aside(&resident.model, logical) {
             Some(space) if space.kept_bytes() > 0 => {
@@ -201,7 +196,7 @@ impl Devices {
 
     /// Says why a version found no place: of the device where the most is free.
     fn no_place(&self, resident: &Resident) -> Refusal {
-        let mut candidates = self.candidates(&self.rule(&resident.model));
+        let mut candidates = self.places_of(resident, &self.rule(&resident.model));
         candidates.sort_by_key(|logical| u64::MAX - logical.space.free_bytes());
         let needed = resident.needed.bytes;
         let best = candidates.first();
@@ -222,7 +217,7 @@ impl Devices {
         let limit = self.limit_on(Some(&rule), logical);
         let room = self.room(model, &rule, logical);
         // What cannot be set aside is missing as a whole.
-        let reserved = self.amount_on(rule.reservation, logical).unwrap_or(0);
+        let reserved = self.aside_on(&rule, logical).map_or(0, |(reserved, _)| reserved);
         let needed_bytes = if room.is_none() { needed_bytes.max(reserved) } else { needed_bytes };
         Refusal {
             device: logical.space.name().to_owned(),
@@ -250,9 +245,8 @@ impl Devices {
     /// it cannot be.
     fn room(&self, model: &str, rule: &ModelRule, logical: &Logical) -> Option<u64> {
         let free = logical.space.free_bytes();
-        let limit = self.limit_on(Some(rule), logical);
         let account = self.account(model, logical);
-        let Some(reserved) = self.amount_on(rule.reservation, logical) else {
+        let Some((reserved, limit)) = self.aside_on(rule, logical) else {
             return Some(free.min(account.free_bytes()));
         };
         // What is set aside already is the model's to use.
@@ -267,6 +261,17 @@ impl Devices {
     pub(crate) fn limit_on(&self, rule: Option<&ModelRule>, logical: &Logical) -> u64 {
         let of_device = logical.space.account().limit_bytes();
         self.amount_on(rule.and_then(|rule| rule.limit), logical).unwrap_or(of_device)
+    }
+
+    /// What is set aside for a model on a device, if anything is, and the most that it may hold
+    /// there then: memory comes in whole granules.
+    pub(crate) fn aside_on(&self, rule: &ModelRule, logical: &Logical) -> Option<(u64, u64)> {
+        let least = self.amount_on(rule.reservation, logical)?;
+        let limit = self.limit_on(Some(rule), logical);
+        let of = |bytes: u64| logical.space.aside_bytes(bytes, limit);
+        // More than the device may hold is not what is left of it in granules.
+        let is_too_much = least > logical.space.account().limit_bytes();
+        Some((if is_too_much { least } else { of(least) }, of(limit)))
     }
 
     /// How many bytes an amount is on a device: fractions are of all its memory.

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use storage::Storage;
 use tokio::sync::Notify;
 
-use super::{Devices, Logical, Needed};
+use super::{Devices, Logical, ModelRule, Needed};
 use crate::replicas::Replicas;
 
 /// A version that is on devices, is being loaded on some, or waits for a place.
@@ -40,6 +40,19 @@ pub(crate) struct Newcomer {
     pub(crate) keys: Vec<WeightKey>,
     /// Whether requests change it: then there is one of it, however many replicas are asked for.
     pub(crate) keeps_state: bool,
+    /// Among which devices it has its place.
+    pub(crate) within: Within,
+}
+
+/// Among which devices a version has its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// Those of our own engine.
+    Devices,
+    /// The host alone: it is in a worker, and TensorFlow has no GPUs.
+    Host,
+    /// TensorFlow's GPUs, and the host beside them.
+    TensorFlow,
 }
 
 /// What is known of a version does not change while it is there.
@@ -64,8 +77,13 @@ impl Resident {
         self.replicas.get().and_then(Weak::upgrade)
     }
 
+    /// The devices that it is being loaded on.
+    pub(crate) fn promised(&self) -> Vec<String> {
+        self.promised.lock().clone()
+    }
+
     /// Says on which devices it is being loaded.
-    pub(super) fn promise(&self, device: &str) {
+    pub(crate) fn promise(&self, device: &str) {
         self.promised.lock().push(device.to_owned());
     }
 
@@ -139,29 +157,55 @@ pub(crate) enum ChangeKind {
     GiveWay,
 }
 
-/// All residents and devices, as placement sees them.
-pub(super) struct Board {
-    pub(super) logical: Vec<Arc<Logical>>,
-    pub(super) residents: Vec<Arc<Resident>>,
-    free_bytes: Vec<u64>,
-    seats: Vec<Seat>,
+/// How a version gets its place.
+pub(crate) enum Way<T> {
+    /// It is free.
+    Free(T),
+    /// Others have to move or to go first.
+    After(Vec<Change>),
+}
+
+/// Residents and devices, as placement sees them.
+pub(crate) struct Board {
+    /// The names of the devices.
+    pub(crate) names: Vec<String>,
+    pub(crate) residents: Vec<Arc<Resident>>,
+    /// What nobody has or was promised of each device.
+    pub(crate) free_bytes: Vec<u64>,
+    pub(crate) seats: Vec<Seat>,
 }
 
 impl Board {
-    /// A device, and what nobody has or was promised of it.
-    pub(super) fn device(&self, name: &str) -> Option<(&Arc<Logical>, u64)> {
-        let mut all = self.logical.iter().zip(&self.free_bytes);
-        let found = all.find(|(logical, _)| logical.space.name() == name);
-        found.map(|(logical, free)| (logical, *free))
+    /// What nobody has or was promised of a device.
+    pub(crate) fn free_on(&self, name: &str) -> Option<u64> {
+        let at = self.names.iter().position(|other| other == name)?;
+        Some(self.free_bytes[at])
     }
 
-    /// What has to change, one after another.
-    pub(super) fn steps(&self) -> Vec<Step> {
-        adapt(&self.free_bytes, &self.seats)
+    /// What has to change of versions that serve, one after another.
+    pub(crate) fn all_changes(&self) -> Vec<Change> {
+        self.changes(&adapt(&self.free_bytes, &self.seats))
+    }
+
+    /// The devices, by number, that a version gets which looks for a place; `None` if there is
+    /// none for it.
+    pub(crate) fn way(&self, resident: &Arc<Resident>) -> Option<Way<Vec<usize>>> {
+        let steps = adapt(&self.free_bytes, &self.seats);
+        let me = self.residents.iter().position(|other| Arc::ptr_eq(other, resident));
+        let is_mine = |step: &Step| match *step {
+            Step::Add { seat, device } if Some(seat) == me => Some(device),
+            Step::Add { .. } | Step::Remove { .. } => None,
+        };
+        let first = steps.iter().position(|step| is_mine(step).is_some())?;
+        let changes = self.changes(&steps[..first]);
+        Some(match changes.is_empty() {
+            true => Way::Free(steps.iter().filter_map(is_mine).collect()),
+            false => Way::After(changes),
+        })
     }
 
     /// The steps that are changes of versions that serve; the others look after themselves.
-    pub(super) fn changes(&self, steps: &[Step]) -> Vec<Change> {
+    fn changes(&self, steps: &[Step]) -> Vec<Change> {
         let mut n_on: Vec<usize> = self.seats.iter().map(|seat| seat.current.len()).collect();
         let mut changes = Vec::new();
         for step in steps {
@@ -179,7 +223,7 @@ impl Board {
             };
             if self.residents[seat].replicas().is_some() {
                 let resident = Arc::downgrade(&self.residents[seat]);
-                let device = self.logical[device].space.name().to_owned();
+                let device = self.names[device].clone();
                 changes.push(Change { resident, device, kind });
             }
         }
@@ -203,14 +247,16 @@ impl Devices {
     /// What has to change so that versions are where they should be.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let _leasing = self.leasing.lock();
-        let board = self.board(None);
-        board.changes(&board.steps())
+        self.board(None).all_changes()
     }
 
-    /// Those that have a place, the one that looks for one, and those that wait for one and come
-    /// before it.
-    pub(super) fn board(&self, looks: Option<&Resident>) -> Board {
-        let logical = self.all();
+    /// Those among some devices that have a place, the one that looks for one, and those that wait
+    /// for one and come before it.
+    pub(crate) fn seated(
+        &self,
+        looks: Option<&Resident>,
+        is_among: impl Fn(Within) -> bool,
+    ) -> Vec<Arc<Resident>> {
         let priority = |resident: &Resident| self.rule(&resident.model).priority;
         let counts = |resident: &Arc<Resident>| {
             let comes_first = looks.is_some_and(|one| {
@@ -220,7 +266,14 @@ impl Devices {
         };
         let mut residents: Vec<Arc<Resident>> =
             self.residents.lock().iter().filter_map(Weak::upgrade).collect();
-        residents.retain(counts);
+        residents.retain(|resident| is_among(resident.within) && counts(resident));
+        residents
+    }
+
+    /// Our own devices, and those that are on them or look for a place there.
+    pub(super) fn board(&self, looks: Option<&Resident>) -> Board {
+        let logical = self.all();
+        let residents = self.seated(looks, |within| within != Within::TensorFlow);
         let snapshots: Vec<Snapshot> = logical.iter().map(|one| one.space.snapshot()).collect();
         let mut free_bytes: Vec<u64> = logical.iter().map(|one| one.space.free_bytes()).collect();
         let mut seats = Vec::new();
@@ -233,7 +286,16 @@ impl Devices {
             }
             seats.push(seat);
         }
-        Board { logical, residents, free_bytes, seats }
+        let names = logical.iter().map(|one| one.space.name().to_owned()).collect();
+        Board { names, residents, free_bytes, seats }
+    }
+
+    /// The devices that a version may be on.
+    pub(super) fn places_of(&self, resident: &Resident, rule: &ModelRule) -> Vec<Arc<Logical>> {
+        match resident.within {
+            Within::Host => self.host().into_iter().collect(),
+            Within::Devices | Within::TensorFlow => self.candidates(rule),
+        }
     }
 
     fn seat(
@@ -243,7 +305,7 @@ impl Devices {
         (logical, snapshots): (&[Arc<Logical>], &[Snapshot]),
     ) -> Seat {
         let rule = self.rule(&resident.model);
-        let candidates = self.candidates(&rule);
+        let candidates = self.places_of(resident, &rule);
         let served = resident.replicas().map(|replicas| replicas.devices());
         let promised = resident.promised.lock().clone();
         let (mut bytes, mut current) = (Vec::new(), Vec::new());

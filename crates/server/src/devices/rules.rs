@@ -1,5 +1,7 @@
 //! What the model config says about a model's memory.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result, ensure};
 use device::Amount;
 use device::placement::Replicas;
@@ -159,6 +161,16 @@ impl Devices {
             );
         }
         Ok(())
+    }
+
+    /// The config of a model.
+    pub(crate) fn config(&self, model: &str) -> Arc<ModelConfig> {
+        self.active.get(model)
+    }
+
+    /// Whether a model is to be served.
+    pub(crate) fn has_model(&self, model: &str) -> bool {
+        self.active.has(model)
     }
 
     /// What is said about a model; nothing if that contradicts itself.

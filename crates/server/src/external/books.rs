@@ -1,11 +1,11 @@
 //! What workers hold, in the books: of the host always, of GPUs where the driver tells.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use device::logical::GrowthRule;
-use device::{Category, Charge, Holder, Kind, Owner};
+use device::{Amount, Category, Charge, Holder, Kind, Owner};
 use parking_lot::Mutex;
 use tensorflow::{ModelState, WorkerSnapshot};
 use tokio_util::sync::CancellationToken;
@@ -21,33 +21,72 @@ pub(super) struct Books {
     host: Option<Arc<Logical>>,
     /// What workers hold beside variables, by their processes.
     workers: Mutex<BTreeMap<u32, Charge>>,
+    /// What is reserved for versions on the host.
+    reserves: Mutex<Vec<Weak<Reserve>>>,
 }
 
-/// The variables of a version in a worker.
+/// The variables of a version in a worker, and what is reserved for it beside.
 pub(crate) struct Booking {
     _weights: Charge,
+    _reserve: Option<Arc<Reserve>>,
+}
+
+/// What is reserved for a version beside its variables: its worker takes it as it needs it, and
+/// nobody else gets it.
+struct Reserve {
+    holder: Holder,
+    bytes: u64,
+    charge: Mutex<Charge>,
+}
+
+impl Reserve {
+    /// Gives up what the worker has taken of it by now.
+    fn leave(&self, workers: &[(Holder, u64)]) {
+        let own = workers.iter().filter(|(holder, _)| *holder == self.holder);
+        let taken: u64 = own.map(|(_, bytes)| bytes).sum();
+        self.charge.lock().set(self.bytes.saturating_sub(taken));
+    }
 }
 
 impl Books {
     pub(super) fn new(devices: &Devices) -> Self {
         let host = devices.all().into_iter().find(|one| one.space.kind() == Kind::Cpu);
-        Self { host, workers: Mutex::default() }
+        Self { host, workers: Mutex::default(), reserves: Mutex::default() }
     }
 
-    /// Books the variables of a version. Fails, in words, if there is no room for them.
+    /// Books the variables of a version, and the rest of what is reserved for it. Fails, in words,
+    /// if there is no room for them.
     pub(super) fn book(
         &self,
         devices: &Devices,
         (model, version): (&str, i64),
-        bytes: u64,
+        (bytes, reserved): (u64, Option<Amount>),
     ) -> Result<Option<Booking>, String> {
         let Some(host) = &self.host else { return Ok(None) };
         let holder = Holder::Version { model: Arc::from(model), version };
-        let owner = Owner::new(&host.space, holder, Some(devices.account(model, host)));
+        let account = Some(devices.account(model, host));
+        let owner = Owner::new(&host.space, holder.clone(), account);
         devices.note(&owner);
-        let charge = Charge::new(&owner, Category::Weights, bytes);
-        let charge = charge.map_err(|_| devices.refusal(model, host, bytes).to_string())?;
-        Ok(Some(Booking { _weights: charge }))
+        let refused = |_| devices.refusal(model, host, bytes).to_string();
+        let weights = Charge::new(&owner, Category::Weights, bytes).map_err(refused)?;
+        let rest = devices.amount_on(reserved, host).map_or(0, |all| all.saturating_sub(bytes));
+        if rest == 0 {
+            return Ok(Some(Booking { _weights: weights, _reserve: None }));
+        }
+        let refused = |_| devices.refusal(model, host, bytes + rest).to_string();
+        let charge = Charge::new(&owner, Category::Context, rest).map_err(refused)?;
+        let reserve = Arc::new(Reserve { holder, bytes: rest, charge: Mutex::new(charge) });
+        let mut reserves = self.reserves.lock();
+        reserves.retain(|one| one.strong_count() > 0);
+        reserves.push(Arc::downgrade(&reserve));
+        Ok(Some(Booking { _weights: weights, _reserve: Some(reserve) }))
+    }
+
+    /// Lets workers have what is reserved for their versions, before it is booked as theirs.
+    fn leave_reserves(&self, workers: &[(Holder, u64)]) {
+        let reserves: Vec<Arc<Reserve>> =
+            self.reserves.lock().iter().filter_map(Weak::upgrade).collect();
+        reserves.iter().for_each(|one| one.leave(workers));
     }
 
     /// What is booked for a process beside variables.
@@ -65,11 +104,17 @@ impl External {
         let Some(host) = &self.books.host else { return 0 };
         let mut workers = self.books.workers.lock();
         workers.retain(|pid, _| snapshots.iter().any(|worker| worker.pid == Some(*pid)));
+        let devices = self.all();
+        let bytes_of = |worker: &WorkerSnapshot| {
+            let on_host = !devices.iter().any(|device| device.name() == worker.device);
+            beside_variables(worker, on_host)
+        };
+        let all: Vec<(Holder, u64)> =
+            snapshots.iter().map(|worker| (holder(worker), bytes_of(worker))).collect();
+        self.books.leave_reserves(&all);
         let mut missing = 0;
-        for worker in &snapshots {
+        for (worker, (_, bytes)) in snapshots.iter().zip(all) {
             let Some(pid) = worker.pid else { continue };
-            let on_host = !self.all().iter().any(|device| device.name() == worker.device);
-            let bytes = beside_variables(worker, on_host);
             let charge = workers.entry(pid).or_insert_with(|| {
                 let owner = Owner::new(&host.space, holder(worker), None);
                 Charge::new(&owner, Category::Context, 0).expect("nothing always fits")

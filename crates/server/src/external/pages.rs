@@ -138,14 +138,14 @@ fn device(one: &ExternalDevice, gpus: &[Gpu], workers: &[WorkerSnapshot]) -> Jso
     // What a shared worker holds beside its models' variables.
     let shared = on_it().filter(|worker| worker.is_shared).map(|worker| {
         let in_it = admissions.iter().filter(|admission| has(worker, admission));
-        let weights: u64 = in_it.map(|admission| admission.weights_bytes).sum();
+        let weights: u64 = in_it.map(|admission| admission.needed.weights_bytes).sum();
         held(worker).map_or(0, |held| held.saturating_sub(weights))
     });
     // What is held by workers of which the driver tells, by what it is for.
     let told = |admission: &&Arc<Admission>| {
         on_it().any(|worker| has(worker, admission) && held(worker).is_some())
     };
-    let weights = admissions.iter().filter(told).map(|admission| admission.weights_bytes);
+    let weights = admissions.iter().filter(told).map(|admission| admission.needed.weights_bytes);
     let categories = categories(weights.sum(), ours);
     let context = one.context_bytes.lock().map_or(Json::Null, Json::from);
     json!({
@@ -187,7 +187,7 @@ fn has(worker: &WorkerSnapshot, admission: &Admission) -> bool {
 
 /// A version on a GPU; `held` is what its own worker holds, if it has one and the driver tells.
 fn model(admission: &Admission, held: Option<u64>) -> Json {
-    let weights = admission.weights_bytes;
+    let weights = admission.needed.weights_bytes;
     let mut categories = Map::new();
     categories.insert("weights".to_owned(), weights.into());
     if let Some(held) = held {
@@ -197,7 +197,7 @@ fn model(admission: &Admission, held: Option<u64>) -> Json {
         "name": admission.model,
         "version": admission.version,
         "bytes": held.map_or(weights, |held| held.max(weights)),
-        "promised_bytes": admission.bytes(),
+        "promised_bytes": admission.needed.bytes(),
         "categories": categories,
     })
 }

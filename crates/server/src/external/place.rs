@@ -9,10 +9,12 @@ use proto::serving::ModelConfig;
 use proto::tensorflow::ConfigProto;
 use schedule::Replica;
 use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
-use tensorflow::{GpuOptions, ModelSettings, Needed, Placement, Threads, Workers, session_config};
+use tensorflow::{
+    GpuOptions, ModelSettings, Needed, Placement, Threads, WorkerSnapshot, Workers, session_config,
+};
 
 use super::books::Booking;
-use super::{Admission, External, ExternalDevice};
+use super::{Admission, External, ExternalDevice, GpuNeed, HOST};
 use crate::config::Session;
 use crate::devices::ModelRule;
 
@@ -61,7 +63,7 @@ impl External {
     }
 
     /// How many bytes may still be promised there: within its limit, and beside what others hold.
-    fn room(&self, one: &ExternalDevice, gpus: &[tensorflow::Gpu]) -> u64 {
+    pub(super) fn room(&self, one: &ExternalDevice, gpus: &[tensorflow::Gpu]) -> u64 {
         let promised = one.account.held_bytes();
         let gpu = gpus.iter().find(|gpu| gpu.uuid == one.gpu.uuid);
         let snapshots = self.worker_snapshots();
@@ -80,6 +82,19 @@ impl External {
         there.saturating_sub(held)
     }
 
+    /// What a version needs of a GPU by now.
+    pub(super) fn needed_on(
+        wish: &Wish<'_>,
+        (device, workers): (&ExternalDevice, &[WorkerSnapshot]),
+        weights_bytes: u64,
+    ) -> GpuNeed {
+        let has_worker = device.admissions().iter().any(|one| one.needed.context_bytes > 0)
+            && workers.iter().any(|worker| worker.is_shared && worker.device == device.name());
+        let measured = device.context_bytes.lock().unwrap_or(0);
+        let context_bytes = if has_worker && !wants_own(wish) { 0 } else { measured };
+        GpuNeed { weights_bytes, reserved_bytes: reserved(wish, device), context_bytes }
+    }
+
     /// Promises a version memory of a GPU.
     fn admit(
         &self,
@@ -87,39 +102,43 @@ impl External {
         device: &Arc<ExternalDevice>,
         weights_bytes: u64,
     ) -> Result<Arc<Admission>> {
-        let snapshots = self.worker_snapshots();
-        let has_worker = device.admissions().iter().any(|one| one.context_bytes > 0)
-            && snapshots.iter().any(|worker| worker.is_shared && worker.device == device.name());
-        let measured = device.context_bytes.lock().unwrap_or(0);
-        let context_bytes = if has_worker && !wants_own(wish) { 0 } else { measured };
-        let reserved_bytes = reserved(wish, device);
-        let needed = weights_bytes.max(reserved_bytes) + context_bytes;
-        let room = self.room(device, &self.gpus());
+        let need = Self::needed_on(wish, (device, &self.worker_snapshots()), weights_bytes);
+        let (needed, room) = (need.bytes(), self.room(device, &self.gpus()));
         let charged = if needed <= room { device.account.charge(needed).is_ok() } else { false };
         if !charged {
-            let Wish { model, version, .. } = wish;
-            let holders = device.admissions();
-            let holder =
-                |one: &Arc<Admission>| format!("{}:{} {}", one.model, one.version, one.bytes());
-            let holders: Vec<String> = holders.iter().map(holder).collect();
-            return Err(Error::ResourceExhausted(format!(
-                "{model} version {version}: {} has no room: {needed} bytes are needed \
-                 ({weights_bytes} for variables, {reserved_bytes} reserved, {context_bytes} for a \
-                 worker), {room} are free; promised to {}",
-                device.name(),
-                if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
-            )));
+            return Err(self.refusal(wish, (device, room), weights_bytes));
         }
         let admission = Arc::new(Admission {
             device: Arc::clone(device),
             model: wish.model.to_owned(),
             version: wish.version,
-            weights_bytes,
-            reserved_bytes,
-            context_bytes,
+            needed: need,
         });
         device.admissions.lock().push(Arc::downgrade(&admission));
         Ok(admission)
+    }
+
+    /// Says why a version finds no room on a GPU that has so many bytes left.
+    pub(crate) fn refusal(
+        &self,
+        wish: &Wish<'_>,
+        (device, room): (&ExternalDevice, u64),
+        weights_bytes: u64,
+    ) -> Error {
+        let Wish { model, version, .. } = wish;
+        let need = Self::needed_on(wish, (device, &self.worker_snapshots()), weights_bytes);
+        let (needed, GpuNeed { reserved_bytes, context_bytes, .. }) = (need.bytes(), need);
+        let holders = device.admissions();
+        let holder =
+            |one: &Arc<Admission>| format!("{}:{} {}", one.model, one.version, one.needed.bytes());
+        let holders: Vec<String> = holders.iter().map(holder).collect();
+        Error::ResourceExhausted(format!(
+            "{model} version {version}: {} has no room: {needed} bytes are needed \
+             ({weights_bytes} for variables, {reserved_bytes} reserved, {context_bytes} for a \
+             worker), {room} are free; promised to {}",
+            device.name(),
+            if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
+        ))
     }
 
     /// Books what a version needs, on the host or on a GPU. Fails if there is no room.
@@ -134,8 +153,9 @@ impl External {
         // What the worker holds by itself is in the books from now on.
         let missing = self.refresh();
         let on_host = if gpu.is_some() { 0 } else { needed.weights_bytes };
+        let reserved = wish.rule.reservation.filter(|_| gpu.is_none());
         let who = (wish.model, wish.version);
-        let host = self.books.book(&self.devices, who, on_host).map_err(|refusal| {
+        let host = self.books.book(&self.devices, who, (on_host, reserved)).map_err(|refusal| {
             Error::ResourceExhausted(format!(
                 "{} version {}: {refusal} ({} bytes are its worker's)",
                 wish.model, wish.version, needed.base_bytes
@@ -162,7 +182,7 @@ impl External {
             let session = own.map(|own| workers.with_usual_threads(&own));
             // A model that is not placed on one of the GPUs sees none.
             let gpus = (!self.all().is_empty()).then(Vec::new);
-            let device = "cpu:0".to_owned();
+            let device = HOST.to_owned();
             return ModelSettings { session, placement: Placement { device, gpus, session: None } };
         };
         let logical = device.device.lock().clone();

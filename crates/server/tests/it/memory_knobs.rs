@@ -136,6 +136,57 @@ fn plan(args: &[&str]) -> Value {
 }
 
 #[test]
+fn a_plan_says_of_odd_limits_of_devices_what_the_server_does() {
+    let dir = tempfile::tempdir().unwrap();
+    // 4 MiB of weights, and a run takes a little more; a GPU gives out 2 MiB at a time.
+    let limits_kib = [4096 + 300, 6144 - 1, 6144, 6144 + 1, 8192 - 1, 8192 + 1, 9000];
+    let (mut rules, mut models) = (String::new(), Vec::new());
+    for growth in [true, false] {
+        for limit in limits_kib {
+            let at = models.len();
+            rules += &format!(
+                "device {{ name: 'gpu:{at}' allow_growth: {growth} memory_limit: '{limit}KiB' }} "
+            );
+            let base = write_dense(&dir.path().join(format!("m{at}")), 1, 1024);
+            let memory = format!("memory {{ devices: 'gpu:{at}' }}");
+            models.push(format!("config {{ name: 'm{at}' base_path: '{base}' {memory} }}"));
+        }
+    }
+    let n = models.len();
+    let list = format!("model_config_list {{ {} }}", models.concat());
+    let list = format!("--model_config_file={}", write(dir.path(), "models", &list));
+    let rules = format!("--device_config_file={}", write(dir.path(), "devices", &rules));
+    let gpus = format!("--simulated_gpus={}", vec!["16MiB"; n].join(","));
+    let report = plan(&[&list, &rules, &gpus]);
+
+    let server = start(&[&rules, &gpus, "--max_num_load_retries=0"], &[]);
+    let mut loaded: Vec<&str> = Vec::new();
+    for (at, config) in models.iter().enumerate() {
+        let name = format!("gpu:{at}");
+        let before = device(&server, &name);
+        let of = |list: &str, name: &str| {
+            let mut all = report[list].as_array().unwrap().iter();
+            all.find(|one| one["name"] == name).unwrap().clone()
+        };
+        let (planned, planned_model) = (of("devices", &name), of("models", &format!("m{at}")));
+        let fits = planned_model["refused"].is_null();
+        let taken = planned_model["total_bytes"].as_u64().filter(|_| fits).unwrap_or(0);
+        let free = planned["left_bytes"].as_u64().unwrap() + taken;
+        assert_eq!(planned["limit_bytes"], before["limit_bytes"], "{name}");
+        assert_eq!(before["free_bytes"], free, "{name}: {planned} {planned_model:#}");
+        let answer = reload(&server, &format!("{} {config}", loaded.join(" ")));
+        assert_eq!(fits, answer.is_ok(), "{before}: {planned_model:#} {answer:?}");
+        if fits {
+            loaded.push(config);
+            let body = json!({"instances": [vec![1.0; 1024]]}).to_string();
+            let (status, body) = server.rest("POST", &format!("/v1/models/m{at}:predict"), &body);
+            assert_eq!(status, 200, "{name}: {}", &body[..body.len().min(300)]);
+        }
+    }
+    assert!(!loaded.is_empty() && loaded.len() < n, "{} of {n} fit", loaded.len());
+}
+
+#[test]
 fn as_many_models_with_weights_of_their_own_are_loaded_as_the_plan_said() {
     let dir = tempfile::tempdir().unwrap();
     // 4 MiB of weights each, and ten of them beside what a run takes.

@@ -153,6 +153,138 @@ fn what_is_reserved_for_a_model_in_a_worker_is_promised_to_nobody_else() {
     assert!(states.contains("RESOURCE_EXHAUSTED") && states.contains("2147483648"), "{states}");
 }
 
+/// The states of a model, as text.
+fn states(server: &Server, model: &str) -> String {
+    server.rest("GET", &format!("/v1/models/{model}"), "").1
+}
+
+#[test]
+fn models_in_workers_give_way_to_those_of_a_higher_priority_and_come_back() {
+    // Of which 4.5 GiB are for TensorFlow.
+    let machine = Machine::new(&[6 * GIB]);
+    let some = |priority: i32| {
+        format!("memory {{ limit: '3GiB' reservation: '2GiB' priority: {priority} }}")
+    };
+    let (low, high) = (some(0), some(1));
+    let models = machine.models(&[("one", &low), ("two", &low)]);
+    let args = [models.as_str(), "--engine=tensorflow", "--max_num_load_retries=0"];
+    let server = Server::start(machine.on(tensord()), &args);
+    machine.models(&[("one", &low), ("two", &low), ("three", &high)]);
+    server.rest_until("/v1/models/three", "AVAILABLE");
+    check_half_plus_two(&server, "three");
+    // It is tried again when it is gone, and refused.
+    let start = std::time::Instant::now();
+    let stays = loop {
+        let is_gone = ["one", "two"].map(|one| states(&server, one).contains("RESOURCE_EXHAUSTED"));
+        match is_gone {
+            [true, false] => break "two",
+            [false, true] => break "one",
+            both => assert!(start.elapsed().as_secs() < 120, "{both:?}"),
+        }
+    };
+    check_half_plus_two(&server, stays);
+    // One of the same priority gets nothing of theirs.
+    machine.models(&[("one", &low), ("two", &low), ("three", &high), ("four", &high)]);
+    server.rest_until("/v1/models/four", "AVAILABLE");
+    machine.models(&[("three", &high), ("four", &high), ("five", &high)]);
+    let refused = server.rest_until("/v1/models/five", "END");
+    assert!(refused.contains("RESOURCE_EXHAUSTED"), "{refused}");
+    check_half_plus_two(&server, "three");
+    check_half_plus_two(&server, "four");
+    machine.models(&[("one", &low), ("four", &high)]);
+    server.rest_until("/v1/models/one", "AVAILABLE");
+    check_half_plus_two(&server, "one");
+}
+
+#[test]
+fn a_model_in_a_worker_moves_to_make_room_and_gets_the_replicas_asked_for() {
+    let machine = Machine::new(&[6 * GIB, 6 * GIB]);
+    let some = "memory { limit: '3GiB' reservation: '2GiB' }";
+    let models = machine.models(&[("moves", some)]);
+    let server = Server::start(machine.on(tensord()), &[&models, "--engine=tensorflow"]);
+    let memory = page(&server, "/v1/memory");
+    let first = worker_of(&memory, "moves")["device"].as_str().unwrap().to_owned();
+    let second = if first == "gpu:0" { "gpu:1" } else { "gpu:0" };
+    let large = format!("memory {{ limit: '4GiB' reservation: '4GiB' devices: '{first}' }}");
+    machine.models(&[("moves", some), ("large", &large)]);
+    until_on(&server, "moves", second);
+    server.rest_until("/v1/models/large", "AVAILABLE");
+    until_on(&server, "large", &first);
+    // More replicas, and fewer, while it serves.
+    let devices = |n: usize| {
+        let start = std::time::Instant::now();
+        loop {
+            check_half_plus_two(&server, "moves");
+            let memory = page(&server, "/v1/memory");
+            let has = |worker: &&Value| {
+                worker["models"].as_array().unwrap().iter().any(|one| one["name"] == "moves")
+            };
+            let n_workers = memory["workers"].as_array().unwrap().iter().filter(has).count();
+            if n_workers == n {
+                return;
+            }
+            assert!(start.elapsed().as_secs() < 120, "{n_workers} workers, not {n}");
+        }
+    };
+    let replicas =
+        |n: &str| format!("memory {{ limit: '3GiB' reservation: '2GiB' replicas: {n} }}");
+    for (text, n) in [("2", 2), ("1", 1), ("'all'", 2)] {
+        machine.models(&[("moves", &replicas(text))]);
+        devices(n);
+    }
+}
+
+#[test]
+fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        fs::write(folder.path().join("new"), text).unwrap();
+        fs::rename(folder.path().join("new"), folder.path().join(name)).unwrap();
+        folder.path().join(name).display().to_string()
+    };
+    let base = root().join("models/half_plus_two");
+    let list = |models: &[(&str, i32)]| {
+        let one = |(name, priority): &(&str, i32)| {
+            let memory = format!("memory {{ reservation: '1GiB' priority: {priority} }}");
+            format!("config {{ name: '{name}' base_path: '{}' {memory} }} ", base.display())
+        };
+        let all: String = models.iter().map(one).collect();
+        write("models", &format!("model_config_list {{ {all} }}"))
+    };
+    let models = format!("--model_config_file={}", list(&[("one", 0)]));
+    let devices = write("devices", "device { name: 'cpu:0' memory_limit: '1500MiB' }");
+    let devices = format!("--device_config_file={devices}");
+    let args =
+        [models.as_str(), &devices, "--engine=tensorflow,four=native", "--max_num_load_retries=0"];
+    let server = Server::start(with_tensorflow(tensord()), &args);
+    check_half_plus_two(&server, "one");
+    let memory = page(&server, "/v1/memory");
+    let one = named(named(&memory, "devices", "cpu:0"), "models", "one").clone();
+    assert_eq!(one["bytes"], GIB, "{one:#}");
+    // What the worker holds is a part of it, and the rest is nobody else's.
+    let context = &one["categories"]["context"];
+    assert!(context.as_u64() > Some(50 << 20), "{one:#}");
+    list(&[("one", 0), ("two", 0)]);
+    let refused = server.rest_until("/v1/models/two", "END");
+    assert!(refused.contains("RESOURCE_EXHAUSTED"), "{refused}");
+    assert!(refused.contains("cpu:0 has no room: 1073741824 bytes are needed"), "{refused}");
+    list(&[("one", 0), ("three", 1)]);
+    server.rest_until("/v1/models/three", "AVAILABLE");
+    check_half_plus_two(&server, "three");
+    server.rest_until("/v1/models/one", "RESOURCE_EXHAUSTED");
+    // One of our own engine is no other than they are.
+    list(&[("three", 1), ("four", 2)]);
+    server.rest_until("/v1/models/four", "AVAILABLE");
+    check_half_plus_two(&server, "four");
+    server.rest_until("/v1/models/three", "RESOURCE_EXHAUSTED");
+    list(&[("four", 2), ("five", 2)]);
+    let refused = server.rest_until("/v1/models/five", "END");
+    assert!(refused.contains("held by four:123 1073741824"), "{refused}");
+    list(&[("one", 0)]);
+    server.rest_until("/v1/models/one", "AVAILABLE");
+    check_half_plus_two(&server, "one");
+}
+
 #[test]
 fn a_model_goes_to_the_gpu_that_it_is_placed_on_and_is_booked_there() {
     let sizes = [16 * GIB, 8 * GIB];

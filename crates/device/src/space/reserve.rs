@@ -1,0 +1,118 @@
+//! What a space that does not grow holds: all that its limit allows, and all of that anew when the
+//! limit becomes another.
+
+use std::time::Instant;
+
+use super::{RESERVATION, Space};
+use crate::driver::Driver as _;
+use crate::error::Result;
+use crate::limit::Limited;
+use crate::logical::GrowthRule;
+
+/// The cause of what goes because a limit becomes another.
+const LIMIT: &str = "limit";
+
+/// What a space without growth holds beside its device's context: whole granules.
+pub(super) fn whole_bytes(driver: &Limited, context_bytes: u64) -> u64 {
+    let granule = driver.properties().granule_bytes;
+    driver.limit_bytes().saturating_sub(context_bytes) / granule * granule
+}
+
+impl Space {
+    /// Gives back all that a space without growth holds, so that its limit can become another;
+    /// `false` if something of it is in use, and then it keeps everything. Others know nothing of
+    /// this, and hold what they held.
+    pub fn give_up_reserve(&self) -> bool {
+        if self.growth != GrowthRule::Reserved {
+            return true;
+        }
+        let (mut arena, start) = (self.passing().lock(), Instant::now());
+        if arena.in_use_bytes() > 0 {
+            return false;
+        }
+        let held = arena.held_bytes();
+        arena.give_up();
+        self.journal().changed(held, 0, LIMIT, start);
+        true
+    }
+
+    /// Takes all that the limit allows for a space without growth that gave up what it held;
+    /// others are as they are.
+    ///
+    /// # Errors
+    /// If that much cannot be had; it is tried again when somebody needs memory of it.
+    pub fn take_reserve(&self) -> Result<()> {
+        let (mut arena, start) = (self.passing().lock(), Instant::now());
+        if self.growth != GrowthRule::Reserved || arena.held_bytes() > 0 {
+            return Ok(());
+        }
+        let taken = arena.take_again(whole_bytes(&self.driver, self.context_bytes()));
+        self.journal().changed(0, arena.held_bytes(), RESERVATION, start);
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::ledger::{Category, Holder};
+    use crate::simulated::{Simulated, SimulatedOptions};
+    use crate::space::{Owner, SpaceOptions};
+
+    const MIB: u64 = 1 << 20;
+
+    /// A space that holds 8 MiB of a GPU of 16 MiB, with 2 MiB of them for its context.
+    fn reserved(grows_in_place: bool) -> (Arc<Limited>, Arc<Space>) {
+        let options = SimulatedOptions::gpu("gpu:0", 16 * MIB);
+        let gpu = Simulated::new(SimulatedOptions { grows_in_place, ..options });
+        let gpu = Arc::new(Limited::new(Arc::new(gpu), "gpu:0", 16 * MIB));
+        let driver = Arc::new(Limited::new(gpu.clone(), "gpu:0", 8 * MIB));
+        let physical = Arc::clone(gpu.account());
+        let growth = GrowthRule::Reserved;
+        let (step_bytes, context_bytes) = (1, 2 * MIB);
+        let options = SpaceOptions { driver, physical, growth, step_bytes, context_bytes };
+        (gpu, Space::new(options).unwrap())
+    }
+
+    fn take(space: &Arc<Space>, mib: u64) -> Result<Buffer> {
+        let owner = Owner::new(space, Holder::Server, None);
+        let bytes = usize::try_from(mib * MIB).unwrap();
+        Buffer::allocate_for(&owner, Category::Weights, bytes)
+    }
+
+    #[test]
+    fn a_reserve_becomes_another_while_somebody_looks_at_it() {
+        for grows_in_place in [true, false] {
+            let (gpu, space) = reserved(grows_in_place);
+            let looks = Arc::clone(&space);
+            let used = take(&space, 1).unwrap();
+            assert!(!space.give_up_reserve(), "something is in use");
+            assert_eq!(gpu.held_bytes(), 8 * MIB);
+            drop(used);
+            assert!(space.give_up_reserve());
+            assert_eq!(gpu.held_bytes(), 2 * MIB);
+            assert!(take(&space, 1).is_err(), "it has nothing now");
+            // Not a multiple of the granule.
+            space.account().set_limit(15 * MIB).unwrap();
+            space.take_reserve().unwrap();
+            assert_eq!((gpu.held_bytes(), space.account().held_bytes()), (14 * MIB, 14 * MIB));
+            drop(take(&looks, 12).unwrap());
+            assert_eq!(looks.snapshot().held_bytes, 14 * MIB);
+        }
+    }
+
+    #[test]
+    fn a_reserve_that_cannot_be_had_is_taken_when_it_can() {
+        let (gpu, space) = reserved(true);
+        assert!(space.give_up_reserve());
+        gpu.account().charge(12 * MIB).unwrap();
+        assert!(space.take_reserve().is_err());
+        assert!(take(&space, 1).is_err());
+        gpu.account().refund(12 * MIB);
+        drop(take(&space, 6).unwrap());
+        assert_eq!(space.snapshot().held_bytes, 8 * MIB);
+    }
+}
