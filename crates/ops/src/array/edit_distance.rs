@@ -116,7 +116,12 @@ impl<'a> Rows<'a> {
     /// The sparse tensor at inputs `first`, of indices, values and shape.
     fn of(ctx: &Ctx<'a>, first: usize) -> Result<Self> {
         let (indices, values) = (ctx.input(first), ctx.input(first + 1));
-        let shape = ints(&ctx.input(first + 2))?;
+        let shape = ctx.input(first + 2);
+        if values.shape().rank() != 1 || shape.shape().rank() != 1 {
+            let (values, shape) = (values.shape(), shape.shape());
+            return invalid!("values {values} and dense shape {shape} should be vectors");
+        }
+        let shape = ints(&shape)?;
         let [n_values, rank] = indices.shape()[..] else {
             return invalid!("indices should be a matrix, but got {}", indices.shape());
         };
@@ -128,7 +133,9 @@ impl<'a> Rows<'a> {
                 shape.len()
             );
         }
-        Shape::checked(shape.iter().copied())?;
+        if shape.iter().any(|dim| *dim < 0) {
+            return invalid!("a dense shape of {shape:?}");
+        }
         Ok(Self { shape, values, indices: indices.as_slice() })
     }
 
