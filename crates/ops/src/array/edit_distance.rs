@@ -1,7 +1,7 @@
 //! `EditDistance`: how many insertions, deletions and substitutions turn one sequence into another.
 //!
-//! Sequences are the rows of two sparse tensors of one rank. Follows `edit_distance_op.cc`: rows are
-//! taken as they stand, those of both tensors together while their indices are the same.
+//! Sequences are the rows of two sparse tensors of one rank. Follows `edit_distance_op.cc`: rows
+//! are taken as they stand, those of both tensors together while their indices are the same.
 
 use std::cmp::Ordering;
 use std::ops::Range;

@@ -128,8 +128,8 @@ pub(super) fn as_f32(x: f64) -> f64 {
     f64::from(x as f32)
 }
 
-/// The Hurwitz zeta function: the sum of `(n + q)^-x` over all `n` from 0. `round` gives numbers the
-/// precision in which a term may vanish.
+/// The Hurwitz zeta function: the sum of `(n + q)^-x` over all `n` from 0. `round` gives numbers
+/// the precision in which a term may vanish.
 pub(super) fn zeta(x: f64, q: f64, round: fn(f64) -> f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;

@@ -179,8 +179,8 @@ fn is_printable(dtype: DType) -> bool {
     is_float || is_signed || is_unsigned || matches!(dtype, DType::Bool | DType::String)
 }
 
-/// What stands between two parts along `axis`: inner parts stand below each other, with as many blank
-/// lines as they have dimensions.
+/// What stands between two parts along `axis`: inner parts stand below each other, with as many
+/// blank lines as they have dimensions.
 fn gap(rank: usize, axis: usize) -> String {
     match rank - 1 - axis {
         0 => " ".to_owned(),
