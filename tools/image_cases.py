@@ -148,6 +148,31 @@ def cut_off(cases):
                       data[:(start + len(data)) // 2], acceptable_fraction=fraction)
 
 
+def ended_by_a_comment(cases):
+    """Files with a comment behind the picture that break off within it or behind it."""
+    data = Jpeg(planes(16, 16, 3), SAMPLINGS["4:2:0"], quality=20).file()
+    for length in (1, 2, 3, 4, 5, 11, 12, 13, 14):
+        tail = (b"\xff\xfe\x00\x0ahellohel" + data[-2:])[:length]
+        cases.add("DecodeJpeg", f"{length} bytes of a comment behind it", data[:-2] + tail)
+
+
+def bmps(cases):
+    """Rows of every length, from below and from above, and files that break off."""
+    rng = np.random.default_rng(9)
+    for n in (1, 3, 4):
+        for width in (1, 2, 3, 4):
+            for top_down in (False, True):
+                samples = rng.integers(0, 256, (2, width, n))
+                data = imagebytes.bmp(samples, top_down)
+                title = f"{8 * n} bits, {width} wide{', top row first' if top_down else ''}"
+                cases.add("DecodeBmp", title, data)
+                if width == 3:
+                    cases.add("DecodeImage", f"BMP of {title}", data)
+                    for less in (1, 2, 4, width * n + 1, len(data) - 54, len(data) - 40):
+                        cases.add("DecodeBmp", f"{title}, {less} bytes less", data[:-less])
+                    cases.add("DecodeBmp", f"{title}, a byte more", data + b"x")
+
+
 def damage(data, rng, start=2):
     """Data with one to three bytes changed, dropped or put in, from `start` on."""
     data = bytearray(data)
@@ -247,7 +272,8 @@ def main():
         damaged_jpegs(cases, args.damaged, args.seed, inside=args.seed % 2 == 0)
         damaged_pngs(cases, args.damaged, args.seed)
     else:
-        for make in (samplings, crops, spaces, without_tables, cut_off, pngs):
+        makers = (samplings, crops, spaces, without_tables, cut_off, ended_by_a_comment, pngs, bmps)
+        for make in makers:
             make(cases)
         damaged_jpegs(cases, 40, 2, inside=True)
     write(args.folder, cases, keep=not args.damaged)

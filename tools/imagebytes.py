@@ -1,5 +1,5 @@
 """Bytes of image files with what encoders seldom write: JPEGs of any sampling, colour space, number
-of scans and restart interval, and PNGs of every kind of pixel, interlaced or not.
+of scans and restart interval, PNGs of every kind of pixel, interlaced or not, and BMPs.
 
 Knows nothing of TensorFlow; `image_cases.py` makes op cases of them.
 """
@@ -287,3 +287,13 @@ def filtered(now, before, step, kind):
         return [0, left, up, (left + up) // 2, near][kind]
 
     return bytes((v - told(i)) % 256 for i, v in enumerate(now))
+
+
+def bmp(samples, top_down=False):
+    """A BMP of 1, 3 or 4 samples a pixel, the last row first unless told."""
+    height, width, n = samples.shape
+    lines = [row.astype(np.uint8).tobytes() for row in (samples if top_down else samples[::-1])]
+    body = b"".join(line + bytes(-len(line) % 4) for line in lines)
+    size = struct.pack("<iiHH", width, -height if top_down else height, 1, 8 * n)
+    head = b"BM" + struct.pack("<IIII", 54 + len(body), 0, 54, 40) + size
+    return head + struct.pack("<IIiiII", 0, len(body), 0, 0, 0, 0) + body

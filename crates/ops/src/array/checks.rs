@@ -2,7 +2,7 @@
 
 mod summary;
 
-use summary::summary;
+use summary::Summaries;
 
 use crate::prelude::*;
 
@@ -75,12 +75,9 @@ impl Op for Assert {
         if condition.as_slice::<u8>()[0] != 0 {
             return Ok(());
         }
-        let data: Vec<String> = ctx.inputs()[1..]
-            .iter()
-            .map(|view| format!("[{}]", summary(view, self.n_shown)))
-            .collect();
         // The text is TensorFlow's (`logging_ops.cc`).
-        invalid!("assertion failed: {}", data.join(" "))
+        let data = Summaries { views: &ctx.inputs()[1..], n_shown: self.n_shown, between: " " };
+        invalid!("assertion failed: {data}")
     }
 }
 
@@ -97,10 +94,7 @@ impl Op for Print {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let data: String = ctx.inputs()[1..]
-            .iter()
-            .map(|view| format!("[{}]", summary(view, self.n_shown)))
-            .collect();
+        let data = Summaries { views: &ctx.inputs()[1..], n_shown: self.n_shown, between: "" };
         tracing::info!("{}{data}", self.message);
         let input = ctx.input(0);
         ctx.forward(0, input, input.shape().clone())

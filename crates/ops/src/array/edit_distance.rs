@@ -1,8 +1,10 @@
 //! `EditDistance`: how many insertions, deletions and substitutions turn one sequence into another.
 //!
-//! Sequences are the rows of two sparse tensors of one rank.
+//! Sequences are the rows of two sparse tensors of one rank. Follows `edit_distance_op.cc`: rows
+//! are taken as they stand, those of both tensors together while their indices are the same.
 
-use rustc_hash::FxHashMap;
+use std::cmp::Ordering;
+use std::ops::Range;
 
 use crate::prelude::*;
 
@@ -16,7 +18,9 @@ struct EditDistance {
 
 impl Op for EditDistance {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, _, hypothesis, _, _, truth] = arity(inputs)?;
+        let [indices, _, hypothesis, truth_indices, _, truth] = arity(inputs)?;
+        indices.require_dtype(DType::I64)?;
+        truth_indices.require_dtype(DType::I64)?;
         let (Some(a), Some(b)) = (sizes_of(hypothesis), sizes_of(truth)) else {
             return Ok(vec![Spec::unknown(DType::F32)]);
         };
@@ -30,8 +34,7 @@ impl Op for EditDistance {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let hypothesis = Rows::of(ctx, 0)?;
-        let truth = Rows::of(ctx, 3)?;
+        let (hypothesis, truth) = (Rows::of(ctx, 0)?, Rows::of(ctx, 3)?);
         if hypothesis.shape.len() != truth.shape.len() || truth.shape.len() < 2 {
             return invalid!(
                 "hypothesis_shape and truth_shape must have one length of at least 2, got {} and \
@@ -43,39 +46,56 @@ impl Op for EditDistance {
         let rank = truth.shape.len() - 1;
         let dims = hypothesis.shape.iter().zip(&truth.shape).take(rank);
         let shape = Shape::checked(dims.map(|(a, b)| *a.max(b)))?;
+        let mut row = ctx.scratch().part::<usize>(truth.n_values() + 1);
         let mut output = ctx.output(0, DType::F32, &shape)?;
         let strides = shape.strides();
         let out = output.as_mut_slice::<f32>();
         out.fill(0.0);
         let same = |a: usize, b: usize| element_eq(&hypothesis.values, a, &truth.values, b);
-        let mut keys: Vec<&Vec<i64>> = hypothesis.rows.keys().chain(truth.rows.keys()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        for key in keys {
-            let empty = 0..0;
-            let a = hypothesis.rows.get(key).unwrap_or(&empty);
-            let b = truth.rows.get(key).unwrap_or(&empty);
-            let mut at = 0;
-            for ((index, size), stride) in key.iter().zip(shape.iter()).zip(&strides) {
-                match usize::try_from(*index).ok().filter(|index| index < size) {
-                    Some(index) => at += index * stride,
-                    None => return invalid!("index {index} is outside of {shape}"),
+        let (mut a, mut b) = (0, 0);
+        while a < hypothesis.n_values() || b < truth.n_values() {
+            let order = match (hypothesis.key(a), truth.key(b)) {
+                (Some(a), Some(b)) => a.cmp(b),
+                (Some(_), None) => Ordering::Less,
+                _ => Ordering::Greater,
+            };
+            let key = if order.is_le() { hypothesis.key(a) } else { truth.key(b) };
+            let a_row = if order.is_le() { hypothesis.row(a) } else { a..a };
+            let b_row = if order.is_ge() { truth.row(b) } else { b..b };
+            (a, b) = (a_row.end, b_row.end);
+            let terms = key.unwrap_or_default().iter().zip(&strides);
+            let place = terms
+                .fold(0i64, |sum, (i, stride)| sum.wrapping_add(i.wrapping_mul(*stride as i64)));
+            match usize::try_from(place).ok().and_then(|place| out.get_mut(place)) {
+                Some(out) => *out = self.distance(a_row, b_row, same, &mut row),
+                // The text and the code are TensorFlow's.
+                None => {
+                    return Err(Error::Internal(format!(
+                        "Got an inner product {place} which would require writing to outside of \
+                         the buffer for the output tensor (max elements {})",
+                        shape.n_elements()
+                    )));
                 }
             }
-            out[at] = self.distance(a.clone(), b.clone(), same);
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let n_values = inputs[4].shape().map_or(0, |shape| shape.n_elements());
+        Scratch::bytes_of::<usize>(n_values.saturating_add(1))
     }
 }
 
 impl EditDistance {
     fn distance(
         &self,
-        a: std::ops::Range<usize>,
-        b: std::ops::Range<usize>,
+        a: Range<usize>,
+        b: Range<usize>,
         same: impl Fn(usize, usize) -> bool,
+        row: &mut [usize],
     ) -> f32 {
-        let edits = levenshtein(a.clone(), b.clone(), same) as f32;
+        let edits = levenshtein(a.clone(), b.clone(), same, row) as f32;
         match (self.normalize, b.len()) {
             (false, _) => edits,
             (true, 0) if a.is_empty() => 0.0,
@@ -85,18 +105,23 @@ impl EditDistance {
     }
 }
 
-/// The values of each row of a sparse tensor, which must stand in order.
+/// A sparse tensor whose values stand row by row.
 struct Rows<'a> {
     shape: Ints,
     values: View<'a>,
-    rows: FxHashMap<Vec<i64>, std::ops::Range<usize>>,
+    indices: &'a [i64],
 }
 
 impl<'a> Rows<'a> {
     /// The sparse tensor at inputs `first`, of indices, values and shape.
     fn of(ctx: &Ctx<'a>, first: usize) -> Result<Self> {
         let (indices, values) = (ctx.input(first), ctx.input(first + 1));
-        let shape = ints(&ctx.input(first + 2))?;
+        let shape = ctx.input(first + 2);
+        if values.shape().rank() != 1 || shape.shape().rank() != 1 {
+            let (values, shape) = (values.shape(), shape.shape());
+            return invalid!("values {values} and dense shape {shape} should be vectors");
+        }
+        let shape = ints(&shape)?;
         let [n_values, rank] = indices.shape()[..] else {
             return invalid!("indices should be a matrix, but got {}", indices.shape());
         };
@@ -108,35 +133,59 @@ impl<'a> Rows<'a> {
                 shape.len()
             );
         }
-        let mut rows: FxHashMap<Vec<i64>, std::ops::Range<usize>> = FxHashMap::default();
-        for (i, index) in ints(&indices)?.chunks_exact(rank).enumerate() {
-            let row = rows.entry(index[..rank - 1].to_vec()).or_insert(i..i);
-            if row.end != i {
-                return invalid!("the indices of a sparse tensor must stand in order");
-            }
-            row.end = i + 1;
+        if shape.iter().any(|dim| *dim < 0) {
+            return invalid!("a dense shape of {shape:?}");
         }
-        Ok(Self { shape, values, rows })
+        Ok(Self { shape, values, indices: indices.as_slice() })
+    }
+
+    fn n_values(&self) -> usize {
+        self.values.n_elements()
+    }
+
+    /// In which row a value stands; `None` behind the last.
+    fn key(&self, value: usize) -> Option<&'a [i64]> {
+        let rank = self.shape.len();
+        Some(&self.indices.chunks_exact(rank).nth(value)?[..rank - 1])
+    }
+
+    /// The values of the row that begins with this one.
+    fn row(&self, first: usize) -> Range<usize> {
+        let key = self.key(first);
+        let n_more = (first..self.n_values()).take_while(|value| self.key(*value) == key).count();
+        first..first + n_more
     }
 }
 
+/// Whether two elements are equal, as numbers are: no NaN is, and zeros of both signs are.
 fn element_eq(a: &View<'_>, at: usize, b: &View<'_>, bt: usize) -> bool {
-    if a.dtype() != b.dtype() {
-        return false;
+    fn eq<T: Element + PartialEq>(a: &View<'_>, at: usize, b: &View<'_>, bt: usize) -> bool {
+        a.as_slice::<T>()[at] == b.as_slice::<T>()[bt]
     }
-    if a.dtype() == DType::String {
-        return a.strings().get(at) == b.strings().get(bt);
+    match (a.dtype(), b.dtype()) {
+        (a, b) if a != b => false,
+        (DType::String, _) => a.strings().get(at) == b.strings().get(bt),
+        (DType::F32, _) => eq::<f32>(a, at, b, bt),
+        (DType::F64, _) => eq::<f64>(a, at, b, bt),
+        (DType::F16, _) => eq::<half::f16>(a, at, b, bt),
+        (DType::BF16, _) => eq::<half::bf16>(a, at, b, bt),
+        (DType::Complex64, _) => eq::<num_complex::Complex<f32>>(a, at, b, bt),
+        (DType::Complex128, _) => eq::<num_complex::Complex<f64>>(a, at, b, bt),
+        (dtype, _) => {
+            let size = dtype.size();
+            a.bytes()[at * size..][..size] == b.bytes()[bt * size..][..size]
+        }
     }
-    let size = a.dtype().size();
-    a.bytes()[at * size..][..size] == b.bytes()[bt * size..][..size]
 }
 
+/// The distance of two sequences; `row` has room for one number more than `b` has elements.
 fn levenshtein(
-    a: std::ops::Range<usize>,
-    b: std::ops::Range<usize>,
+    a: Range<usize>,
+    b: Range<usize>,
     same: impl Fn(usize, usize) -> bool,
+    row: &mut [usize],
 ) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+    row.iter_mut().zip(0..=b.len()).for_each(|(cell, i)| *cell = i);
     for (i, x) in a.enumerate() {
         let mut corner = row[0];
         row[0] = i + 1;

@@ -88,7 +88,7 @@ pub(crate) fn gather(
     let dims = from[..axis].iter().chain(&picks[n_batch..]).chain(&from[axis + 1..]);
     let shape = Shape::checked(dims.map(|dim| *dim as i64))?;
     // TensorFlow does not look at indices that pick nothing.
-    if shape.n_elements() == 0 && indices.n_elements() > 0 && from[axis + 1..].contains(&0) {
+    if shape.n_elements() == 0 && indices.n_elements() > 0 {
         return rearrange(ctx, 0, &[params], &shape, &Nothing);
     }
     let picked = Picked {

@@ -52,7 +52,8 @@ pub(crate) fn gather_nd(
     if params.shape().rank() == 0 || indices.shape().rank() == 0 {
         return invalid!("params and indices must be at least vectors");
     }
-    if params.n_elements() == 0 && indices.n_elements() > 0 {
+    let n_slices: usize = indices.shape()[..indices.shape().rank() - 1].iter().product();
+    if params.n_elements() == 0 && n_slices > 0 {
         // The text is TensorFlow's (`gather_nd_op.cc`).
         let shape = params.shape();
         return invalid!(

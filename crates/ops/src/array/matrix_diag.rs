@@ -82,8 +82,7 @@ impl Op for Make {
         let dims: Dims = diagonal.shape().iter().map(|dim| Dim::of(*dim)).collect();
         let made = Spec::new(diagonal.dtype(), made_dims(&dims, bounds, sizes)?);
         let Some(shape) = made.shape() else { return invalid!("the matrix is too large") };
-        let band = Band::new(&shape, bounds, self.align)?;
-        let fill = band::Fill { band };
+        let fill = band::Fill { band: Band::within(&shape, bounds, self.align)? };
         if self.version == Version::One {
             return rearrange(ctx, 0, &[diagonal], &shape, &fill);
         }

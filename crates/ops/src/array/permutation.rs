@@ -69,6 +69,9 @@ impl Op for Unravel {
             return invalid!("Input dims cannot contain a dim of zero, but dims contains zero.");
         }
         let size = dims.iter().try_fold(1i64, |all, dim| all.checked_mul(*dim));
+        // The size is of the dtype of the dims.
+        let is_wide = ctx.input(1).dtype() == DType::I64;
+        let size = size.filter(|size| is_wide || i32::try_from(*size).is_ok());
         let Some(size) = size.filter(|_| dims.iter().all(|dim| *dim > 0)) else {
             return invalid!("the dims {dims:?} are no shape");
         };

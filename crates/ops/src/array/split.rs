@@ -114,6 +114,11 @@ impl Split {
         if sizes.len() != self.n_parts {
             return invalid!("size_splits has {} sizes for {} parts", sizes.len(), self.n_parts);
         }
+        if sizes == [-1] {
+            return invalid!(
+                "If there is only one output, it must have the same size as the input"
+            );
+        }
         let mut open = None;
         let mut total = 0usize;
         let mut lengths = Lengths::from_elem(0, sizes.len());

@@ -2,6 +2,7 @@
 
 mod spec;
 
+use smallvec::SmallVec;
 use spec::{Item, Masks, Range};
 
 use crate::prelude::*;
@@ -51,7 +52,7 @@ impl Op for StridedSlice {
         if region.shape.n_elements() == input.n_elements() && region.is_whole {
             return ctx.forward(0, input, region.shape);
         }
-        let how = Gather { walk: region.walk, pool: ctx.env().pool };
+        let how = Gather { walk: region.walk(), pool: ctx.env().pool };
         rearrange(ctx, 0, &[input], &region.shape, &how)
     }
 }
@@ -82,7 +83,9 @@ fn n_items(begin: &Spec, end: &Spec, strides: &Spec) -> Result<Option<usize>> {
 
 /// What a slice selects of a concrete tensor.
 struct Region {
-    walk: Walk,
+    /// Where it begins, and how far apart the neighbours of each of its dimensions are.
+    start: usize,
+    strides: SmallVec<[isize; 6]>,
     shape: Shape,
     /// Whether the elements are those of the tensor, in order.
     is_whole: bool,
@@ -104,23 +107,24 @@ impl Region {
             );
         }
         let items = masks.items(begin.len(), shape.rank())?;
-        let mut axes: smallvec::SmallVec<[(usize, isize); 6]> = smallvec::SmallVec::new();
+        let mut places: SmallVec<[isize; 6]> = SmallVec::new();
         let (mut dims, mut start, mut axis, mut is_whole) = (Ints::new(), 0usize, 0, true);
         let apart = shape.strides();
         for item in items {
             if let Item::NewAxis = item {
                 dims.push(1);
+                places.push(0);
                 continue;
             }
             let known =
                 |i: usize| (Dim::Known(begin[i]), Dim::Known(end[i]), Dim::Known(strides[i]));
             let cut = masks.range(item, known).resolve(axis, shape[axis])?;
-            axes.push((cut.size, cut.stride.wrapping_mul(apart[axis] as isize)));
             if cut.size > 0 {
                 start += cut.begin * apart[axis];
             }
             if !cut.shrinks {
                 dims.push(cut.size as i64);
+                places.push(cut.stride.wrapping_mul(apart[axis] as isize));
             }
             is_whole &= cut.stride == 1;
             axis += 1;
@@ -128,7 +132,11 @@ impl Region {
         let shape = Shape::checked(dims)?;
         // The start means nothing when nothing is selected.
         let start = if shape.n_elements() == 0 { 0 } else { start };
-        Ok(Self { walk: Walk::new(start, axes), shape, is_whole })
+        Ok(Self { start, strides: places, shape, is_whole })
+    }
+
+    fn walk(&self) -> Walk {
+        Walk::new(self.start, self.shape.iter().copied().zip(self.strides.iter().copied()))
     }
 }
 
@@ -157,38 +165,42 @@ impl Op for Update {
         let (input, value) = (ctx.input(0), ctx.input(4));
         let region = Region::of(&self.masks, ctx, input.shape())?;
         fits(&region.shape, value.shape())?;
-        let spread = spread(&region.shape, value.shape());
-        rearrange(ctx, 0, &[input, value], input.shape(), &Replace { walk: region.walk, spread })
+        rearrange(ctx, 0, &[input, value], input.shape(), &Replace::new(&region, value.shape()))
     }
 }
 
 fn fits(region: &Shape, value: &Shape) -> Result<()> {
     // Nothing fits nothing, and one element one element, whatever their shapes.
     let (n, n_values) = (region.n_elements(), value.n_elements());
-    let is_spread = broadcast_shapes(region, value).is_ok_and(|both| both == *region);
+    // Dimensions of one element before those of the slice do not count.
+    let (outer, inner) = value.split_at(value.rank().saturating_sub(region.rank()));
+    let both = broadcast_shapes(region, &Shape::of(inner));
+    let is_spread = outer.iter().all(|dim| *dim == 1) && both.is_ok_and(|both| both == *region);
     if !is_spread && n != 0 && (n, n_values) != (1, 1) {
         return invalid!("cannot assign a value of shape {value} to a slice of shape {region}");
     }
     Ok(())
 }
 
-/// The walk over a value that is repeated to fill a region; `None` if it fills it as it is.
-fn spread(region: &Shape, value: &Shape) -> Option<Walk> {
-    if region.n_elements() == value.n_elements() {
-        return None;
-    }
-    let (strides, missing) = (value.strides(), region.rank().checked_sub(value.rank())?);
-    let axis = |(i, size): (usize, &usize)| match i.checked_sub(missing) {
-        Some(at) if value[at] != 1 => (*size, strides[at] as isize),
-        _ => (*size, 0),
-    };
-    Some(Walk::new(0, region.iter().enumerate().map(axis)))
+/// Writes a value to a region, where it is repeated along the dimensions that it does not have.
+struct Replace {
+    start: usize,
+    /// The size of each dimension of the region, and how far apart its neighbours are in the value
+    /// and in the tensor.
+    axes: SmallVec<[(usize, isize, isize); 6]>,
 }
 
-struct Replace {
-    walk: Walk,
-    /// How the value is repeated.
-    spread: Option<Walk>,
+impl Replace {
+    fn new(region: &Region, value: &Shape) -> Self {
+        let strides = value.strides();
+        let axis = |(i, (size, place)): (usize, (&usize, &isize))| {
+            let at = (i + value.rank()).checked_sub(region.shape.rank());
+            let apart = at.filter(|at| value[*at] != 1).map_or(0, |at| strides[at] as isize);
+            (*size, apart, *place)
+        };
+        let sizes = region.shape.iter().zip(&region.strides);
+        Self { start: region.start, axes: sizes.enumerate().map(axis).collect() }
+    }
 }
 
 impl Move for Replace {
@@ -198,15 +210,31 @@ impl Move for Replace {
         output: &mut [T],
     ) -> Result<()> {
         output.copy_from_slice(inputs[0]);
-        match &self.spread {
-            _ if self.walk.len() == 0 => {}
-            None => self.walk.scatter(inputs[1], output),
-            Some(spread) => {
-                let mut values = vec![T::zeroed(); self.walk.len()];
-                spread.gather(inputs[1], &mut values);
-                self.walk.scatter(&values, output);
-            }
+        if self.axes.iter().all(|axis| axis.0 > 0) {
+            spread(&self.axes, (0, self.start), inputs[1], output);
         }
         Ok(())
+    }
+}
+
+/// Copies what is seen of two tensors along `axes`, from these places on.
+fn spread<T: Copy>(
+    axes: &[(usize, isize, isize)],
+    (from_at, to_at): (usize, usize),
+    from: &[T],
+    to: &mut [T],
+) {
+    match axes {
+        [] => to[to_at] = from[from_at],
+        [(size, 1, 1)] => to[to_at..][..*size].copy_from_slice(&from[from_at..][..*size]),
+        [(size, 0, 1)] => to[to_at..][..*size].fill(from[from_at]),
+        [(size, from_apart, to_apart), inner @ ..] => {
+            let (mut from_at, mut to_at) = (from_at, to_at);
+            for _ in 0..*size {
+                spread(inner, (from_at, to_at), from, to);
+                from_at = from_at.wrapping_add_signed(*from_apart);
+                to_at = to_at.wrapping_add_signed(*to_apart);
+            }
+        }
     }
 }

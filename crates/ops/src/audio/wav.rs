@@ -114,9 +114,11 @@ fn data(mut rest: &[u8]) -> Result<&[u8]> {
     while !rest.is_empty() {
         let is_data = take(&mut rest, 4)? == b"data";
         let size = number(&mut rest, 4)?;
-        let chunk = take(&mut rest, usize::try_from(size).unwrap_or(usize::MAX))?;
-        if is_data {
-            found = Some(chunk);
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        // What is passed over may be missing.
+        match is_data {
+            true => found = Some(take(&mut rest, size)?),
+            false => rest = rest.get(size..).unwrap_or_default(),
         }
     }
     found.map_or_else(|| invalid!("No data chunk found in WAV"), Ok)

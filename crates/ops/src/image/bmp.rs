@@ -31,11 +31,15 @@ pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
     if width == 0 || height == 0 || elements.is_none_or(|n| n > MAX_ELEMENTS) {
         return invalid!("a bmp of {width} by {height}");
     }
-    // Rows end at multiples of four bytes; the last one need not.
+    // Rows end at multiples of four bytes, and the file with the last one.
     let row = (width * own).next_multiple_of(4);
-    let Some(data) = bytes.get(start..).filter(|d| d.len() >= row * (height - 1) + width * own)
-    else {
-        return invalid!("Incomplete bmp content");
+    let Some(data) = bytes.get(start..).filter(|data| data.len() == row * height) else {
+        return invalid!(
+            "Incomplete bmp content: {} bytes where {} of a header and {height} rows of {row} \
+             should be",
+            bytes.len(),
+            start
+        );
     };
     let mut pixels = Vec::with_capacity(width * height * channels);
     for y in 0..height {

@@ -60,6 +60,10 @@ impl Op for CropAndResize {
             return invalid!("{} boxes for {n} indices", boxes.shape());
         }
         let (boxes, indices): (&[f32], &[i32]) = (boxes.as_slice(), indices.as_slice());
+        if boxes.iter().any(|corner| !corner.is_finite()) {
+            // The text is TensorFlow's (`crop_and_resize_op.cc`).
+            return invalid!("Boxes contains at least one element that is not finite");
+        }
         if indices.iter().any(|i| usize::try_from(*i).map_or(true, |i| i >= batch)) {
             let text = format!("box_index has values outside [0, {batch})");
             return Err(Error::OutOfRange(text));

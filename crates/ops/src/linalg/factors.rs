@@ -3,8 +3,8 @@
 //! Follows `qr_op_impl.h` and `svd_op_impl.h`. The signs of singular vectors are not determined;
 //! they need not be TensorFlow's.
 
-use super::orthogonal::{Grid, qr, svd};
-use super::square::{Field, Number, for_number_field};
+use super::orthogonal::{Grid, Svd as Values, qr};
+use super::square::{Field, Number, field_bytes, for_number_field};
 use crate::prelude::*;
 
 pub(super) const QR: OpDef =
@@ -43,16 +43,33 @@ impl Op for Qr {
         let inner = if self.full { rows } else { rows.min(columns) };
         let shapes = (with(stack, &[rows, inner])?, with(stack, &[inner, columns])?);
         let dtype = input.dtype();
+        let mut scratch = ctx.scratch();
         let (mut q, mut r) = ctx.two_outputs((dtype, &shapes.0), (dtype, &shapes.1))?;
         for_number_field!(dtype, T => {
+            type F = <T as Number>::Field;
+            let mut room = scratch.part::<F>(rows + rows.min(columns));
+            let (mut matrix, mut vectors) =
+                (scratch.part::<F>(rows * columns), scratch.part::<F>(rows * inner));
             let (q, r) = (q.as_mut_slice::<T>(), r.as_mut_slice::<T>());
-            for (i, matrix) in matrices(input.as_slice::<T>(), stack, (rows, columns)).enumerate() {
-                let factors = qr(matrix, self.full);
-                narrow(&factors.0.data, &mut q[i * rows * inner..]);
-                narrow(&factors.1.data, &mut r[i * inner * columns..]);
+            let from = input.as_slice::<T>();
+            for i in 0..stack.iter().product() {
+                widen(&from[i * rows * columns..], &mut matrix);
+                let mut matrix = Grid { rows, columns, data: &mut matrix };
+                let mut vectors = Grid { rows, columns: inner, data: &mut vectors };
+                qr(&mut matrix, &mut vectors, &mut room);
+                narrow(vectors.data, &mut q[i * rows * inner..]);
+                narrow(&matrix.data[..inner * columns], &mut r[i * inner * columns..]);
             }
         });
         Ok(())
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let shape = inputs[0].shape().unwrap_or_default();
+        let [.., rows, columns] = shape.dims() else { return 0 };
+        let inner = if self.full { *rows } else { *rows.min(columns) };
+        let bytes = |n| field_bytes(inputs[0].dtype, n);
+        bytes(rows + rows.min(columns)) + bytes(rows * columns) + bytes(rows * inner)
     }
 }
 
@@ -80,27 +97,90 @@ impl Op for Svd {
         let input = ctx.input(0);
         let (stack, rows, columns) = split(input.shape())?;
         let inner = rows.min(columns);
-        for_number_field!(input.dtype(), T => {
-            let all: Vec<_> = matrices(input.as_slice::<T>(), stack, (rows, columns))
-                .map(|matrix| svd(matrix, self.full))
-                .collect();
-            let mut out = ctx.output(0, input.dtype(), &with(stack, &[inner])?)?;
-            let values = all.iter().flat_map(|(values, _, _)| values);
-            let values: Vec<_> = values.map(|x| <T as Number>::Field::real(*x)).collect();
-            narrow(&values, out.as_mut_slice::<T>());
-            let (left, right) = if self.full { (rows, columns) } else { (inner, inner) };
-            let shapes = match self.vectors {
-                true => [with(stack, &[rows, left])?, with(stack, &[columns, right])?],
-                false => [Shape::scalar(), Shape::scalar()],
-            };
-            for (side, shape) in shapes.iter().enumerate() {
-                let mut out = ctx.output(1 + side, input.dtype(), shape)?;
-                out.bytes().fill(0);
-                let grids = all.iter().map(|(_, u, v)| if side == 0 { u } else { v });
-                let data = grids.filter(|_| self.vectors).flat_map(|grid| &grid.data);
-                narrow(&data.copied().collect::<Vec<_>>(), out.as_mut_slice::<T>());
+        let (left, right) = if self.full { (rows, columns) } else { (inner, inner) };
+        let shapes = match self.vectors {
+            true => [with(stack, &[rows, left])?, with(stack, &[columns, right])?],
+            false => [Shape::scalar(), Shape::scalar()],
+        };
+        let dtype = input.dtype();
+        let scratch = ctx.scratch();
+        ctx.output(0, dtype, &with(stack, &[inner])?)?;
+        for (side, shape) in shapes.iter().enumerate() {
+            ctx.output(1 + side, dtype, shape)?.bytes().fill(0);
+        }
+        for_number_field!(dtype, T => {
+            let sizes = (stack.iter().product(), rows, columns);
+            self.compute(ctx, input.as_slice::<T>(), sizes, scratch)
+        })
+    }
+
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let shape = inputs[0].shape().unwrap_or_default();
+        let [.., rows, columns] = shape.dims() else { return 0 };
+        let (long, short) = (*rows.max(columns), *rows.min(columns));
+        let bytes = |n| field_bytes(inputs[0].dtype, n);
+        let wide = if self.full { long } else { short };
+        bytes(long * short)
+            + bytes(short * short)
+            + bytes(if self.vectors { long * wide } else { 0 })
+            + Scratch::bytes_of::<f64>(short)
+            + Scratch::bytes_of::<usize>(short)
+    }
+}
+
+impl Svd {
+    /// Decomposes the matrices and writes to the outputs, which are there.
+    fn compute<T: Number>(
+        &self,
+        ctx: &mut Ctx<'_>,
+        from: &[T],
+        (n_matrices, rows, columns): (usize, usize, usize),
+        mut scratch: Scratch<'_>,
+    ) -> Result<()> {
+        // A wide matrix is decomposed lying on its side.
+        let is_wide = rows < columns;
+        let (long, short) = (rows.max(columns), rows.min(columns));
+        let n_left = if self.full { long } else { short };
+        let mut turned = scratch.part::<T::Field>(long * short);
+        let mut right = scratch.part::<T::Field>(short * short);
+        let mut left = scratch.part::<T::Field>(if self.vectors { long * n_left } else { 0 });
+        let (mut norms, mut order) = (scratch.part::<f64>(short), scratch.part::<usize>(short));
+        for i in 0..n_matrices {
+            let matrix = &from[i * rows * columns..][..rows * columns];
+            for (at, to) in turned.iter_mut().enumerate() {
+                let (row, column) = (at / short, at % short);
+                *to = match is_wide {
+                    true => matrix[column * columns + row].widen().conjugate(),
+                    false => matrix[at].widen(),
+                };
             }
-        });
+            let mut all = Values {
+                turned: Grid { rows: long, columns: short, data: &mut turned },
+                right: Grid { rows: short, columns: short, data: &mut right },
+                left: Grid { rows: long, columns: n_left, data: &mut left },
+                norms: &mut norms,
+                order: &mut order,
+            };
+            all.turn();
+            let mut out = ctx.output_again(0)?;
+            let values = &mut out.as_mut_slice::<T>()[i * short..][..short];
+            for (value, column) in values.iter_mut().zip(all.order.iter()) {
+                *value = T::narrow(<T::Field as Field>::real(all.norms[*column]));
+            }
+            if !self.vectors {
+                continue;
+            }
+            all.complete();
+            let (outer, inner) = if is_wide { (2, 1) } else { (1, 2) };
+            let size = long * n_left;
+            let mut out = ctx.output_again(outer)?;
+            narrow(all.left.data, &mut out.as_mut_slice::<T>()[i * size..]);
+            let mut out = ctx.output_again(inner)?;
+            let out = &mut out.as_mut_slice::<T>()[i * short * short..][..short * short];
+            for (at, to) in out.iter_mut().enumerate() {
+                *to = T::narrow(all.right.at(at / short, all.order[at % short]));
+            }
+        }
         Ok(())
     }
 }
@@ -125,16 +205,8 @@ fn least(a: &Dim, b: &Dim) -> Dim {
     }
 }
 
-/// The matrices of a stack.
-fn matrices<T: Number>(
-    data: &[T],
-    stack: &[usize],
-    (rows, columns): (usize, usize),
-) -> impl Iterator<Item = Grid<T::Field>> {
-    (0..stack.iter().product()).map(move |i| {
-        let matrix = &data[i * rows * columns..][..rows * columns];
-        Grid { rows, columns, data: matrix.iter().map(|x| x.widen()).collect() }
-    })
+fn widen<T: Number>(from: &[T], wide: &mut [T::Field]) {
+    wide.iter_mut().zip(from).for_each(|(wide, x)| *wide = x.widen());
 }
 
 fn narrow<T: Number>(wide: &[T::Field], out: &mut [T]) {

@@ -62,6 +62,10 @@ impl Op for Fft {
         };
         let [signal, lengths] = arity(inputs)?;
         signal.require_rank_at_least(self.rank)?;
+        let is_wide = |dtype| matches!(dtype, DType::F64 | DType::Complex128);
+        if is_wide(signal.dtype) != is_wide(dtype) {
+            return invalid!("Wrong types for a real FFT: in={} out={dtype}", signal.dtype);
+        }
         lengths.require_rank(1)?;
         let Some(dims) = signal.dims() else { return Ok(vec![Spec::unknown(dtype)]) };
         let lengths = lengths.sizes().unwrap_or_else(|| vec![Dim::Unknown; self.rank]);

@@ -3,27 +3,22 @@
 use super::square::Field;
 
 /// A matrix, row by row.
-#[derive(Debug, Clone)]
-pub(super) struct Grid<F> {
+#[derive(Debug)]
+pub(super) struct Grid<'a, F> {
     pub(super) rows: usize,
     pub(super) columns: usize,
-    pub(super) data: Vec<F>,
+    pub(super) data: &'a mut [F],
 }
 
-impl<F: Field> Grid<F> {
-    /// Ones on the diagonal.
-    fn identity(rows: usize, columns: usize) -> Self {
-        let one = |i: usize| if i / columns == i % columns { F::one() } else { F::zero() };
-        Self { rows, columns, data: (0..rows * columns).map(one).collect() }
+impl<F: Field> Grid<'_, F> {
+    /// Puts ones on the diagonal and zeros elsewhere.
+    fn make_identity(&mut self) {
+        for (i, value) in self.data.iter_mut().enumerate() {
+            *value = if i / self.columns == i % self.columns { F::one() } else { F::zero() };
+        }
     }
 
-    pub(super) fn adjoint(&self) -> Self {
-        let at = |i: usize| self.at(i % self.rows, i / self.rows).conjugate();
-        let data = (0..self.data.len()).map(at).collect();
-        Self { rows: self.columns, columns: self.rows, data }
-    }
-
-    fn at(&self, row: usize, column: usize) -> F {
+    pub(super) fn at(&self, row: usize, column: usize) -> F {
         self.data[row * self.columns + column]
     }
 
@@ -57,88 +52,109 @@ impl<F: Field> Grid<F> {
     }
 }
 
-/// Householder's factors: orthonormal columns, as many as rows if `full`, and an upper triangle.
-/// The signs are those of Eigen's `HouseholderQR`.
-pub(super) fn qr<F: Field>(mut matrix: Grid<F>, full: bool) -> (Grid<F>, Grid<F>) {
-    let (rows, columns) = (matrix.rows, matrix.columns);
-    let least = rows.min(columns);
-    let mut steps = Vec::with_capacity(least);
-    for k in 0..least {
-        let (tail, scale, beta) = reflection(&matrix, k);
-        matrix.reflect(k, &tail, scale, k + 1);
+/// Householder's factors of `matrix`: the upper triangle is left in it, and `q` gets orthonormal
+/// columns, as many as it has. `room` is for a row and a column. The signs are those of Eigen's
+/// `HouseholderQR`.
+pub(super) fn qr<F: Field>(matrix: &mut Grid<'_, F>, q: &mut Grid<'_, F>, room: &mut [F]) {
+    let rows = matrix.rows;
+    let (tail, scales) = room.split_at_mut(rows);
+    let scales = &mut scales[..rows.min(matrix.columns)];
+    // What turned a column stands below the diagonal, where zeros come to be, until it was used.
+    for (k, scale) in scales.iter_mut().enumerate() {
+        let tail = &mut tail[..rows - k];
+        let beta = reflection(matrix, k, tail, scale);
+        matrix.reflect(k, tail, *scale, k + 1);
         matrix.set(k, k, beta);
-        (k + 1..rows).for_each(|row| matrix.set(row, k, F::zero()));
-        steps.push((tail, scale));
+        (1..rows - k).for_each(|i| matrix.set(k + i, k, tail[i]));
     }
-    let mut q = Grid::identity(rows, if full { rows } else { least });
-    for (k, (tail, scale)) in steps.iter().enumerate().rev() {
+    q.make_identity();
+    for (k, scale) in scales.iter().enumerate().rev() {
+        let tail = &mut tail[..rows - k];
+        tail[0] = F::one();
+        for (i, v) in tail.iter_mut().enumerate().skip(1) {
+            *v = matrix.at(k + i, k);
+            matrix.set(k + i, k, F::zero());
+        }
         q.reflect(k, tail, scale.conjugate(), 0);
     }
-    if !full {
-        matrix.data.truncate(least * columns);
-        matrix.rows = least;
-    }
-    (q, matrix)
 }
 
-/// What turns column `k`, from the diagonal on, into one number: a vector, a factor, the number.
-fn reflection<F: Field>(matrix: &Grid<F>, k: usize) -> (Vec<F>, F, F) {
+/// What turns column `k`, from the diagonal on, into one number, which is returned: a vector and a
+/// factor.
+fn reflection<F: Field>(matrix: &Grid<'_, F>, k: usize, tail: &mut [F], scale: &mut F) -> F {
     let head = matrix.at(k, k);
     let below: f64 = (k + 1..matrix.rows).map(|row| matrix.at(row, k).size().powi(2)).sum();
-    let mut tail = vec![F::zero(); matrix.rows - k];
+    tail.fill(F::zero());
     tail[0] = F::one();
     if below <= f64::MIN_POSITIVE && (head - F::real(head.real_part())).size() == 0. {
-        return (tail, F::zero(), head);
+        *scale = F::zero();
+        return head;
     }
     let norm = (head.size().powi(2) + below).sqrt();
     let beta = F::real(if head.real_part() >= 0. { -norm } else { norm });
     for (i, v) in tail.iter_mut().enumerate().skip(1) {
         *v = matrix.at(k + i, k) / (head - beta);
     }
-    (tail, ((beta - head) / beta).conjugate(), beta)
+    *scale = ((beta - head) / beta).conjugate();
+    beta
 }
 
-/// Singular values, the largest first, and the left and right vectors as columns: as many as there
-/// are values, or as many as rows and columns if `full`.
-pub(super) fn svd<F: Field>(matrix: Grid<F>, full: bool) -> (Vec<f64>, Grid<F>, Grid<F>) {
-    if matrix.rows < matrix.columns {
-        let (values, left, right) = svd(matrix.adjoint(), full);
-        return (values, right, left);
-    }
-    let n = matrix.columns;
-    let scale = (0..n).map(|column| matrix.norm(column)).fold(0., f64::max);
-    let (mut turned, mut right) = (matrix, Grid::identity(n, n));
-    // Each sweep at least halves what is left; matrices with NaN never settle.
-    for _ in 0..60 {
-        let mut settled = true;
-        for (a, b) in (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))) {
-            if let Some(turn) = Turn::of(&turned, a, b, scale) {
-                settled = false;
-                turn.apply(&mut turned, a, b);
-                turn.apply(&mut right, a, b);
+/// Singular values and vectors of a matrix of at least as many rows as columns.
+pub(super) struct Svd<'a, F> {
+    /// The matrix, which is turned until its columns are orthogonal.
+    pub(super) turned: Grid<'a, F>,
+    /// The turns: the right vectors as columns.
+    pub(super) right: Grid<'a, F>,
+    /// The left vectors as columns: as many as there are values, or as rows.
+    pub(super) left: Grid<'a, F>,
+    /// The value of each column of `turned` and `right`.
+    pub(super) norms: &'a mut [f64],
+    /// The columns by value, the largest first.
+    pub(super) order: &'a mut [usize],
+}
+
+impl<F: Field> Svd<'_, F> {
+    /// Makes all but the left vectors of `turned`.
+    pub(super) fn turn(&mut self) {
+        let Self { turned, right, norms, order, .. } = self;
+        let n = turned.columns;
+        let scale = (0..n).map(|column| turned.norm(column)).fold(0., f64::max);
+        right.make_identity();
+        // Each sweep at least halves what is left; matrices with NaN never settle.
+        for _ in 0..60 {
+            let mut settled = true;
+            for (a, b) in (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))) {
+                if let Some(turn) = Turn::of(turned, a, b, scale) {
+                    settled = false;
+                    turn.apply(turned, a, b);
+                    turn.apply(right, a, b);
+                }
+            }
+            if settled {
+                break;
             }
         }
-        if settled {
-            break;
+        norms.iter_mut().enumerate().for_each(|(column, norm)| *norm = turned.norm(column));
+        order.iter_mut().enumerate().for_each(|(i, column)| *column = i);
+        order.sort_unstable_by(|a, b| norms[*b].total_cmp(&norms[*a]).then(a.cmp(b)));
+    }
+
+    /// Makes the left vectors: those of values above zero, and as many more of unit vectors as
+    /// there are columns.
+    pub(super) fn complete(&mut self) {
+        let Self { turned, left, norms, order, .. } = self;
+        let is_there = |column: usize| order.get(column).is_some_and(|i| norms[*i] > 0.);
+        for i in 0..left.data.len() {
+            let (row, column) = (i / left.columns, i % left.columns);
+            left.data[i] = match is_there(column) {
+                true => turned.at(row, order[column]) / F::real(norms[order[column]]),
+                false => F::zero(),
+            };
+        }
+        for column in (0..left.columns).filter(|column| !is_there(*column)) {
+            left.add_column(column, |other| other < column || is_there(other));
         }
     }
-    let norms: Vec<f64> = (0..n).map(|column| turned.norm(column)).collect();
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|a, b| norms[*b].total_cmp(&norms[*a]));
-    let values: Vec<f64> = order.iter().map(|column| norms[*column]).collect();
-    let unit = |row: usize, column: usize| match norms[column] > 0. {
-        true => turned.at(row, column) / F::real(norms[column]),
-        false => F::zero(),
-    };
-    let pick = |rows: usize, at: &dyn Fn(usize, usize) -> F| Grid {
-        rows,
-        columns: n,
-        data: (0..rows * n).map(|i| at(i / n, order[i % n])).collect(),
-    };
-    let left = pick(turned.rows, &unit);
-    let right = pick(n, &|row, column| right.at(row, column));
-    let columns = if full { left.rows } else { n };
-    (values, complete(&left, columns), right)
 }
 
 /// A rotation of two columns that makes them orthogonal.
@@ -151,7 +167,7 @@ struct Turn<F> {
 impl<F: Field> Turn<F> {
     /// `None` if they are orthogonal already, or one is nothing beside the longest column, which is
     /// `scale` long: turning it again would end in numbers too small to divide by.
-    fn of(matrix: &Grid<F>, a: usize, b: usize, scale: f64) -> Option<Self> {
+    fn of(matrix: &Grid<'_, F>, a: usize, b: usize, scale: f64) -> Option<Self> {
         let product = matrix.inner(a, b);
         let (size, norms) = (product.size(), (matrix.norm(a), matrix.norm(b)));
         let nothing = (f64::EPSILON * scale).powi(2);
@@ -164,7 +180,7 @@ impl<F: Field> Turn<F> {
         Some(Self { phase: (product / F::real(size)).conjugate(), cos, sin: cos * tan })
     }
 
-    fn apply(&self, matrix: &mut Grid<F>, a: usize, b: usize) {
+    fn apply(&self, matrix: &mut Grid<'_, F>, a: usize, b: usize) {
         let (cos, sin) = (F::real(self.cos), F::real(self.sin));
         for row in 0..matrix.rows {
             let (x, y) = (matrix.at(row, a), matrix.at(row, b) * self.phase);
@@ -174,35 +190,25 @@ impl<F: Field> Turn<F> {
     }
 }
 
-/// As many orthonormal columns as asked for, those that are zero or missing made of unit vectors.
-fn complete<F: Field>(vectors: &Grid<F>, columns: usize) -> Grid<F> {
-    let rows = vectors.rows;
-    let mut all = Grid { rows, columns, data: vec![F::zero(); rows * columns] };
-    let is_there = |column| column < vectors.columns && vectors.norm(column) > 0.;
-    let mut done: Vec<bool> = (0..columns).map(is_there).collect();
-    for column in 0..vectors.columns {
-        (0..rows).for_each(|row| all.set(row, column, vectors.at(row, column)));
-    }
-    for column in 0..columns {
-        if done[column] {
-            continue;
-        }
+impl<F: Field> Grid<'_, F> {
+    /// Makes a column of zeros a unit vector that is orthogonal to the columns that are `done`.
+    fn add_column(&mut self, column: usize, done: impl Fn(usize) -> bool) {
+        let (rows, columns) = (self.rows, self.columns);
         // The unit vector that is farthest from what is there.
-        let far = |row: usize| -> f64 { (0..columns).map(|c| all.at(row, c).size().powi(2)).sum() };
+        let far =
+            |row: usize| -> f64 { (0..columns).map(|c| self.at(row, c).size().powi(2)).sum() };
         let best = (0..rows).min_by(|a, b| far(*a).total_cmp(&far(*b))).unwrap_or(0);
-        all.set(best, column, F::one());
+        self.set(best, column, F::one());
         // Twice, since what is left may be small.
         for _ in 0..2 {
-            for other in (0..columns).filter(|other| done[*other]) {
-                let part = all.inner(other, column);
+            for other in (0..columns).filter(|other| done(*other)) {
+                let part = self.inner(other, column);
                 for row in 0..rows {
-                    all.set(row, column, all.at(row, column) - part * all.at(row, other));
+                    self.set(row, column, self.at(row, column) - part * self.at(row, other));
                 }
             }
         }
-        let norm = F::real(all.norm(column));
-        (0..rows).for_each(|row| all.set(row, column, all.at(row, column) / norm));
-        done[column] = true;
+        let norm = F::real(self.norm(column));
+        (0..rows).for_each(|row| self.set(row, column, self.at(row, column) / norm));
     }
-    all
 }

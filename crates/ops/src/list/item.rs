@@ -32,7 +32,10 @@ struct Get {
 impl Op for Get {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [list, index, shape] = arity(inputs)?;
-        index.require_rank(0)?;
+        // TensorFlow takes one element of any rank here.
+        if index.shape().is_some_and(|shape| shape.n_elements() != 1) {
+            return invalid!("expected a scalar but got {index}");
+        }
         Ok(vec![spec_of(self.dtype, item_dims(list, shape))])
     }
 

@@ -266,6 +266,12 @@ impl TableHandle {
             // The text is TensorFlow's (`lookup_table_op.cc`).
             return invalid!("max_load_factor must be between 0 and 1, got: {load}");
         }
+        let n_buckets = attrs.int_or("initial_num_buckets", 1 << 17)?;
+        if n_buckets < 4 || n_buckets & (n_buckets - 1) != 0 {
+            return invalid!(
+                "Number of buckets must be at least 4 and a power of 2, got: {n_buckets}"
+            );
+        }
         let value_shape = match attrs.shape_or_unknown("value_shape")? {
             None => Shape::scalar(),
             Some(dims) => Shape::checked(dims.into_iter().map(|dim| dim.unwrap_or(-1)))?,

@@ -49,10 +49,10 @@ impl Op for Histogram {
         let mut counts = ctx.scratch().part(shape.n_elements());
         let bins = (low, (high - low) / n as f64);
         match x.dtype() {
-            DType::F32 => count::<f32>(x, bins, &mut counts),
-            DType::F64 => count::<f64>(x, bins, &mut counts),
-            DType::I32 => count::<i32>(x, bins, &mut counts),
-            DType::I64 => count::<i64>(x, bins, &mut counts),
+            DType::F32 => count::<f32>(x, bins, &mut counts)?,
+            DType::F64 => count::<f64>(x, bins, &mut counts)?,
+            DType::I32 => count::<i32>(x, bins, &mut counts)?,
+            DType::I64 => count::<i64>(x, bins, &mut counts)?,
             other => return unimplemented!("dtype {other} is not supported here"),
         }
         let mut out = ctx.output(0, self.dtype, &shape)?;
@@ -74,13 +74,22 @@ fn ends<T: Element + AsPrimitive<f64>>(range: View<'_>) -> (f64, f64) {
 }
 
 /// Counts the values in each bin, the first of which begins at `low`.
-fn count<T: Element + AsPrimitive<f64>>(x: View<'_>, (low, step): (f64, f64), counts: &mut [i64]) {
+fn count<T: Element + AsPrimitive<f64>>(
+    x: View<'_>,
+    (low, step): (f64, f64),
+    counts: &mut [i64],
+) -> Result<()> {
     counts.fill(0);
     let last = counts.len() as i64 - 1;
     let values = x.as_slice::<T>().iter().map(|value| AsPrimitive::<f64>::as_(*value));
-    for value in values.filter(|value| !value.is_nan()) {
+    for value in values {
+        if value.is_nan() {
+            // The text is TensorFlow's (`histogram_op.cc`).
+            return invalid!("Histogram values must not contain NaN");
+        }
         // A float beyond the ends of an integer becomes that end.
         let bin = ((value - low) / step).floor() as i64;
         counts[bin.clamp(0, last) as usize] += 1;
     }
+    Ok(())
 }

@@ -55,7 +55,10 @@ pub(super) const OPS: &[OpDef] = &[
     row!("Invert", CHEAP, integer(x) => !x),
     row!("LogicalNot", CHEAP, u8(x) => x ^ 1),
 
-    row!("Exp", COSTLY, f32(x) => approx::exp::<M>(x), f64(x) => x.exp(), complex(x) => x.exp()),
+    row!("Exp", COSTLY, f32(x) => approx::exp::<M>(x), f64(x) => x.exp(), complex(x) => {
+        // Nothing that is imaginary does not become so by being large.
+        if x.im == 0.0 { num_complex::Complex::new(x.re.exp(), x.im) } else { x.exp() }
+    }),
     row!("Expm1", COSTLY, f32(x) => approx::expm1::<M>(x), f64(x) => x.exp_m1(),
         complex(x) => plane::expm1(x)),
     row!("Log", COSTLY, f32(x) => approx::log::<M>(x), f64(x) => x.ln(), complex(x) => x.ln()),

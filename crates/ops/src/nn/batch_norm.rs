@@ -35,6 +35,11 @@ struct BatchNorm {
 }
 
 impl BatchNorm {
+    /// Whether nothing is kept of the running mean and variance, whatever they are.
+    fn replaces(&self) -> bool {
+        self.training && self.average_factor == 1.
+    }
+
     fn channel(&self, rank: usize) -> usize {
         let layout = Layout { n_axes: rank - 2, channels_first: self.channels_first };
         layout.channel()
@@ -52,8 +57,7 @@ impl Op for BatchNorm {
         for (i, other) in others.iter().enumerate() {
             other.require_rank(1)?;
             let size = other.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
-            // When training, the running mean and variance may be empty.
-            if size.differs(&channels) && !(self.training && i >= 2 && size.known() == Some(0)) {
+            if size.differs(&channels) && !(self.replaces() && i >= 2) {
                 return invalid!("{other} does not fit {channels} channels of {x}");
             }
             if channels == Dim::Unknown {
@@ -77,11 +81,9 @@ impl Op for BatchNorm {
         let n = x.shape()[channel];
         let inner: usize = x.shape()[channel + 1..].iter().product();
         let [scale, offset, mean, variance] = std::array::from_fn(|i| ctx.input(i + 1));
-        // Nothing is kept of moments that are replaced.
-        let replaces = self.training && self.average_factor == 1.;
         for (i, input) in [scale, offset, mean, variance].iter().enumerate() {
-            let may_lack = replaces && i >= 2 && input.n_elements() == 0;
-            if input.dtype() != DType::F32 || (input.n_elements() != n && !may_lack) {
+            let is_needed = i < 2 || !self.replaces();
+            if input.dtype() != DType::F32 || (is_needed && input.n_elements() != n) {
                 return invalid!("{} does not fit {n} channels", input.shape());
             }
         }
@@ -134,7 +136,7 @@ impl Op for BatchNorm {
 impl BatchNorm {
     /// The running moment of channel `c` after a batch has shown another one.
     fn mix(&self, old: &[f32], c: usize, new: f32) -> f32 {
-        if self.average_factor == 1. || old.is_empty() {
+        if self.replaces() {
             return new;
         }
         let keep = 1. - self.average_factor;
@@ -196,6 +198,9 @@ impl<'a> Moments<'a> {
     }
 
     fn unbiased(&self, c: usize) -> f32 {
+        if self.count == 0. {
+            return f32::NAN;
+        }
         (self.sums[c][1] / (self.count - 1.).max(1.)) as f32
     }
 }

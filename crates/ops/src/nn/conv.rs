@@ -75,7 +75,7 @@ impl ConvOp {
         let (depth, per_group) = (&image_dims[layout.channel()], &filter_dims[layout.n_axes]);
         let out_depth = &filter_dims[layout.n_axes + 1];
         if let (Some(depth), Some(per_group)) = (depth.size(), per_group.size()) {
-            groups(depth, per_group, out_depth.size())?;
+            self.groups(depth, per_group, out_depth.size())?;
         }
         let mut axes = Vec::with_capacity(3);
         for (i, slide) in self.slides.iter().enumerate() {
@@ -94,7 +94,7 @@ impl ConvOp {
         }
         let (depth, per_group) = (image[layout.channel()], filter[layout.n_axes]);
         let out_depth = filter[layout.n_axes + 1];
-        let groups = groups(depth, per_group, Some(out_depth))?;
+        let groups = self.groups(depth, per_group, Some(out_depth))?;
         let window = Window::new(layout, &self.slides, |i| image[layout.axis(i)], |i| filter[i])?;
         if window.n_taps() == 0 && image[0] * window.n_outputs() * out_depth > 0 {
             // The text is TensorFlow's (`conv_ops_impl.h`).
@@ -103,6 +103,14 @@ impl ConvOp {
             );
         }
         Ok(Conv { batch: image[0], window, groups, in_channels: depth, out_channels: out_depth })
+    }
+
+    /// The number of groups that the channels are in; those of volumes are in one.
+    fn groups(&self, depth: usize, per_group: usize, out_depth: Option<usize>) -> Result<usize> {
+        if self.layout.n_axes == 3 && depth != per_group {
+            return invalid!("input depth {depth} is not filter depth {per_group}");
+        }
+        groups(depth, per_group, out_depth)
     }
 
     pub(super) fn output_shape(&self, conv: &Conv) -> Result<Shape> {

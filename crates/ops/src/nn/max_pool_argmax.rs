@@ -14,8 +14,10 @@ pub(super) const DEF: OpDef = OpDef::pure("MaxPoolWithArgmax", |attrs| {
     if !matches!(index, DType::I32 | DType::I64) {
         return invalid!("Targmax must be int32 or int64, not {index}");
     }
+    let pool = Pool::read(attrs, 2, Kind::Max)?;
+    pool.require_flat()?;
     Ok(Box::new(MaxPoolWithArgmax {
-        pool: Pool::read(attrs, 2, Kind::Max)?,
+        pool,
         index,
         with_batch: attrs.bool_or("include_batch_in_index", false)?,
     }))

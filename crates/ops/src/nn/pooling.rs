@@ -6,6 +6,7 @@ use super::dtypes::{through_f32, wide_bytes};
 use super::pooling_kernel::{Pooling, average, maximum};
 use super::transpose::{Turn, turned_bytes};
 use super::window::{Layout, Padding, PerAxis, Slide, Window, paddings, per_axis};
+use crate::error::unimplemented;
 use crate::prelude::*;
 
 pub(super) const MAX_POOL: OpDef = OpDef::pure("MaxPool", |attrs| build(attrs, 2, Kind::Max));
@@ -38,6 +39,9 @@ pub(super) struct Pool {
     slides: PerAxis<Slide>,
     sizes: PerAxis<usize>,
     kind: Kind,
+    /// How many channels a window has and slides over. One of several has one place, and slides
+    /// along no axis.
+    depth: (usize, usize),
 }
 
 impl Op for Pool {
@@ -48,6 +52,9 @@ impl Op for Pool {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let image = ctx.input(0);
+        if self.depth.0 > 1 {
+            return self.run_depth(ctx);
+        }
         let pooling = self.checked(image.shape())?;
         let shape = self.output_shape(&pooling)?;
         let (pool, scratch, turn) = (ctx.env().pool, ctx.scratch(), self.turn(&pooling));
@@ -95,8 +102,9 @@ impl Pool {
         paddings: PerAxis<Padding>,
         (sizes, strides): (&[i64], &[i64]),
     ) -> Result<Self> {
-        let sizes = per_axis(sizes, layout, "ksize")?;
-        let strides = per_axis(strides, layout, "strides")?;
+        let (depth, sizes, strides) = depth_of(layout, sizes, strides);
+        let sizes = per_axis(&sizes, layout, "ksize")?;
+        let strides = per_axis(&strides, layout, "strides")?;
         if sizes.iter().zip(&paddings).any(|(size, padding)| padding.largest() >= *size) {
             // The text is TensorFlow's (`ops_util.cc`).
             return invalid!("Explicit padding must be smaller than the window size");
@@ -104,12 +112,76 @@ impl Pool {
         let slides = strides.iter().zip(paddings);
         let slides =
             slides.map(|(stride, padding)| Slide { stride: *stride, dilation: 1, padding });
-        Ok(Self { layout, slides: slides.collect(), sizes, kind })
+        Ok(Self { layout, slides: slides.collect(), sizes, kind, depth })
+    }
+
+    /// Fails unless windows are of one channel each.
+    pub(super) fn require_flat(&self) -> Result<()> {
+        match self.depth.0 {
+            1 => Ok(()),
+            _ => unimplemented!("windows of several channels are not supported here"),
+        }
+    }
+
+    /// The largest of each run of `depth` channels.
+    fn run_depth(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+        let image = ctx.input(0);
+        let [batch, height, width, channels] = image.shape()[..] else {
+            return invalid!("the image must have rank 4: {}", image.shape());
+        };
+        let shape = Shape::of(&[batch, height, width, self.n_windows(channels)?]);
+        let mut out = ctx.output(0, image.dtype(), &shape)?;
+        for_number!(image.dtype(), T => {
+            let windows = image.as_slice::<T>().chunks_exact(self.depth.0);
+            for (out, window) in out.as_mut_slice::<T>().iter_mut().zip(windows) {
+                let largest = |a: T, b: &T| if *b > a { *b } else { a };
+                *out = window.iter().fold(window[0], largest);
+            }
+        });
+        Ok(())
+    }
+
+    fn infer_depth(&self, image: &Spec) -> Result<Spec> {
+        let mut dims = image.dims().map_or_else(|| vec![Dim::Unknown; 4], <[Dim]>::to_vec);
+        let channels = &mut dims[self.layout.channel()];
+        *channels = match channels.size() {
+            Some(size) => Dim::of(self.n_windows(size)?),
+            None => Dim::Unknown,
+        };
+        Ok(Spec::new(image.dtype, dims))
+    }
+
+    /// The windows over so many channels. The texts are TensorFlow's (`pooling_ops_common.cc`).
+    fn n_windows(&self, channels: usize) -> Result<usize> {
+        let (depth, stride) = self.depth;
+        if self.sizes.iter().any(|size| *size > 1) {
+            return unimplemented!(
+                "MaxPooling supports exactly one of pooling across depth or pooling across \
+                 width/height."
+            );
+        }
+        if !channels.is_multiple_of(depth) {
+            return unimplemented!(
+                "Depthwise max pooling requires the depth window to evenly divide the input depth"
+            );
+        }
+        if depth != stride {
+            return unimplemented!(
+                "Depthwise max pooling requires the depth window to equal the depth stride"
+            );
+        }
+        if self.kind == Kind::Average {
+            return unimplemented!("Non-spatial pooling is not yet supported.");
+        }
+        Ok(channels / depth)
     }
 
     pub(super) fn infer_output(&self, image: &Spec) -> Result<Spec> {
         let layout = self.layout;
         image.require_rank(layout.rank())?;
+        if self.depth.0 > 1 {
+            return self.infer_depth(image);
+        }
         let unknown = vec![Dim::Unknown; layout.rank()];
         let dims = image.dims().unwrap_or(&unknown);
         let mut axes = Vec::with_capacity(3);
@@ -143,6 +215,25 @@ impl Pool {
     }
 }
 
+/// How many channels a window has and slides over, and the sizes and strides without them.
+fn depth_of(layout: Layout, sizes: &[i64], strides: &[i64]) -> ((usize, usize), Ints, Ints) {
+    let (mut sizes, mut strides) = (Ints::from_slice(sizes), Ints::from_slice(strides));
+    let at = layout.channel();
+    let (Some(size), Some(stride)) = (sizes.get_mut(at), strides.get_mut(at)) else {
+        return ((1, 1), sizes, strides);
+    };
+    let depth = match (usize::try_from(*size), usize::try_from(*stride)) {
+        (Ok(1), Ok(1..)) if layout.n_axes == 2 => (1, 1),
+        (Ok(size @ 2..), Ok(stride @ 1..)) if layout.n_axes == 2 && !layout.channels_first => {
+            (size, stride)
+        }
+        _ => return ((1, 1), sizes, strides),
+    };
+    // The stride of windows of one channel is not looked at.
+    (*size, *stride) = (1, 1);
+    (depth, sizes, strides)
+}
+
 /// A pooling whose window comes as inputs.
 struct MaxPoolV2 {
     layout: Layout,
@@ -152,7 +243,12 @@ struct MaxPoolV2 {
 impl MaxPoolV2 {
     fn pool(&self, sizes: &[i64], strides: &[i64]) -> Result<Pool> {
         let paddings = self.slides.iter().map(|slide| slide.padding).collect();
-        Pool::new(self.layout, Kind::Max, paddings, (sizes, strides))
+        let (channel, mut strides) = (self.layout.channel(), Ints::from_slice(strides));
+        // Whatever it is, the stride of windows of one channel is not looked at.
+        if let (Some(1), Some(stride)) = (sizes.get(channel), strides.get_mut(channel)) {
+            *stride = 1;
+        }
+        Pool::new(self.layout, Kind::Max, paddings, (sizes, &strides))
     }
 }
 

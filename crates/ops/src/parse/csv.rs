@@ -56,171 +56,186 @@ impl Op for DecodeCsv {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let records = ctx.input(0);
-        let defaults: Vec<View<'_>> = ctx.inputs()[1..].to_vec();
-        if defaults.iter().any(|default| default.n_elements() > 1) {
+        let n_columns = self.dtypes.len();
+        if ctx.inputs()[1..].iter().any(|default| default.n_elements() > 1) {
             return invalid!("There should only be 1 default per field");
         }
-        let mut columns: Vec<Column<'_>> = self
-            .dtypes
-            .iter()
-            .zip(&defaults)
-            .map(|(t, d)| Column::new(*t, *d))
-            .collect::<Result<_>>()?;
-        for (row, record) in records.strings().iter().enumerate() {
-            let fields = self.fields(record)?;
-            if fields.len() != columns.len() {
-                return invalid!(
-                    "Expect {} fields but have {} in record",
-                    columns.len(),
-                    fields.len()
-                );
-            }
-            for (i, (column, field)) in columns.iter_mut().zip(&fields).enumerate() {
-                let is_missing = field.is_empty() || *field == self.missing;
-                column.push(if is_missing { None } else { Some(field) }, (i, row))?;
+        let mut texts: Vec<Strings> = Vec::new();
+        for (column, dtype) in self.dtypes.iter().enumerate() {
+            match dtype {
+                DType::String => texts.push(Strings::default()),
+                DType::F32 | DType::F64 | DType::I32 | DType::I64 => {
+                    ctx.output(column, *dtype, records.shape())?;
+                }
+                other => return invalid!("csv: data type {other} not supported"),
             }
         }
-        for (i, column) in columns.into_iter().enumerate() {
-            ctx.set_output(i, column.into_tensor(records.shape())?)?;
+        let mut places = ctx.scratch().part::<[usize; 3]>(n_columns);
+        for (row, record) in records.strings().iter().enumerate() {
+            let n_fields = self.find_fields(record, &mut places)?;
+            if n_fields != n_columns {
+                return invalid!("Expect {n_columns} fields but have {n_fields} in record");
+            }
+            let mut texts = texts.iter_mut();
+            for (column, place) in places.iter().enumerate() {
+                let field = Field::at(record, *place);
+                let default = ctx.input(1 + column);
+                let field = Some(field).filter(|field| !field.is(b"") && !field.is(&self.missing));
+                if field.is_none() && default.n_elements() == 0 {
+                    return invalid!("Field {column} is required but missing in record {row}!");
+                }
+                if self.dtypes[column] == DType::String {
+                    let Some(texts) = texts.next() else { continue };
+                    push_text(texts, field, default);
+                } else {
+                    write_number(ctx, (column, row), field, default)?;
+                }
+            }
+        }
+        let columns = self.dtypes.iter().enumerate().filter(|(_, dtype)| **dtype == DType::String);
+        for ((column, _), texts) in columns.zip(texts) {
+            ctx.set_output(column, Tensor::from_strings(records.shape().clone(), texts)?)?;
         }
         Ok(())
+    }
+
+    fn scratch_bytes(&self, _: &[Spec], _: &[Spec]) -> usize {
+        Scratch::bytes_of::<[usize; 3]>(self.dtypes.len())
     }
 }
 
 impl DecodeCsv {
-    /// The fields of the columns wanted.
-    fn fields(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let mut fields = Vec::new();
-        let mut rest = Some(record).filter(|record| !record.is_empty());
+    /// Finds the fields of the columns wanted, as many as there is room for. Returns their number.
+    fn find_fields(&self, record: &[u8], places: &mut [[usize; 3]]) -> Result<usize> {
+        let mut n_fields = 0;
+        let mut start = Some(0).filter(|_| !record.is_empty());
         let mut column = 0;
-        while let Some(text) = rest {
-            let (field, after) = if self.quotes && text.first() == Some(&b'"') {
-                self.quoted(&text[1..])?
+        while let Some(at) = start {
+            let (place, next) = if self.quotes && record.get(at) == Some(&b'"') {
+                self.quoted(record, at + 1)?
             } else {
-                self.bare(text)?
+                self.bare(record, at)?
             };
             if self.columns.is_empty() || self.columns.contains(&column) {
-                fields.push(field);
+                if let Some(slot) = places.get_mut(n_fields) {
+                    *slot = place;
+                }
+                n_fields += 1;
             }
             column += 1;
-            rest = after;
+            start = next;
         }
-        Ok(fields)
+        Ok(n_fields)
     }
 
-    /// A field up to the next delimiter, and what follows that.
-    fn bare<'r>(&self, text: &'r [u8]) -> Result<(Vec<u8>, Option<&'r [u8]>)> {
-        let end = text.iter().position(|byte| *byte == self.delimiter);
-        let field = &text[..end.unwrap_or(text.len())];
+    /// A field up to the next delimiter, and where the next begins.
+    fn bare(&self, record: &[u8], start: usize) -> Result<([usize; 3], Option<usize>)> {
+        let text = &record[start..];
+        let length = text.iter().position(|byte| *byte == self.delimiter);
+        let end = start + length.unwrap_or(text.len());
+        let field = &record[start..end];
         if self.quotes && field.iter().any(|byte| matches!(byte, b'"' | b'\n' | b'\r')) {
             return invalid!("Unquoted fields cannot have quotes/CRLFs inside");
         }
-        Ok((field.to_vec(), end.map(|end| &text[end + 1..])))
+        Ok(([start, end, 0], length.map(|_| end + 1)))
     }
 
     /// A field behind its quote, in which two quotes are one.
-    fn quoted<'r>(&self, text: &'r [u8]) -> Result<(Vec<u8>, Option<&'r [u8]>)> {
-        let mut field = Vec::new();
-        let mut at = 0;
+    fn quoted(&self, record: &[u8], start: usize) -> Result<([usize; 3], Option<usize>)> {
+        let (mut at, mut n_doubled) = (start, 0);
         loop {
-            match (text.get(at), text.get(at + 1)) {
+            match (record.get(at), record.get(at + 1)) {
                 (None, _) => {
                     return invalid!("Quoted field has to end with quote followed by delim or end");
                 }
                 (Some(b'"'), Some(b'"')) => {
-                    field.push(b'"');
+                    n_doubled += 1;
                     at += 2;
                 }
-                (Some(b'"'), None) => return Ok((field, None)),
+                (Some(b'"'), None) => return Ok(([start, at, n_doubled], None)),
                 (Some(b'"'), Some(byte)) if *byte == self.delimiter => {
-                    return Ok((field, Some(&text[at + 2..])));
+                    return Ok(([start, at, n_doubled], Some(at + 2)));
                 }
                 (Some(b'"'), _) => {
                     return invalid!("Quote inside a string has to be escaped by another quote");
                 }
-                (Some(byte), _) => {
-                    field.push(*byte);
-                    at += 1;
-                }
+                (Some(_), _) => at += 1,
             }
         }
     }
 }
 
-/// A column being filled.
-struct Column<'a> {
-    values: Values,
-    default: View<'a>,
+/// A field as it stands in its record.
+#[derive(Clone, Copy)]
+struct Field<'r> {
+    text: &'r [u8],
+    /// How often two quotes in it mean one.
+    n_doubled: usize,
 }
 
-enum Values {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-    I32(Vec<i32>),
-    I64(Vec<i64>),
-    Strings(Strings),
-}
-
-impl<'a> Column<'a> {
-    fn new(dtype: DType, default: View<'a>) -> Result<Self> {
-        let values = match dtype {
-            DType::F32 => Values::F32(Vec::new()),
-            DType::F64 => Values::F64(Vec::new()),
-            DType::I32 => Values::I32(Vec::new()),
-            DType::I64 => Values::I64(Vec::new()),
-            DType::String => Values::Strings(Strings::default()),
-            other => return invalid!("csv: data type {other} not supported"),
-        };
-        Ok(Self { values, default })
+impl<'r> Field<'r> {
+    /// The field from the first place to the second, with its number of doubled quotes.
+    fn at(record: &'r [u8], [start, end, n_doubled]: [usize; 3]) -> Self {
+        Self { text: &record[start..end], n_doubled }
     }
 
-    fn push(&mut self, field: Option<&Vec<u8>>, place: (usize, usize)) -> Result<()> {
-        if field.is_none() && self.default.n_elements() == 0 {
-            let (column, row) = place;
-            return invalid!("Field {column} is required but missing in record {row}!");
-        }
-        let default = self.default;
-        match &mut self.values {
-            Values::F32(values) => push(values, field, place, (parse_float32, default)),
-            Values::F64(values) => push(values, field, place, (parse_float, default)),
-            Values::I32(values) => push(values, field, place, (parse_int, default)),
-            Values::I64(values) => push(values, field, place, (parse_int, default)),
-            Values::Strings(values) => {
-                values.push(field.map_or_else(|| default.strings().get(0), |field| &field[..]));
-                Ok(())
-            }
-        }
-    }
-
-    fn into_tensor(self, shape: &Shape) -> Result<Tensor> {
-        let shape = shape.clone();
-        Ok(match self.values {
-            Values::F32(values) => Tensor::from_slice(shape, &values)?,
-            Values::F64(values) => Tensor::from_slice(shape, &values)?,
-            Values::I32(values) => Tensor::from_slice(shape, &values)?,
-            Values::I64(values) => Tensor::from_slice(shape, &values)?,
-            Values::Strings(values) => Tensor::from_strings(shape, values)?,
+    /// What the field means.
+    fn bytes(self) -> impl Iterator<Item = u8> + 'r {
+        let mut skips = false;
+        self.text.iter().copied().filter(move |byte| {
+            skips = self.n_doubled > 0 && *byte == b'"' && !skips;
+            !skips
         })
+    }
+
+    fn is(self, text: &[u8]) -> bool {
+        self.text.len() - self.n_doubled == text.len() && self.bytes().eq(text.iter().copied())
+    }
+}
+
+fn push_text(texts: &mut Strings, field: Option<Field<'_>>, default: View<'_>) {
+    match field {
+        None => texts.push(default.strings().get(0)),
+        Some(Field { text, n_doubled: 0 }) => texts.push(text),
+        Some(field) => texts.push(&field.bytes().collect::<Vec<u8>>()),
+    }
+}
+
+/// Writes a number to its place in its column.
+fn write_number(
+    ctx: &mut Ctx<'_>,
+    place: (usize, usize),
+    field: Option<Field<'_>>,
+    default: View<'_>,
+) -> Result<()> {
+    let mut output = ctx.output_again(place.0)?;
+    match default.dtype() {
+        DType::F32 => write(&mut output, place, field, (parse_float32, default)),
+        DType::F64 => write(&mut output, place, field, (parse_float, default)),
+        DType::I32 => write(&mut output, place, field, (parse_int::<i32>, default)),
+        _ => write(&mut output, place, field, (parse_int::<i64>, default)),
     }
 }
 
 /// Reads a field.
 type Parse<T> = fn(&[u8]) -> Option<T>;
 
-fn push<T: Element>(
-    values: &mut Vec<T>,
-    field: Option<&Vec<u8>>,
+fn write<T: Element>(
+    output: &mut ViewMut<'_>,
     (column, row): (usize, usize),
+    field: Option<Field<'_>>,
     (parse, default): (Parse<T>, View<'_>),
 ) -> Result<()> {
-    let Some(field) = field else {
-        values.push(default.as_slice::<T>()[0]);
-        return Ok(());
+    let value = match field {
+        None => Some(default.as_slice::<T>()[0]),
+        // No number has a quote in it.
+        Some(field) => Some(field.text).filter(|_| field.n_doubled == 0).and_then(parse),
     };
-    let Some(value) = parse(field) else {
-        let (text, dtype) = (String::from_utf8_lossy(field), T::DTYPE);
+    let (Some(value), out) = (value, output.as_mut_slice::<T>()) else {
+        let text: Vec<u8> = field.into_iter().flat_map(Field::bytes).collect();
+        let (text, dtype) = (String::from_utf8_lossy(&text), T::DTYPE);
         return invalid!("Field {column} in record {row} is not a valid {dtype}: {text}");
     };
-    values.push(value);
+    out[row] = value;
     Ok(())
 }

@@ -6,27 +6,56 @@ use crate::prelude::*;
 /// An entry of the map of features: its key, and the serialized `Feature`.
 pub(super) type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// Appends the features of a serialized `Example`; several examples written one after another are
+/// Takes an entry; `None` to read no further.
+pub(super) type Take<'t, 'a> = &'t mut dyn FnMut(Entry<'a>) -> Option<()>;
+
+/// Takes entries into a list.
+pub(super) fn into<'a>(entries: &mut Vec<Entry<'a>>) -> impl FnMut(Entry<'a>) -> Option<()> {
+    |entry| {
+        entries.push(entry);
+        Some(())
+    }
+}
+
+/// Reads the features of a serialized `Example`; several examples written one after another are
 /// one with all their features. `None` if it is malformed.
-pub(super) fn read_example<'a>(example: &'a [u8], entries: &mut Vec<Entry<'a>>) -> Option<()> {
+pub(super) fn read_example<'a>(example: &'a [u8], take: Take<'_, 'a>) -> Option<()> {
     let mut wire = Wire::new(example);
     while !wire.is_empty() {
         match wire.varint()? {
-            tag if tag == delimited(1) => read_map(wire.delimited()?, entries)?,
+            tag if tag == delimited(1) => read_map(wire.delimited()?, take)?,
             tag => wire.skip(tag)?,
         }
     }
     Some(())
 }
 
-/// Appends the entries of a map from strings to messages, which `Features` and `FeatureLists` are.
-pub(super) fn read_map<'a>(map: &'a [u8], entries: &mut Vec<Entry<'a>>) -> Option<()> {
+/// Reads the features of the context and the lists of a serialized `SequenceExample`. `None` if it
+/// is malformed.
+pub(super) fn read_sequence_example<'a>(
+    example: &'a [u8],
+    context: Take<'_, 'a>,
+    lists: Take<'_, 'a>,
+) -> Option<()> {
+    let mut wire = Wire::new(example);
+    while !wire.is_empty() {
+        match wire.varint()? {
+            tag if tag == delimited(1) => read_map(wire.delimited()?, context)?,
+            tag if tag == delimited(2) => read_map(wire.delimited()?, lists)?,
+            tag => wire.skip(tag)?,
+        }
+    }
+    Some(())
+}
+
+/// Reads the entries of a map from strings to messages, which `Features` and `FeatureLists` are.
+fn read_map<'a>(map: &'a [u8], take: Take<'_, 'a>) -> Option<()> {
     let mut wire = Wire::new(map);
     while !wire.is_empty() {
         if wire.varint()? != delimited(1) {
             return None;
         }
-        entries.push(read_entry(wire.delimited()?)?);
+        take(read_entry(wire.delimited()?)?)?;
     }
     Some(())
 }

@@ -4,6 +4,7 @@ mod base64;
 mod csv;
 mod decode_compressed;
 mod decode_raw;
+mod dense;
 mod feature;
 mod number;
 mod parse_example;

@@ -2,6 +2,8 @@
 //!
 //! Follows `example_parsing_ops.cc` of TensorFlow; the messages are its own, clients know them.
 
+use super::dense::{self, Wanted};
+use super::feature::read_example;
 use super::schema::{Column, Field, Place, Role, parse_batch};
 use super::values::for_rows;
 use crate::prelude::*;
@@ -70,6 +72,12 @@ enum Keys {
 }
 
 impl Config {
+    /// Whether there are numbers of fixed shapes and nothing else.
+    fn is_dense(&self) -> bool {
+        let is_fixed = |feature: &Dense| !feature.is_open() && dense::is_number(feature.dtype);
+        self.sparse.is_empty() && self.ragged.is_empty() && self.dense.iter().all(is_fixed)
+    }
+
     fn read(attrs: &Attrs<'_>, n_ragged: usize) -> Result<Self> {
         let types = attrs.dtypes("Tdense")?;
         let shapes = attrs.shapes("dense_shapes")?;
@@ -183,6 +191,10 @@ impl Op for ParseExample {
             }
         };
         let names = self.names(ctx)?;
+        if self.parse_dense(ctx, is_batch)?.is_some() {
+            return Ok(());
+        }
+        // This way also says what is wrong with an example.
         let keys = self.read_keys(ctx)?;
         let fields = self.fields(ctx, &keys)?;
         let examples = serialized.strings().iter().enumerate().map(|(index, example)| {
@@ -196,9 +208,43 @@ impl Op for ParseExample {
         };
         writer.write(ctx, columns, self.first_default())
     }
+
+    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
+        if self.config.is_dense() { dense::scratch_bytes(outputs.len()) } else { 0 }
+    }
 }
 
 impl ParseExample {
+    /// Parses what is all numbers of fixed shapes; `None` if it is not, or not as it should be.
+    fn parse_dense<'a>(&self, ctx: &mut Ctx<'a>, is_batch: bool) -> Result<Option<()>> {
+        let n_features = self.config.dense.len();
+        let are_keys = match self.keys {
+            Keys::Scalars => (2..2 + n_features).all(|i| ctx.input(i).n_elements() == 1),
+            Keys::Vectors => {
+                (2..5).all(|i| ctx.input(i).shape()[..] == [if i == 3 { n_features } else { 0 }])
+            }
+            Keys::Attrs { .. } => true,
+        };
+        if !self.config.is_dense() || !are_keys {
+            return Ok(None);
+        }
+        let batch = is_batch.then_some(ctx.input(0).n_elements() as i64);
+        for (i, feature) in self.config.dense.iter().enumerate() {
+            feature.check_default(i, ctx.input(self.first_default() + i))?;
+            let shape = Shape::checked(batch.into_iter().chain(feature.dims_with(0)))?;
+            ctx.output(i, feature.dtype, &shape)?;
+        }
+        let wanted = |ctx: &Ctx<'a>, i: usize| Wanted {
+            key: match &self.keys {
+                Keys::Scalars => ctx.input(2 + i).strings().get(0),
+                Keys::Vectors => ctx.input(3).strings().get(i),
+                Keys::Attrs { dense, .. } => &dense[i],
+            },
+            default: ctx.input(self.first_default() + i),
+        };
+        Ok(dense::parse(ctx, wanted, read_example))
+    }
+
     fn wanted(&self) -> &'static str {
         match self.keys {
             Keys::Scalars => "a vector",

@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::feature::{Entry, read_feature, read_map};
+use super::feature::{Entry, into, read_feature, read_sequence_example};
 use super::values::Values;
 use super::wire::{Wire, delimited};
 use crate::prelude::*;
@@ -46,12 +46,14 @@ pub(super) fn parse_sequences<'a>(
     let mut context_rows = context.iter().map(Rows::new).collect::<Result<Vec<_>>>()?;
     let mut list_rows = lists.iter().map(Rows::new).collect::<Result<Vec<_>>>()?;
     let (context_keys, list_keys) = (index(context)?, index(lists)?);
-    let (mut entries, mut list_entries) = (Vec::new(), Vec::new());
+    let (mut entries, mut list_entries): (Vec<Entry<'a>>, Vec<Entry<'a>>) = Default::default();
     for (example, name) in examples {
         let name = String::from_utf8_lossy(name);
         entries.clear();
         list_entries.clear();
-        if split(example, &mut entries, &mut list_entries).is_none() {
+        if read_sequence_example(example, &mut into(&mut entries), &mut into(&mut list_entries))
+            .is_none()
+        {
             return invalid!("Invalid protocol message input, example id: {name}");
         }
         let features = pick(&entries, &context_keys, context.len());
@@ -64,23 +66,6 @@ pub(super) fn parse_sequences<'a>(
         }
     }
     Ok((context_rows, list_rows))
-}
-
-/// Appends the features of the context and the lists of a serialized `SequenceExample`.
-fn split<'a>(
-    example: &'a [u8],
-    context: &mut Vec<Entry<'a>>,
-    lists: &mut Vec<Entry<'a>>,
-) -> Option<()> {
-    let mut wire = Wire::new(example);
-    while !wire.is_empty() {
-        match wire.varint()? {
-            tag if tag == delimited(1) => read_map(wire.delimited()?, context)?,
-            tag if tag == delimited(2) => read_map(wire.delimited()?, lists)?,
-            tag => wire.skip(tag)?,
-        }
-    }
-    Some(())
 }
 
 fn index<'w>(wanted: &[Wanted<'w>]) -> Result<FxHashMap<&'w [u8], usize>> {

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::feature::{Entry, read_example, read_feature};
+use super::feature::{Entry, into, read_example, read_feature};
 use super::values::Values;
 use crate::prelude::*;
 
@@ -56,7 +56,7 @@ pub(super) fn parse_batch<'a>(
     let mut entries: Vec<Entry<'a>> = Vec::new();
     for (row, (example, place)) in examples.enumerate() {
         entries.clear();
-        if read_example(example, &mut entries).is_none() {
+        if read_example(example, &mut into(&mut entries)).is_none() {
             let example = String::from_utf8_lossy(example);
             return invalid!("Could not parse example input, value: '{example}'");
         }

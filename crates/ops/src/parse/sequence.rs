@@ -3,6 +3,8 @@
 //!
 //! Follows `example_parsing_ops.cc` of TensorFlow.
 
+use super::dense;
+use super::feature::read_sequence_example;
 use super::rows::{Kind, Rows, Wanted, parse_sequences};
 use super::sequence_output::Writer;
 use crate::prelude::*;
@@ -152,6 +154,10 @@ impl Op for ParseSequence {
             return invalid!("Expected serialized to be a scalar or vector, got shape: {shape}");
         }
         let names = self.names(ctx)?;
+        if self.parse_dense(ctx, is_batch)?.is_some() {
+            return Ok(());
+        }
+        // This way also says what is wrong with an example.
         let (context, lists) = self.wanted(ctx)?;
         let examples =
             serialized.strings().iter().enumerate().map(|(i, example)| {
@@ -160,9 +166,55 @@ impl Op for ParseSequence {
         let (context, lists): (Vec<Rows>, Vec<Rows>) = parse_sequences(&context, &lists, examples)?;
         self.writer(is_batch.then_some(serialized.n_elements())).write(ctx, context, lists)
     }
+
+    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
+        if self.is_dense() { dense::scratch_bytes(outputs.len()) } else { 0 }
+    }
 }
 
 impl ParseSequence {
+    /// Whether there are numbers in the context and nothing else.
+    fn is_dense(&self) -> bool {
+        let numbers = self.context.dense.iter().filter(|(dtype, _)| dense::is_number(*dtype));
+        numbers.count() == self.n_keys()
+    }
+
+    /// Parses what is all numbers; `None` if it is not, or not as it should be.
+    fn parse_dense<'a>(&self, ctx: &mut Ctx<'a>, is_batch: bool) -> Result<Option<()>> {
+        let n_features = self.context.dense.len();
+        let are_keys = match self.form {
+            Form::Scalars => (2..2 + n_features).all(|i| ctx.input(i).n_elements() == 1),
+            Form::Vectors => {
+                (2..9).all(|i| ctx.input(i).n_elements() == if i == 3 { n_features } else { 0 })
+            }
+            Form::Attrs { .. } => true,
+        };
+        let defaults = self.first_default();
+        let fits = |(i, (_, shape)): (usize, &(DType, Shape))| {
+            let default = ctx.input(defaults + i);
+            default.n_elements() == 0 || default.shape() == shape
+        };
+        if !self.is_dense() || !are_keys || !self.context.dense.iter().enumerate().all(fits) {
+            return Ok(None);
+        }
+        let batch = is_batch.then_some(ctx.input(0).n_elements() as i64);
+        for (i, (dtype, shape)) in self.context.dense.iter().enumerate() {
+            let shape = Shape::checked(batch.into_iter().chain(shape.to_i64()))?;
+            ctx.output(i, *dtype, &shape)?;
+        }
+        let wanted = |ctx: &Ctx<'a>, i: usize| dense::Wanted {
+            key: match &self.form {
+                Form::Scalars => ctx.input(2 + i).strings().get(0),
+                Form::Vectors => ctx.input(3).strings().get(i),
+                Form::Attrs { keys, .. } => &keys[i],
+            },
+            default: ctx.input(defaults + i),
+        };
+        Ok(dense::parse(ctx, wanted, |example, take| {
+            read_sequence_example(example, take, &mut |_| Some(()))
+        }))
+    }
+
     fn names<'a>(&self, ctx: &Ctx<'a>) -> Result<Option<&'a Strings>> {
         let at = if matches!(self.form, Form::Scalars) { ctx.n_inputs() - 1 } else { 1 };
         let (serialized, names) = (ctx.input(0), ctx.input(at));

@@ -114,7 +114,7 @@ fn write_plain<T: Element>(
 }
 
 /// A list of floats, packed or not, or in part each.
-fn append_floats(values: &mut Vec<f32>, list: &[u8]) -> Option<()> {
+pub(super) fn append_floats(values: &mut impl Extend<f32>, list: &[u8]) -> Option<()> {
     let mut wire = Wire::new(list);
     while !wire.is_empty() {
         match wire.varint()? {
@@ -125,7 +125,7 @@ fn append_floats(values: &mut Vec<f32>, list: &[u8]) -> Option<()> {
                 }
                 values.extend(chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)));
             }
-            tag if tag == fixed32(1) => values.push(f32::from_le_bytes(wire.fixed32()?)),
+            tag if tag == fixed32(1) => values.extend([f32::from_le_bytes(wire.fixed32()?)]),
             _ => return None,
         }
     }
@@ -133,17 +133,17 @@ fn append_floats(values: &mut Vec<f32>, list: &[u8]) -> Option<()> {
 }
 
 /// A list of integers, packed or not, or in part each.
-fn append_ints(values: &mut Vec<i64>, list: &[u8]) -> Option<()> {
+pub(super) fn append_ints(values: &mut impl Extend<i64>, list: &[u8]) -> Option<()> {
     let mut wire = Wire::new(list);
     while !wire.is_empty() {
         match wire.varint()? {
             tag if tag == delimited(1) => {
                 let mut packed = Wire::new(wire.delimited()?);
                 while !packed.is_empty() {
-                    values.push(packed.varint()?.cast_signed());
+                    values.extend([packed.varint()?.cast_signed()]);
                 }
             }
-            tag if tag == varint(1) => values.push(wire.varint()?.cast_signed()),
+            tag if tag == varint(1) => values.extend([wire.varint()?.cast_signed()]),
             _ => return None,
         }
     }

@@ -151,7 +151,11 @@ impl Cross {
         match self.form {
             Form::Attrs(way) => Ok(Joiner { way, separator: b"_X_", key: None }),
             Form::Separator => {
-                let separator = scalar(ctx.input(first))?.strings().get(0);
+                let separator = ctx.input(first);
+                if separator.shape().rank() != 0 {
+                    return invalid!("Input separator should be a scalar: {}", separator.shape());
+                }
+                let separator = scalar(separator)?.strings().get(0);
                 Ok(Joiner { way: Way::Join, separator, key: None })
             }
             Form::Salted => {

@@ -169,8 +169,10 @@ fn row_slices<'a>(
 
 fn check_rows(indices: &View<'_>, updates: &View<'_>, shape: &Shape) -> Result<()> {
     let fits = updates.shape().iter().eq(indices.shape().iter().chain(&shape[1..]));
-    // TensorFlow looks at updates only where there are indices.
-    if !fits && updates.shape().rank() != 0 && indices.n_elements() > 0 {
+    // Where there are no indices TensorFlow looks only at the rank.
+    let is_rank = updates.shape().rank() + 1 == indices.shape().rank() + shape.rank();
+    let fits = fits || is_rank && indices.n_elements() == 0;
+    if !fits && updates.shape().rank() != 0 {
         // The text is TensorFlow's (`resource_variable_ops.cc`).
         return invalid!(
             "shape of indices ({}) is not compatible with the shape of updates ({})",

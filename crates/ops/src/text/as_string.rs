@@ -24,7 +24,7 @@ pub(super) const DEF: OpDef = OpDef::pure("AsString", |attrs| {
     }
     let dtype = attrs.dtype("T")?;
     let is_inexact = dtype.is_float() || matches!(dtype, DType::Complex64 | DType::Complex128);
-    // Strings are passed on, whatever is asked for.
+    // Strings are cut and filled up, whatever else is asked for.
     let is_string = dtype == DType::String;
     if !is_inexact && !is_string && (scientific || shortest || precision >= 0) {
         let what = if precision >= 0 { "precision" } else { "scientific and shortest format" };
@@ -75,7 +75,12 @@ fn to_strings(format: Format, input: View<'_>) -> Result<Strings> {
     let unsigned = |x: u64| format.integer(false, &x.to_string());
     let pair = |re: f64, im: f64| format!("({},{})", format.float(re), format.float(im));
     Ok(match input.dtype() {
-        DType::String => input.strings().iter().map(|text| format.padded(text)).collect(),
+        DType::String => {
+            // Where there is a width they are formatted, and the precision cuts them.
+            let most = format.precision.filter(|_| format.width > 0).unwrap_or(usize::MAX);
+            let cut = |text: &'_ [u8]| text.len().min(most);
+            input.strings().iter().map(|text| format.padded(&text[..cut(text)])).collect()
+        }
         DType::Bool => each(input, |x: u8| if x == 0 { "false" } else { "true" }.to_owned()),
         DType::F32 => each(input, |x: f32| format.float(x.into())),
         DType::F64 => each(input, |x: f64| format.float(x)),

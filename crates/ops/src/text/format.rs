@@ -14,8 +14,13 @@ pub(super) const DEF: OpDef = OpDef::pure("StringFormat", |attrs| {
     let (template, placeholder) = (bytes("template", b"%s")?, bytes("placeholder", b"%s")?);
     let mut pieces = vec![Vec::new()];
     let mut rest = &template[..];
+    if placeholder.is_empty() && !template.is_empty() {
+        // Nothing stands between any two bytes.
+        pieces = template.iter().map(|byte| vec![*byte]).collect();
+        rest = &[];
+    }
     while let Some((first, tail)) = rest.split_first() {
-        match rest.strip_prefix(&placeholder[..]).filter(|_| !placeholder.is_empty()) {
+        match rest.strip_prefix(&placeholder[..]) {
             Some(after) => {
                 pieces.push(Vec::new());
                 rest = after;
@@ -56,7 +61,11 @@ impl Op for StringFormat {
         let mut text = self.pieces[0].clone();
         for (input, piece) in ctx.inputs().iter().zip(&self.pieces[1..]) {
             let mut summary = Summary { tensor: *input, n_shown: self.n_shown, out: Vec::new() };
-            summary.write(0, 0)?;
+            match input.dtype() {
+                dtype if !is_printable(dtype) => summary.write_marks(),
+                _ if summary.shows_nothing() => summary.abbreviate(),
+                _ => summary.write(0, 0)?,
+            }
             text.extend(summary.out);
             text.extend_from_slice(piece);
         }
@@ -72,6 +81,33 @@ struct Summary<'a> {
 }
 
 impl Summary<'_> {
+    fn shows_nothing(&self) -> bool {
+        self.tensor.n_elements() == 0 || self.n_shown == Some(0)
+    }
+
+    /// Writes what TensorFlow writes if there is nothing to show.
+    fn abbreviate(&mut self) {
+        let shape = self.tensor.shape();
+        let text = match shape.first() {
+            _ if self.tensor.dtype() == DType::Bool => String::new(),
+            None => "...".to_owned(),
+            Some(0) => "[]".to_owned(),
+            Some(_) => format!("[{}...]", gap(shape.rank(), 0)),
+        };
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Writes a mark for each element, in one row whatever the shape.
+    fn write_marks(&mut self) {
+        let n = self.tensor.n_elements();
+        let n_shown = self.n_shown.map_or(n, |shown| shown.min(n));
+        let dots = if n_shown < n { "..." } else { "" };
+        let marks = vec!["?"; n_shown].join(" ") + dots;
+        let is_scalar = self.tensor.shape().rank() == 0;
+        let text = if is_scalar { marks } else { format!("[{marks}]") };
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
     /// Writes the part along `axis` and behind it that starts at element `start`.
     fn write(&mut self, axis: usize, start: usize) -> Result<()> {
         let shape = self.tensor.shape();
@@ -80,13 +116,7 @@ impl Summary<'_> {
         }
         let size = shape[axis];
         let stride = shape.strides()[axis];
-        // Inner parts stand below each other, with as many blank lines as they have dimensions.
-        let n_lines = shape.rank() - 1 - axis;
-        let gap = if n_lines == 0 {
-            " ".to_owned()
-        } else {
-            format!("{}{}", "\n".repeat(n_lines), " ".repeat(axis + 1))
-        };
+        let gap = gap(shape.rank(), axis);
         let hidden = match self.n_shown {
             Some(n) if size > 2 * n => n..size - n,
             _ => 0..0,
@@ -138,6 +168,23 @@ impl Summary<'_> {
         };
         self.out.extend_from_slice(text.as_bytes());
         Ok(())
+    }
+}
+
+/// Whether TensorFlow writes elements of a dtype as they are.
+fn is_printable(dtype: DType) -> bool {
+    let is_float = matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+    let is_signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
+    let is_unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
+    is_float || is_signed || is_unsigned || matches!(dtype, DType::Bool | DType::String)
+}
+
+/// What stands between two parts along `axis`: inner parts stand below each other, with as many
+/// blank lines as they have dimensions.
+fn gap(rank: usize, axis: usize) -> String {
+    match rank - 1 - axis {
+        0 => " ".to_owned(),
+        n_lines => format!("{}{}", "\n".repeat(n_lines), " ".repeat(axis + 1)),
     }
 }
 

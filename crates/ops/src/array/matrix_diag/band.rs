@@ -41,16 +41,24 @@ pub(super) struct Band {
 impl Band {
     /// The diagonals of matrices of the last two dimensions of `shape`.
     pub(super) fn new(shape: &Shape, (low, high): (i64, i64), align: Align) -> Result<Self> {
-        let [.., rows, columns] = shape[..] else {
-            return invalid!("input must be at least 2-dim, received shape: {shape}");
-        };
+        let band = Self::within(shape, (low, high), align)?;
+        let (rows, columns) = (band.rows, band.columns);
         let (signed_rows, signed_columns) = (rows as i64, columns as i64);
         let valid = |k: i64| (-signed_rows < k && k < signed_columns) || k == 0;
         if !valid(low) || !valid(high) {
             // The text is TensorFlow's (`matrix_diag_op.cc`).
             return invalid!("diag_index is out of bound: {low} to {high} of {rows} x {columns}");
         }
-        let length = (signed_rows + high.min(0)).min(signed_columns - low.max(0));
+        Ok(band)
+    }
+
+    /// The same of diagonals that may be outside of the matrices: those have no elements.
+    pub(super) fn within(shape: &Shape, (low, high): (i64, i64), align: Align) -> Result<Self> {
+        let [.., rows, columns] = shape[..] else {
+            return invalid!("input must be at least 2-dim, received shape: {shape}");
+        };
+        let least = |size: usize, less: i64| (size as i64).saturating_add(less);
+        let length = least(rows, high.min(0)).min(least(columns, -low.max(0)));
         Ok(Self { rows, columns, low, high, length: length.max(0) as usize, align })
     }
 
@@ -68,7 +76,7 @@ impl Band {
     fn for_each(&self, mut f: impl FnMut(usize, usize)) {
         for (i, k) in (self.low..=self.high).rev().enumerate() {
             let (row, column) = ((-k).max(0) as usize, k.max(0) as usize);
-            let length = (self.rows - row).min(self.columns - column);
+            let length = self.rows.saturating_sub(row).min(self.columns.saturating_sub(column));
             let left = (k >= 0 && self.align.above_left) || (k <= 0 && self.align.below_left);
             let offset = if left { 0 } else { self.length - length };
             for j in 0..length {

@@ -85,6 +85,12 @@ pub(super) struct Units {
 }
 
 impl Header {
+    /// Whether the only scan of a picture was read. libjpeg then waits for the rest of a marker or
+    /// of its length that is there in part, and TensorFlow does not.
+    fn is_whole(&self) -> bool {
+        self.scans > 0 && self.frame.as_ref().is_some_and(|frame| !frame.has_passes)
+    }
+
     /// Reads markers from `next` on up to a scan, and returns where its data starts; `None` at the
     /// end of the image. With `recover` a file that is cut off behind a scan ends there.
     pub(super) fn read(
@@ -102,6 +108,9 @@ impl Header {
                 Next::At(at) => match bytes.get(at..).and_then(next_marker) {
                     Some(found) => (bytes[at + found], at + found + 1),
                     None if recover => return Ok(None),
+                    None if self.is_whole() && bytes[at..].last() == Some(&0xFF) => {
+                        return Ok(None);
+                    }
                     None => return invalid!("the image is cut off"),
                 },
             };
@@ -122,7 +131,7 @@ impl Header {
             let Some(body) = body else {
                 // What may be passed over may also be missing.
                 let is_idle = matches!(marker, 0xCC | 0xDC | 0xE0..=0xEF | 0xFE) && len != 1;
-                if recover && is_idle {
+                if recover && is_idle || self.is_whole() && at + 1 == bytes.len() {
                     return Ok(None);
                 }
                 return invalid!("the image is cut off");

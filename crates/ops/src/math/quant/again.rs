@@ -81,6 +81,9 @@ impl Op for Again {
 impl Again {
     fn round<T: Element + Float>(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
+        if self.bits.is_none() && ctx.input(3).shape().rank() != 0 {
+            return invalid!("The `num_bits` tensor should be a scalar");
+        }
         let bits = self.bits.map_or_else(|| axis_value(ctx.input(3)), Ok)?;
         check_bits(bits, self.signed)?;
         let x: &[T] = input.as_slice();

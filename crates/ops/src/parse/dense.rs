@@ -1,0 +1,121 @@
+//! Examples of which only numbers of fixed shapes are wanted: they are parsed straight into the
+//! outputs, with what is found on the way in scratch memory.
+
+use super::feature::{Entry, Take, read_feature};
+use super::values::{append_floats, append_ints};
+use crate::prelude::*;
+
+/// What is wanted of one feature. Its number is that of its output.
+pub(super) struct Wanted<'a> {
+    pub(super) key: &'a [u8],
+    /// The values of an example that does not have the feature; if empty, it must.
+    pub(super) default: View<'a>,
+}
+
+/// The dtypes that can be parsed so.
+pub(super) fn is_number(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::I64)
+}
+
+/// The bytes of scratch memory for as many features.
+pub(super) fn scratch_bytes(n_features: usize) -> usize {
+    2 * Scratch::bytes_of::<usize>(n_features)
+}
+
+/// Fills the outputs, which are there, from the strings of input 0, each of which `read` takes
+/// apart. `None` if anything is not as it should be; what the outputs hold then is not specified.
+pub(super) fn parse<'a, 'w>(
+    ctx: &mut Ctx<'a>,
+    wanted: impl Fn(&Ctx<'a>, usize) -> Wanted<'w>,
+    read: impl Fn(&'a [u8], Take<'_, 'a>) -> Option<()>,
+) -> Option<()> {
+    let n_features = ctx.n_outputs();
+    let mut scratch = ctx.scratch();
+    let (mut order, mut seen) =
+        (scratch.part::<usize>(n_features), scratch.part::<usize>(n_features));
+    order.iter_mut().enumerate().for_each(|(i, feature)| *feature = i);
+    order.sort_unstable_by(|a, b| wanted(ctx, *a).key.cmp(wanted(ctx, *b).key));
+    if order.windows(2).any(|pair| wanted(ctx, pair[0]).key == wanted(ctx, pair[1]).key) {
+        return None;
+    }
+    seen.fill(0);
+    let examples = ctx.input(0).strings();
+    for (row, example) in examples.iter().enumerate() {
+        let place = (row, examples.len());
+        read(example, &mut |(key, feature): Entry<'a>| {
+            let at = order.binary_search_by(|i| wanted(ctx, *i).key.cmp(key));
+            let Ok(at) = at else { return Some(()) };
+            // The last of several features with one key counts.
+            seen[order[at]] = row + 1;
+            take(&mut ctx.output_again(order[at]).ok()?, place, feature)
+        })?;
+        for (i, _) in seen.iter().enumerate().filter(|(_, seen)| **seen != row + 1) {
+            let default = wanted(ctx, i).default;
+            copy(&mut ctx.output_again(i).ok()?, place, default)?;
+        }
+    }
+    Some(())
+}
+
+/// Writes the values of a feature to a row of an output. `None` unless they fill it.
+fn take(output: &mut ViewMut<'_>, place: (usize, usize), feature: &[u8]) -> Option<()> {
+    let (dtype, list) = read_feature(feature).ok()??;
+    if dtype != output.dtype() {
+        return None;
+    }
+    match dtype {
+        DType::F32 => {
+            let mut room = Room::of(output, place);
+            append_floats(&mut room, list)?;
+            room.is_full()
+        }
+        DType::I64 => {
+            let mut room = Room::of(output, place);
+            append_ints(&mut room, list)?;
+            room.is_full()
+        }
+        _ => return None,
+    }
+    .then_some(())
+}
+
+/// Writes a default to a row of an output. `None` if there is none.
+fn copy(output: &mut ViewMut<'_>, (row, n_rows): (usize, usize), default: View<'_>) -> Option<()> {
+    let bytes = output.bytes();
+    let width = bytes.len() / n_rows;
+    if default.n_elements() == 0 || default.bytes().len() != width {
+        return None;
+    }
+    bytes[row * width..][..width].copy_from_slice(default.bytes());
+    Some(())
+}
+
+/// A row that is filled from its start.
+struct Room<'o, T> {
+    row: &'o mut [T],
+    /// The values that came, also those that found no place.
+    n_values: usize,
+}
+
+impl<'o, T: Element> Room<'o, T> {
+    fn of(output: &'o mut ViewMut<'_>, (row, n_rows): (usize, usize)) -> Self {
+        let all = output.as_mut_slice::<T>();
+        let width = all.len() / n_rows;
+        Self { row: &mut all[row * width..][..width], n_values: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.n_values == self.row.len()
+    }
+}
+
+impl<T> Extend<T> for Room<'_, T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        for value in values {
+            if let Some(place) = self.row.get_mut(self.n_values) {
+                *place = value;
+            }
+            self.n_values += 1;
+        }
+    }
+}
