@@ -31,6 +31,7 @@ mod ahead;
 mod bins;
 mod check;
 mod growth;
+mod lending;
 mod place;
 mod records;
 mod slabs;

@@ -83,6 +83,8 @@ pub struct Space {
     parent: Option<(Arc<Space>, Holder)>,
     /// What of it stays set aside, if it may grow beyond that.
     kept: Option<Arc<Kept>>,
+    /// What it was lent. The last to go: all that was held is free by then.
+    _lent: Option<reserve::Lent>,
 }
 
 /// The memory of a space, for what passes, for what stays, and for large weights as they are read.
@@ -243,6 +245,7 @@ impl Space {
             children: Mutex::default(),
             parent: None,
             kept: None,
+            _lent: None,
         })
     }
 
@@ -346,6 +349,9 @@ impl Space {
             }
         };
         self.journal().changed(trimmed, 0, cause, start);
+        if let Some((parent, _)) = self.parent.as_ref().filter(|_| trimmed > 0) {
+            parent.take_lent();
+        }
         outcome.map(|_| trimmed)
     }
 
@@ -391,7 +397,14 @@ impl Space {
         }
         let take = || self.take_block(tally, bytes, tensor);
         let block = take().or_else(|error| match self.relieve(tally, bytes) {
-            1.. => take(),
+            1.. => {
+                let taken = take();
+                // What it was lent and did not need.
+                if let Some((parent, _)) = &self.parent {
+                    parent.take_lent();
+                }
+                taken
+            }
             0 => Err(error),
         });
         match block {
@@ -475,7 +488,7 @@ impl Space {
         let others = (0..self.arenas.all.len()).filter(is_other);
         let others = others.filter_map(|number| self.arenas.all[number].as_ref());
         let own: u64 = others.map(|arena| self.trim_arena(arena, 0, PRESSURE).unwrap_or(0)).sum();
-        own + self.relieve_relatives()
+        own + self.relieve_relatives(bytes)
     }
 
     fn is_for_heap(&self, bytes: u64) -> bool {

@@ -95,6 +95,7 @@ impl Arena {
             if self.regions.is_empty() && bytes > 0 {
                 self.add_whole_region(LARGE, bytes)?;
             }
+            self.take_lent()?;
             let place = self.sides[usize::from(side)].bins.find(units);
             return place.ok_or_else(|| self.exhausted(units));
         }
@@ -129,7 +130,7 @@ impl Arena {
     }
 
     /// Frees the slabs that are kept only in case.
-    fn release_slabs(&mut self) {
+    pub(super) fn release_slabs(&mut self) {
         while let Some(chunk) = self.slabs.remove_empty() {
             self.put(chunk);
         }
@@ -217,7 +218,7 @@ impl Arena {
 
     /// Gives free granules back, at least `bytes` if there are as many; the largest chunks first,
     /// and none of `keep`.
-    fn give_back(&mut self, bytes: u64, keep: &Range<u32>) -> Result<()> {
+    pub(super) fn give_back(&mut self, bytes: u64, keep: &Range<u32>) -> Result<()> {
         if !self.driver.properties().grows_in_place {
             self.release_regions(bytes, 0);
             return Ok(());

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::events::Events;
+use super::reserve::Lent;
 use super::shelf::Shelf;
 use super::{Arenas, PASSING, PRESSURE, RESERVATION, Space, SpaceOptions};
 use crate::account::Account;
@@ -34,7 +35,8 @@ impl Space {
         holder: Holder,
         account: &Arc<Account>,
     ) -> Result<Arc<Space>> {
-        self.adopt(holder, || {
+        let bytes = self.aside_bytes(account.limit_bytes(), account.limit_bytes());
+        self.adopt(holder, bytes, || {
             let inner = Arc::clone(&self.driver) as Arc<dyn Driver>;
             let driver = Arc::new(Limited::with(inner, Arc::clone(account)));
             Space::make(self.inside(driver, GrowthRule::Reserved))
@@ -54,7 +56,7 @@ impl Space {
         least_bytes: u64,
     ) -> Result<Arc<Space>> {
         let least = self.aside_bytes(least_bytes, account.limit_bytes());
-        self.adopt(holder, || {
+        self.adopt(holder, least, || {
             let kept = Kept::new(Arc::clone(&self.driver) as Arc<dyn Driver>, least)?;
             let kept = Arc::new(kept);
             let inner = Arc::clone(&kept) as Arc<dyn Driver>;
@@ -84,21 +86,27 @@ impl Space {
         SpaceOptions { driver, physical, growth, step_bytes: STEP_BYTES, context_bytes: 0 }
     }
 
-    /// Takes a space that `make` makes in; what nobody uses goes back first if it has to.
+    /// Takes a space that `make` makes of so many bytes in; what nobody uses goes back first if it
+    /// has to, and a space that does not grow lends them.
     fn adopt(
         self: &Arc<Self>,
         holder: Holder,
+        bytes: u64,
         make: impl Fn() -> Result<Space>,
     ) -> Result<Arc<Space>> {
         let start = Instant::now();
+        let lent = Lent::new(self, bytes)?;
         let made = make().or_else(|error| match self.root().trim(PRESSURE) {
             Ok(1..) => make(),
+            // Somebody was faster.
+            Ok(0) if self.lend(bytes).is_ok_and(|lent| lent > 0) => make(),
             Ok(0) | Err(_) => Err(error),
         });
         let mut child = made.map_err(|error| self.with_holders(error))?;
         self.root().events.changed(0, child.arenas_bytes(), RESERVATION, start);
         child.arenas.set_aside_of = Some(Arc::clone(self.root()));
-        let child = Arc::new(Space { parent: Some((Arc::clone(self), holder)), ..child });
+        let parent = Some((Arc::clone(self), holder));
+        let child = Arc::new(Space { parent, _lent: Some(lent), ..child });
         let mut children = self.children.lock();
         children.retain(|child| child.strong_count() > 0);
         children.push(Arc::downgrade(&child));
@@ -178,9 +186,13 @@ impl Space {
         children.iter().filter(|child| child.kept.is_some()).map(|child| child.trim(cause)).sum()
     }
 
-    /// Lets others of the device give back what they have to spare; how many bytes.
-    pub(super) fn relieve_relatives(&self) -> u64 {
+    /// Lets others of the device give back what they have to spare, since somebody needs `bytes`;
+    /// how many bytes.
+    pub(super) fn relieve_relatives(&self, bytes: u64) -> u64 {
         let outcome = match (&self.parent, &self.kept) {
+            (Some((parent, _)), Some(_)) if parent.growth == GrowthRule::Reserved => {
+                parent.lend(bytes.saturating_add(STEP_BYTES))
+            }
             (Some((parent, _)), Some(_)) => parent.trim(PRESSURE),
             // It has all that it may have.
             (Some(_), None) => Ok(0),

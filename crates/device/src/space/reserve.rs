@@ -1,9 +1,10 @@
 //! What a space that does not grow holds: all that its limit allows, and all of that anew when the
 //! limit becomes another.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use super::{RESERVATION, Space};
+use super::{PRESSURE, RESERVATION, Space};
 use crate::driver::Driver as _;
 use crate::error::Result;
 use crate::limit::Limited;
@@ -27,7 +28,7 @@ impl Space {
             return true;
         }
         let (mut arena, start) = (self.passing().lock(), Instant::now());
-        if arena.in_use_bytes() > 0 {
+        if arena.in_use_bytes() > 0 || arena.lent_bytes() > 0 {
             return false;
         }
         let held = arena.held_bytes();
@@ -50,13 +51,62 @@ impl Space {
         self.journal().changed(0, arena.held_bytes(), RESERVATION, start);
         taken
     }
+
+    /// Gives up `bytes` of what a space without growth holds, for one that is set aside of it: what
+    /// nobody uses, also of others that were set aside. How many went; 0 if the space grows.
+    pub(super) fn lend(&self, bytes: u64) -> Result<u64> {
+        if self.growth != GrowthRule::Reserved {
+            return Ok(0);
+        }
+        let mut lent = self.lend_idle(bytes)?;
+        if lent < bytes && self.trim_children(PRESSURE)? > 0 {
+            lent += self.lend_idle(bytes - lent)?;
+        }
+        Ok(lent)
+    }
+
+    fn lend_idle(&self, bytes: u64) -> Result<u64> {
+        let (mut arena, start) = (self.passing().lock(), Instant::now());
+        let held = arena.held_bytes();
+        let lent = arena.lend(bytes);
+        self.journal().changed(held, arena.held_bytes(), RESERVATION, start);
+        lent
+    }
+
+    /// Takes what was lent and is free again. A driver that refuses is asked again when somebody
+    /// needs memory.
+    pub(super) fn take_lent(&self) {
+        if self.growth == GrowthRule::Reserved {
+            let (mut arena, start) = (self.passing().lock(), Instant::now());
+            let held = arena.held_bytes();
+            drop(arena.take_lent());
+            self.journal().changed(held, arena.held_bytes(), RESERVATION, start);
+        }
+    }
+}
+
+/// What a space was lent: it goes back to the other when it is no more.
+pub(super) struct Lent(Arc<Space>);
+
+impl Lent {
+    /// What is held on the way goes back if it comes to nothing.
+    pub(super) fn new(space: &Arc<Space>, bytes: u64) -> Result<Lent> {
+        let lent = Lent(Arc::clone(space));
+        space.lend(bytes)?;
+        Ok(lent)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.take_lent();
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
+    use crate::account::Account;
     use crate::buffer::Buffer;
     use crate::ledger::{Category, Holder};
     use crate::simulated::{Simulated, SimulatedOptions};
@@ -114,5 +164,60 @@ mod tests {
         gpu.account().refund(12 * MIB);
         drop(take(&space, 6).unwrap());
         assert_eq!(space.snapshot().held_bytes, 8 * MIB);
+    }
+
+    /// An owner whose memory is set aside of a space: `least` of the `limit` that it may hold.
+    fn aside(space: &Arc<Space>, least: u64, limit: u64) -> Result<Arc<Space>> {
+        let account = Arc::new(Account::new("model a on gpu:0", limit * MIB));
+        match least < limit {
+            true => space.set_aside_at_least(Holder::Server, &account, least * MIB),
+            false => space.set_aside(Holder::Server, &account),
+        }
+    }
+
+    #[test]
+    fn what_does_not_grow_lends_what_is_set_aside_of_it_and_has_it_again() {
+        let (gpu, space) = reserved(true);
+        let kept = take(&space, 1).unwrap();
+        let child = aside(&space, 2, 2).unwrap();
+        // As much is held as before, and nothing is there twice.
+        assert_eq!((gpu.held_bytes(), space.snapshot().held_bytes), (8 * MIB, 8 * MIB));
+        assert!(take(&space, 4).is_err(), "2 of 6 MiB are set aside, and 1 is in use");
+        let used = take(&child, 2).unwrap();
+        assert!(take(&child, 1).is_err());
+        assert!(!space.give_up_reserve(), "some of it is lent");
+        // No more can be set aside than is free; what was lent on the way is there again.
+        assert!(aside(&space, 6, 6).is_err());
+        assert_eq!(space.snapshot().held_bytes, 8 * MIB);
+        drop((used, child));
+        assert_eq!((gpu.held_bytes(), space.snapshot().held_bytes), (8 * MIB, 8 * MIB));
+        drop(take(&space, 4).unwrap());
+        drop(kept);
+        assert!(space.give_up_reserve());
+    }
+
+    #[test]
+    fn what_is_set_aside_of_what_does_not_grow_may_grow_itself() {
+        let (gpu, space) = reserved(true);
+        let child = aside(&space, 2, 4).unwrap();
+        let used = take(&child, 4).unwrap();
+        assert_eq!(space.snapshot().held_bytes, 8 * MIB);
+        assert!(take(&space, 4).is_err(), "4 of 6 MiB are lent");
+        drop(used);
+        // What it does not use beyond what was set aside is for whoever needs it.
+        let other = take(&space, 4).unwrap();
+        assert!(take(&child, 4).is_err());
+        drop(take(&child, 2).unwrap());
+        drop((other, child));
+        drop(take(&space, 6).unwrap());
+        assert_eq!((gpu.held_bytes(), space.snapshot().held_bytes), (8 * MIB, 8 * MIB));
+    }
+
+    #[test]
+    fn a_device_without_parts_lends_nothing() {
+        let (gpu, space) = reserved(false);
+        assert!(aside(&space, 2, 2).is_err());
+        assert_eq!(gpu.held_bytes(), 8 * MIB);
+        drop(take(&space, 6).unwrap());
     }
 }

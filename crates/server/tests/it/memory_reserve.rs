@@ -95,6 +95,44 @@ fn a_reserve_is_held_from_the_load_grows_to_the_limit_and_goes_back() {
 }
 
 #[test]
+fn a_device_that_does_not_grow_lends_models_what_is_reserved_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = write_tight(dir.path());
+    let never = [("TF_FORCE_GPU_ALLOW_GROWTH", "false")];
+    let server = start(&["--simulated_gpus=64MiB", "--max_num_load_retries=0"], &never);
+    let held = || number(&device(&server, "gpu:0")["reserved_bytes"]);
+    assert_eq!(held(), 64 * MIB);
+    let half = config("half_plus_two", &model("half_plus_two"), "");
+    let growing = config("grows", &base, "limit: '32MiB' reservation: '8MiB'");
+    let fixed = config("fixed", &base, "reservation: '24MiB'");
+    reload(&server, &format!("{half} {growing} {fixed}")).unwrap();
+    for _ in 0..3 {
+        for name in ["grows", "fixed"] {
+            let (status, answer) = ask(&server, name);
+            assert_eq!(status, 200, "{answer}");
+        }
+        assert_eq!(predict(&server, "half_plus_two").0, 200);
+    }
+    assert_eq!(held(), 64 * MIB);
+    assert_eq!(number(&share(&server, "gpu:0", "fixed")["bytes"]), 24 * MIB);
+    assert!(number(&share(&server, "gpu:0", "grows")["bytes"]) >= 8 * MIB);
+    // Reserved for another model than those that use it: refused, and nothing else changes.
+    let much = config("much", &base, "reservation: '48MiB'");
+    let error = reload(&server, &format!("{half} {growing} {fixed} {much}")).unwrap_err();
+    assert!(error.to_string().contains("gpu:0"), "{error}");
+    reload(&server, &format!("{half} {growing} {fixed}")).unwrap();
+    assert_eq!(ask(&server, "grows").0, 200);
+    // Who goes leaves it to those that stay.
+    reload(&server, &format!("{half} {much}")).unwrap();
+    assert_eq!(ask(&server, "much").0, 200);
+    reload(&server, "").unwrap();
+    while number(&device(&server, "gpu:0")["in_use_bytes"]) > 0 {
+        thread::yield_now();
+    }
+    assert_eq!(held(), 64 * MIB);
+}
+
+#[test]
 fn what_was_held_beyond_a_reserve_goes_back_after_a_rest() {
     let dir = tempfile::tempdir().unwrap();
     let base = write_tight(dir.path());
