@@ -392,13 +392,17 @@ impl Model {
         }
     }
 
+    fn each_version(&self) -> impl DoubleEndedIterator<Item = (&i64, &Version)> {
+        self.versions.iter().map(|(number, version)| (number, &**version))
+    }
+
     /// Draws the snapshot again, and says whether it changed.
     pub(super) fn renew_snapshot(&mut self) -> bool {
         let versions = &self.versions;
         self.labels.update(|number| {
             versions.get(&number).is_some_and(|v| v.phase.state() == State::Available)
         });
-        let status = |(number, version): (&i64, &Box<Version>)| VersionStatus {
+        let status = |(number, version): (&i64, &Version)| VersionStatus {
             version: *number,
             state: version.phase.state(),
             error: version.phase.error().cloned(),
@@ -408,7 +412,7 @@ impl Model {
             name: self.options.name.clone(),
             base_path: self.options.base_path.clone(),
             is_configured: self.is_configured,
-            versions: self.versions.iter().rev().map(status).collect(),
+            versions: self.each_version().rev().map(status).collect(),
             labels: self.labels.effective(),
             problem: self.problem.clone(),
         };
@@ -453,12 +457,12 @@ impl Model {
     }
 
     fn seen(&self) -> Vec<Seen> {
-        let seen = |(number, version): (&i64, &Box<Version>)| Seen {
+        let seen = |(number, version): (&i64, &Version)| Seen {
             version: *number,
             state: version.phase.state(),
             is_aspired: version.aspired.is_some(),
         };
-        self.versions.iter().map(seen).collect()
+        self.each_version().map(seen).collect()
     }
 
     fn state(&self, number: i64) -> Option<State> {

@@ -125,8 +125,6 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         }
     };
     if is_started {
-        // This thread does nothing more until the end, and need not keep what starting left.
-        device::trim_heap();
         stop.recv().await;
     }
     stop.exit_at_next();
@@ -175,6 +173,8 @@ async fn start(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>) -> Result<()>
         }
     }
     banner::print(config, lifecycle.models());
+    // This thread does nothing more until the end, and need not keep what starting left.
+    device::trim_heap();
     Ok(())
 }
 
