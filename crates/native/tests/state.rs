@@ -95,9 +95,10 @@ fn each_request_counts_once_though_many_wait_and_batching_is_asked_for() {
         let seen = ask(&loaded, "incr_counter", &vec![Vec::new(); 16]);
         let mut seen: Vec<f32> = seen.into_iter().map(Result::unwrap).collect();
         seen.sort_by(f32::total_cmp);
-        for (expected, got) in (1u8..).zip(&seen) {
-            check(*got, f32::from(expected), "no two requests saw the same");
-        }
+        // Another may count between a request's count and its look, as in TensorFlow; never less.
+        let least = (1u8..).map(f32::from);
+        assert!(least.zip(&seen).all(|(least, got)| *got >= least), "{model}: {seen:?}");
+        check(seen[15], 16.0, model);
         let deltas = [1.0f32, 2.0, 4.0, 8.0].map(|delta| vec![Tensor::scalar(delta).unwrap()]);
         assert!(ask(&loaded, "incr_counter_by", &deltas).iter().all(Result::is_ok));
         // What reads it is not folded.
