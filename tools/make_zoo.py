@@ -24,7 +24,7 @@ import tfenv
 if __name__ == "__main__":
     tfenv.enter()
 
-MODULES = ["vision", "text", "recurrent", "tabular", "media", "mixed", "tf1", "memory"]
+MODULES = ["vision", "text", "decoder", "recurrent", "tabular", "media", "mixed", "tf1", "memory"]
 BATCHES = (1, 3, 8)
 
 

@@ -9,7 +9,7 @@
 //! the host, with offsets of their own in the lane's memory there; see `homes`.
 //!
 //! The plan of a function that a step calls is part of that step: its plain inputs and results are
-//! in spans that the step gives it, in the same memory as its own.
+//! in spans that the step gives it, in the same memory as its own, if their sizes are known.
 
 mod build;
 mod flops;
@@ -47,7 +47,7 @@ pub struct Plan {
     pub(crate) open: Vec<Size>,
     input_bytes: Vec<usize>,
     pub(crate) outputs: Vec<Place>,
-    /// For each input of a function the open slot that it comes in, if it is not plain.
+    /// For each input of a function the open slot that it comes in, if it is in no span.
     pub(crate) handed: Vec<Option<usize>>,
     /// Whether the size of every tensor is known.
     is_static: bool,
@@ -168,8 +168,7 @@ impl Plan {
         plan.map(|plan| plan.booked(inputs.len())).transpose()
     }
 
-    /// Makes the plan of a function for inputs of these specs, and says what it gives. Fails if the
-    /// size of a plain input or output is not known.
+    /// Makes the plan of a function for inputs of these specs, and says what it gives.
     pub(crate) fn build_function(
         program: &Program,
         inputs: &[Spec],

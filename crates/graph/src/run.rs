@@ -54,21 +54,35 @@ pub(crate) fn run_function(plan: &Plan, frame: Frame<'_>, env: &Env<'_>) -> Resu
     state.run_all(env, &mut all)?;
     let memory = all.device;
     for (number, place) in plan.outputs.iter().enumerate() {
-        let to = outputs.get(number).copied().unwrap_or_default();
-        match (place, state.span(place)) {
-            (_, Some(from)) if from == to => {}
-            (_, Some(from)) => {
+        let to = outputs.get(number).copied().flatten();
+        match (state.span(place), to) {
+            (Some(from), Some(to)) if from == to => {}
+            (Some(from), Some(to)) => {
                 memory.copy_within(from.offset..from.offset + from.len, to.offset);
             }
-            (Place::Const(constant), _) if plan.consts[*constant].dtype().is_plain() => {
-                let bytes = plan.consts[*constant].view().bytes();
-                memory[to.offset..][..to.len].copy_from_slice(bytes);
+            (Some(from), None) => {
+                handed[number] = Some(tensor_of(place, &memory[from.offset..][..from.len])?);
             }
-            _ => handed[number] = Some(state.output(number, place)?),
+            (None, Some(to)) => {
+                let value = state.output(number, place)?;
+                memory[to.offset..][..to.len].copy_from_slice(value.view().bytes());
+            }
+            (None, None) => handed[number] = Some(state.output(number, place)?),
         }
     }
     open.clear();
     Ok(())
+}
+
+/// What is in a span, as a tensor of its own.
+fn tensor_of(place: &Place, bytes: &[u8]) -> Result<Tensor> {
+    let (Place::Work(Placed { dtype, shape, .. }) | Place::Given(Given { dtype, shape, .. })) =
+        place
+    else {
+        unreachable!("only these are in spans")
+    };
+    let tensor = Tensor::from_bytes(*dtype, shape.clone(), bytes);
+    tensor.map_err(|error| Error::BadInput(error.to_string()))
 }
 
 struct State<'a> {
@@ -83,8 +97,8 @@ struct State<'a> {
 enum Inputs<'a> {
     /// Of a run.
     Tensors(&'a [Tensor]),
-    /// Of a function, if they are plain.
-    Spans(&'a [Span]),
+    /// Of a function, if they are plain and of known size.
+    Spans(&'a [Option<Span>]),
 }
 
 impl State<'_> {
@@ -256,7 +270,7 @@ impl State<'_> {
     fn span(&self, place: &Place) -> Option<Span> {
         match (place, &self.inputs) {
             (Place::Work(placed), _) => Some(self.in_work(placed.span)),
-            (Place::Given(given), Inputs::Spans(spans)) => Some(spans[given.number]),
+            (Place::Given(given), Inputs::Spans(spans)) => spans[given.number],
             _ => None,
         }
     }

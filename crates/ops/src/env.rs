@@ -33,8 +33,7 @@ pub trait Functions: Sync {
     /// Runs `function`.
     fn call(&self, function: &str, inputs: &[Tensor], env: &Env<'_>) -> Result<Vec<Tensor>>;
 
-    /// Makes `function` ready for inputs of these specs; `None` if it cannot be, since shapes are
-    /// not all known before it runs.
+    /// Makes `function` ready for inputs of these specs; `None` if it cannot be.
     fn ready(&self, function: &str, inputs: &[Spec], env: &Env<'_>) -> Option<Arc<dyn Ready>> {
         let _ = (function, inputs, env);
         None
@@ -119,12 +118,13 @@ pub struct Frame<'a> {
     pub memory: &'a mut [u8],
     /// The first byte of the working memory, which reaches to the end.
     pub work: usize,
-    /// For each plain input its span; nothing for others, and for those that are not read.
-    pub inputs: &'a [Span],
-    /// For each plain output its span; nothing for others. One that is handed on is not written if
-    /// its span is that of the input.
-    pub outputs: &'a [Span],
-    /// Tensors that are not plain: those of the inputs before the call, of the outputs afterwards.
+    /// For each plain input of known size its span; nothing for others, and for those that are not
+    /// read.
+    pub inputs: &'a [Option<Span>],
+    /// For each plain output of known size its span; nothing for others. One that is handed on is
+    /// not written if its span is that of the input.
+    pub outputs: &'a [Option<Span>],
+    /// Tensors without a span: those of the inputs before the call, of the outputs afterwards.
     pub handed: &'a mut [Option<Tensor>],
     /// What the call keeps its own tensors in: nothing before and after, but room for the next.
     pub open: &'a mut Vec<Option<Tensor>>,

@@ -29,7 +29,7 @@ pub(super) struct Draft {
     /// The bytes of each input.
     pub(super) input_bytes: Vec<usize>,
     pub(super) outputs: Vec<Spot>,
-    /// For each input of a function the open slot that it comes in, if it is not plain.
+    /// For each input of a function the open slot that it comes in, if it is in no span.
     pub(super) handed: Vec<Option<usize>>,
     /// The open slots of lists.
     pub(super) lists: FxHashSet<usize>,
@@ -49,7 +49,7 @@ pub(crate) struct Size {
 pub(super) enum Scope {
     /// A run: inputs and results are tensors.
     Run,
-    /// Calls from a step of another plan: plain inputs and results are in spans.
+    /// Calls from a step of another plan: plain inputs and results of known size are in spans.
     Call,
 }
 
@@ -88,7 +88,7 @@ pub(super) enum Spot {
     /// A tensor in the workspace, by its number.
     Value(usize, DType, Shape),
     Open(usize),
-    /// A plain input of a function.
+    /// A plain input of a function whose size is known.
     Given(usize, DType, Shape),
 }
 
@@ -214,7 +214,8 @@ impl Drafter<'_> {
     ) -> Result<()> {
         let (def, op) = match &node.body {
             Body::Arg(arg) => {
-                return self.add_arg(*arg, inputs[*arg].clone());
+                self.add_arg(*arg, inputs[*arg].clone());
+                return Ok(());
             }
             Body::Const(tensor) => {
                 self.add_consts(vec![tensor.clone()]);
@@ -375,13 +376,12 @@ impl Drafter<'_> {
     }
 
     /// An input.
-    fn add_arg(&mut self, number: usize, spec: Spec) -> Result<()> {
+    fn add_arg(&mut self, number: usize, spec: Spec) {
         let spot = match (self.scope, spec.shape()) {
             (Scope::Run, _) => Spot::Input(number, None),
             (Scope::Call, Some(shape)) if spec.dtype.is_plain() => {
                 Spot::Given(number, spec.dtype, shape)
             }
-            (Scope::Call, None) if spec.dtype.is_plain() => return Err(unknown_size()),
             (Scope::Call, _) => {
                 let slot = self.open(&spec, Home::Device);
                 self.draft.handed[number] = Some(slot);
@@ -389,18 +389,14 @@ impl Drafter<'_> {
             }
         };
         self.add(vec![spec], [spot]);
-        Ok(())
     }
 
-    /// What is known of the outputs of a function. Fails if the size of a plain one is not.
+    /// What is known of the sizes of what a function gives. Fails if one of its outputs is dead.
     fn outputs(&self) -> Result<Vec<Spec>> {
         let known = |port: &Port| {
-            let spec = self.known(port).ok_or_else(unknown_size)?;
-            match spec.shape() {
-                Some(shape) => Ok(Spec::concrete(spec.dtype, &shape)),
-                None if spec.dtype.is_plain() => Err(unknown_size()),
-                None => Ok(Spec::unknown(spec.dtype)),
-            }
+            let spec = self.known(port).ok_or_else(|| self.missing(port))?;
+            let shape = spec.shape();
+            Ok(shape.map_or(Spec::unknown(spec.dtype), |s| Spec::concrete(spec.dtype, &s)))
         };
         self.graph.fetches.iter().map(known).collect()
     }
@@ -486,10 +482,6 @@ impl Drafter<'_> {
         let node = &self.graph.node(port.node).name;
         Error::NotFound { wanted: format!("{node}:{}", port.output), by: String::new() }
     }
-}
-
-fn unknown_size() -> Error {
-    Error::BadInput("a tensor of a function has no size that is known".to_owned())
 }
 
 /// The bytes of a tensor of this spec, if its shape is known; others count as nothing.

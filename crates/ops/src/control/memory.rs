@@ -1,4 +1,7 @@
 //! `Memory`: where the tensors of calls are in the scratch memory of the op that calls.
+//!
+//! A tensor whose size is not known, such as one that grows with every iteration of a loop, has no
+//! place there: like one that is not plain it is handed over.
 
 use device::{ALIGNMENT, Home, Span};
 use tensor::{DType, Shape, Spec, View};
@@ -23,8 +26,8 @@ impl Memory {
     }
 }
 
-/// A tensor that is handed to functions or that they give: its dtype, and its shape if it is plain
-/// and so stands in a span.
+/// A tensor that functions are given or give: its dtype, and its shape if it is plain and its size
+/// known, so that it stands in a span.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     pub(super) dtype: DType,
@@ -32,33 +35,48 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// The slot of a tensor; `None` if it is plain but its size is not known.
-    pub(super) fn of(spec: &Spec) -> Option<Self> {
-        let shape = if spec.dtype.is_plain() { Some(spec.shape()?) } else { None };
-        Some(Self { dtype: spec.dtype, shape })
+    /// The slot of a tensor.
+    pub(super) fn of(spec: &Spec) -> Self {
+        let is_plain = spec.dtype.is_plain();
+        Self { dtype: spec.dtype, shape: spec.shape().filter(|_| is_plain) }
+    }
+
+    /// Whether a function that gives a tensor of this spec can put it there, or hand it over.
+    pub(super) fn takes(&self, spec: &Spec) -> bool {
+        let is_alike = |shape: &Shape| spec.shape().as_ref() == Some(shape);
+        self.dtype == spec.dtype && self.shape.as_ref().is_none_or(is_alike)
+    }
+
+    /// Its span; an empty one if nobody reads it, and none if it is handed over.
+    pub(super) fn span(&self, memory: &mut Memory, is_read: bool) -> Option<Span> {
+        match &self.shape {
+            Some(shape) if is_read => Some(memory.span(self.dtype, shape)),
+            Some(_) => Some(Span::default()),
+            None => None,
+        }
     }
 
     /// Copies input number `index` of a kernel to its span, or hands it over.
     pub(super) fn enter(
         &self,
         (ctx, index): (&Ctx<'_>, usize),
-        span: Span,
+        span: Option<Span>,
         memory: &mut [u8],
     ) -> Result<Option<tensor::Tensor>> {
         let input = ctx.input(index);
-        match &self.shape {
-            None => Ok(Some(input.to_tensor()?)),
-            Some(shape) if input.shape() == shape => {
-                // Nobody reads what has no span.
+        match (&self.shape, span) {
+            (Some(shape), Some(span)) if input.shape() == shape => {
+                // Nobody reads what is in no span.
                 if span.len > 0 {
                     memory[span.offset..][..span.len].copy_from_slice(input.bytes());
                 }
                 Ok(None)
             }
-            Some(shape) => {
+            (Some(shape), _) => {
                 let got = input.shape();
                 Err(Error::Internal(format!("input {index} was planned as {shape} but is {got}")))
             }
+            (None, _) => Ok(Some(input.to_tensor()?)),
         }
     }
 
@@ -66,17 +84,17 @@ impl Slot {
     pub(super) fn leave(
         &self,
         (ctx, index): (&mut Ctx<'_>, usize),
-        span: Span,
+        span: Option<Span>,
         frame: (&[u8], &mut Option<tensor::Tensor>),
     ) -> Result<()> {
         let (memory, handed) = frame;
-        match &self.shape {
-            Some(shape) => {
+        match (&self.shape, span) {
+            (Some(shape), Some(span)) => {
                 let mut output = ctx.output(index, self.dtype, shape)?;
                 output.bytes().copy_from_slice(&memory[span.offset..][..span.len]);
                 Ok(())
             }
-            None => {
+            _ => {
                 let lost = || Error::Internal(format!("output {index} was not made"));
                 ctx.set_output(index, handed.take().ok_or_else(lost)?)
             }
@@ -99,8 +117,8 @@ pub(super) struct Parts<'a> {
 impl Parts<'_> {
     pub(super) fn frame<'b>(
         &'b mut self,
-        inputs: &'b [Span],
-        outputs: &'b [Span],
+        inputs: &'b [Option<Span>],
+        outputs: &'b [Option<Span>],
         handed: &'b mut [Option<tensor::Tensor>],
     ) -> Frame<'b> {
         let Self { memory, work, open } = self;

@@ -1,5 +1,5 @@
 //! Loops and calls whose functions were made ready: tensors of known size stay in the scratch
-//! memory of the op from iteration to iteration.
+//! memory of the op from iteration to iteration, others are handed on.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct ReadyWhile {
     state: Vec<Slot>,
     /// Where the state is, in iterations of even and of odd number. What is handed on stays where
     /// it is; what is then never read has no place.
-    spans: [Vec<Span>; 2],
+    spans: [Vec<Option<Span>>; 2],
     /// Whether the body leaves the state of that number as it is.
     stays: Vec<bool>,
     flag: ((DType, Shape), Span),
@@ -28,16 +28,16 @@ pub(super) struct ReadyWhile {
 }
 
 impl ReadyWhile {
-    /// The loop of two functions and a state of these specs; `None` if not all sizes are known.
+    /// The loop of two functions and a state of these specs; `None` if the functions give others.
     pub(super) fn build(
         cond: Arc<dyn Ready>,
         body: Arc<dyn Ready>,
         specs: &[Spec],
     ) -> Option<ReadyOp> {
-        let state: Vec<Slot> = specs.iter().map(Slot::of).collect::<Option<_>>()?;
+        let state: Vec<Slot> = specs.iter().map(Slot::of).collect();
         let [flag] = cond.outputs() else { return None };
-        let flag = (flag.dtype, Slot::of(flag)?.shape?);
-        if !same_slots(&state, body.outputs()) {
+        let flag = (flag.dtype, Slot::of(flag).shape?);
+        if !all_taken(&state, body.outputs()) {
             return None;
         }
         let stays: Vec<bool> = (0..state.len()).map(|i| body.hands_on(i)).collect();
@@ -45,10 +45,8 @@ impl ReadyWhile {
         let mut spans = [Vec::new(), Vec::new()];
         for (i, slot) in state.iter().enumerate() {
             let is_read = body.reads(i) || cond.reads(i) || !stays[i];
-            let shape = slot.shape.as_ref().filter(|_| is_read);
-            let mut span = || shape.map_or(Span::default(), |shape| memory.span(slot.dtype, shape));
-            let first = span();
-            spans[1].push(if stays[i] { first } else { span() });
+            let first = slot.span(&mut memory, is_read);
+            spans[1].push(if stays[i] { first } else { slot.span(&mut memory, is_read) });
             spans[0].push(first);
         }
         let flag_span = memory.span(flag.0, &flag.1);
@@ -104,7 +102,7 @@ impl Op for ReadyWhile {
         loop {
             env.cancel.check()?;
             shown.clone_from_slice(&handed);
-            self.cond.run(parts.frame(now, &[self.flag.1], &mut shown), env)?;
+            self.cond.run(parts.frame(now, &[Some(self.flag.1)], &mut shown), env)?;
             shown.fill(None);
             if !truth(&seen(parts.memory, self.flag.1, &self.flag.0))? {
                 break;
@@ -137,13 +135,9 @@ fn lowered(
     }
 }
 
-/// Whether tensors of these specs fit the slots.
-fn same_slots(slots: &[Slot], specs: &[Spec]) -> bool {
-    let fits = |(slot, spec): (&Slot, &Spec)| {
-        let other = Slot::of(spec);
-        other.is_some_and(|other| other.dtype == slot.dtype && other.shape == slot.shape)
-    };
-    slots.len() == specs.len() && slots.iter().zip(specs).all(fits)
+/// Whether a function that gives tensors of these specs can leave them in the slots.
+fn all_taken(slots: &[Slot], specs: &[Spec]) -> bool {
+    slots.len() == specs.len() && slots.iter().zip(specs).all(|(slot, spec)| slot.takes(spec))
 }
 
 /// How a call picks its function.
@@ -160,37 +154,34 @@ pub(super) enum Pick {
 pub(super) struct ReadyCall {
     pick: Pick,
     functions: Vec<Arc<dyn Ready>>,
-    inputs: (Vec<Slot>, Vec<Span>),
-    outputs: (Vec<Slot>, Vec<Span>),
+    inputs: (Vec<Slot>, Vec<Option<Span>>),
+    outputs: (Vec<Slot>, Vec<Option<Span>>),
     memory: Memory,
     work_bytes: usize,
 }
 
 impl ReadyCall {
-    /// The call with inputs and outputs of these specs; `None` if not all sizes are known.
+    /// The call with inputs and outputs of these specs; `None` if a function gives others.
     pub(super) fn build(
         pick: Pick,
         functions: Vec<Arc<dyn Ready>>,
         inputs: &[Spec],
         outputs: &[Spec],
     ) -> Option<ReadyOp> {
-        let slots = |specs: &[Spec]| specs.iter().map(Slot::of).collect::<Option<Vec<Slot>>>();
-        let (inputs, outputs) = (slots(inputs)?, slots(outputs)?);
-        if !functions.iter().all(|function| same_slots(&outputs, function.outputs())) {
+        let slots = |specs: &[Spec]| specs.iter().map(Slot::of).collect::<Vec<Slot>>();
+        let (inputs, outputs) = (slots(inputs), slots(outputs));
+        if !functions.iter().all(|function| all_taken(&outputs, function.outputs())) {
             return None;
         }
         let mut memory = Memory::default();
-        let mut span = |slot: &Slot, is_read: bool| {
-            let shape = slot.shape.as_ref().filter(|_| is_read);
-            shape.map_or(Span::default(), |shape| memory.span(slot.dtype, shape))
-        };
         let is_given = |i: usize| {
             let uses = |f: &dyn Ready| f.reads(i) || f.hands_on(i);
             functions.iter().any(|function| uses(&**function))
         };
-        let input_spans = inputs.iter().enumerate().map(|(i, slot)| span(slot, is_given(i)));
+        let input_spans = inputs.iter().enumerate();
+        let input_spans = input_spans.map(|(i, slot)| slot.span(&mut memory, is_given(i)));
         let input_spans = input_spans.collect();
-        let output_spans = outputs.iter().map(|slot| span(slot, true)).collect();
+        let output_spans = outputs.iter().map(|slot| slot.span(&mut memory, true)).collect();
         let most = |bytes: fn(&dyn Ready) -> usize| {
             functions.iter().map(|function| bytes(&**function)).max().unwrap_or(0)
         };

@@ -23,6 +23,7 @@ const ZOO: &[&str] = &[
     "conv1d",
     "conv3d",
     "convnext_tiny",
+    "decoder",
     "densenet121",
     "efficientnet_b0",
     "efficientnet_v2_b0",

@@ -67,6 +67,7 @@ const NAMED: &[&str] = &[
     "bert_base_plain",
     "minilm",
     "minilm_plain",
+    "decoder",
     "lstm",
     "gru",
     "bidirectional",
