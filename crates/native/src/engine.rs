@@ -1,7 +1,7 @@
 //! `NativeEngine`: runs the signatures of one servable on the lanes of the host.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use device::{Account, Category, Owner, Workspace};
 use graph::{Library, Plan, Program, Searches};
@@ -50,8 +50,10 @@ pub(crate) struct Model {
     pub(crate) rows: BTreeMap<String, Rows>,
     /// Workspaces in the memory that was set aside for it, for the next runs.
     pub(crate) workspaces: Mutex<Vec<Workspace>>,
-    /// Dropped last, when nothing is held any more.
+    /// Dropped when nothing is held any more.
     pub(crate) lease: Lease,
+    /// Dropped last, for those who wait for that.
+    pub(crate) end: Arc<()>,
 }
 
 /// Who pays for a servable's memory. When it ends, what the servable held goes back to the device.
@@ -137,6 +139,10 @@ impl NativeEngine {
 impl Engine for NativeEngine {
     fn start(&self, run: Run, reply: Reply) {
         self.queues.push(run, reply);
+    }
+
+    fn end(&self) -> Option<Weak<()>> {
+        Some(Arc::downgrade(&self.model.end))
     }
 
     fn name(&self) -> &'static str {

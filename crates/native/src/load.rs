@@ -171,7 +171,9 @@ impl Opened {
         graph::pack(all, &mut library).map_err(session_error)?;
         let workspaces = parking_lot::Mutex::default();
         let specs = traced.specs.clone();
-        Ok((Model { programs, library, resources, specs, rows, workspaces, lease }, weights))
+        let end = Arc::default();
+        let model = Model { programs, library, resources, specs, rows, workspaces, lease, end };
+        Ok((model, weights))
     }
 }
 

@@ -177,24 +177,34 @@ impl Leaving {
     /// # Errors
     /// If that takes too long. It is freed by its last run then.
     pub(crate) fn free(self) -> Result<()> {
-        let (never, lock) = (Condvar::new(), Mutex::new(()));
-        let start = Instant::now();
+        let Self(member) = self;
+        let (start, device) = (Instant::now(), member.device.clone());
         // Those that choose a member hold it too, if only for a moment.
-        while Arc::strong_count(&self.0) > 1 {
-            if start.elapsed() > LEAVE_MAX {
-                let device = &self.0.device;
-                let text = format!("runs on {device} took more than {LEAVE_MAX:?}");
-                return Err(Error::DeadlineExceeded(text));
-            }
-            never.wait_for(&mut lock.lock(), LOOK_EVERY);
-        }
-        Ok(())
+        wait_until(|| Arc::strong_count(&member) == 1, start, &device)?;
+        let end = member.engine.end();
+        drop(member);
+        // So do threads that have just answered.
+        wait_until(|| end.as_ref().is_none_or(|end| end.strong_count() == 0), start, &device)
     }
+}
+
+/// Waits until something of a device is done.
+fn wait_until(is_done: impl Fn() -> bool, start: Instant, device: &str) -> Result<()> {
+    let (never, lock) = (Condvar::new(), Mutex::new(()));
+    while !is_done() {
+        if start.elapsed() > LEAVE_MAX {
+            let text = format!("runs on {device} took more than {LEAVE_MAX:?}");
+            return Err(Error::DeadlineExceeded(text));
+        }
+        never.wait_for(&mut lock.lock(), LOOK_EVERY);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Weak, mpsc};
     use std::time::Duration;
 
     use parking_lot::Mutex;
@@ -317,6 +327,39 @@ mod tests {
         });
         assert_eq!(Arc::strong_count(&slow[0]), 1, "it was freed");
         assert_eq!(receive.try_iter().collect::<Vec<_>>(), [true]);
+    }
+
+    /// Answers at once; something of it stays with whoever ran it.
+    struct Held(Mutex<Option<Arc<()>>>);
+
+    impl Engine for Held {
+        fn start(&self, _: Run, reply: Reply) {
+            reply(Ok(Vec::new()));
+        }
+
+        fn name(&self) -> &'static str {
+            "held"
+        }
+
+        fn end(&self) -> Option<Weak<()>> {
+            self.0.lock().as_ref().map(Arc::downgrade)
+        }
+    }
+
+    #[test]
+    fn one_that_leaves_is_gone_when_its_last_run_holds_nothing_of_it() {
+        let held = [(); 2].map(|()| Arc::new(Held(Mutex::new(Some(Arc::default())))));
+        let replicas = replicas(&held);
+        let (leaving, is_gone) = (replicas.take("gpu:0").unwrap(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(10 * LOOK_EVERY);
+                is_gone.store(true, Ordering::SeqCst);
+                drop(held[0].0.lock().take());
+            });
+            leaving.free().unwrap();
+            assert!(is_gone.load(Ordering::SeqCst));
+        });
     }
 
     /// Remembers how it is to batch.

@@ -1,7 +1,7 @@
 //! `Engine`: what runs a servable's signatures.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tensor::Tensor;
@@ -82,6 +82,12 @@ pub trait Engine: Send + Sync {
     /// When a run that starts now would be answered; `None` if there is no telling.
     fn forecast(&self, run: &Run) -> Option<schedule::Replica> {
         let _ = run;
+        None
+    }
+
+    /// What is gone when all that it holds was given back: a run may hold on to it for a moment
+    /// after it was answered. `None` if that ends with the engine.
+    fn end(&self) -> Option<Weak<()>> {
         None
     }
 
