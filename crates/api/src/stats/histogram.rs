@@ -21,14 +21,29 @@ fn exponential(scale: f64, growth: f64, count: usize) -> Vec<f64> {
 
 /// How many values fell below each limit and not below the one before.
 ///
-/// Most histograms of a model never have a value, and all stay for ever: an empty one is small.
+/// All stay for ever, most never have a value, and the values of others are much alike: an empty
+/// one is small, and counts are made where values are.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     limits: &'static LazyLock<Vec<f64>>,
-    /// Once there is a value: one count more than there are limits, and then the bits of a double,
-    /// the sum.
-    filled: OnceLock<Box<[AtomicU64]>>,
+    filled: OnceLock<Box<Filled>>,
 }
+
+/// The counts of a histogram: one more than there are limits.
+#[derive(Debug, Default)]
+struct Filled {
+    /// The bits of a double, the sum.
+    sum: AtomicU64,
+    parts: [OnceLock<Box<Part>>; N_PARTS],
+}
+
+/// Counts that stand side by side.
+type Part = [AtomicU64; PART];
+
+const PART: usize = 8;
+
+/// As many as the longest histogram has.
+const N_PARTS: usize = 5;
 
 impl Histogram {
     pub(crate) fn new(limits: &'static LazyLock<Vec<f64>>) -> Self {
@@ -37,13 +52,12 @@ impl Histogram {
 
     pub(crate) fn add(&self, value: f64) {
         let bucket = self.limits.partition_point(|limit| *limit <= value);
-        let zeros = || std::iter::repeat_with(AtomicU64::default);
-        let filled = self.filled.get_or_init(|| zeros().take(self.limits.len() + 2).collect());
-        filled[bucket].fetch_add(1, Ordering::Relaxed);
+        let filled = self.filled.get_or_init(Box::default);
+        let (part, at) = (bucket / PART, bucket % PART);
+        filled.parts[part].get_or_init(Box::default)[at].fetch_add(1, Ordering::Relaxed);
         let added = |bits| Some((f64::from_bits(bits) + value).to_bits());
         // It never fails: there is always a sum.
-        let _ =
-            filled[self.limits.len() + 1].fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
+        let _ = filled.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added);
     }
 
     pub(crate) fn limits(&self) -> &'static [f64] {
@@ -53,12 +67,16 @@ impl Histogram {
     pub(crate) fn counts(&self) -> Vec<u64> {
         let n_counts = self.limits.len() + 1;
         let Some(filled) = self.filled.get() else { return vec![0; n_counts] };
-        filled[..n_counts].iter().map(|count| count.load(Ordering::Relaxed)).collect()
+        let part = |part: &OnceLock<Box<Part>>| {
+            let count = |part: &Part, at: usize| part[at].load(Ordering::Relaxed);
+            (0..PART).map(|at| part.get().map_or(0, |part| count(part, at))).collect::<Vec<_>>()
+        };
+        filled.parts.iter().flat_map(part).take(n_counts).collect()
     }
 
     pub(crate) fn sum(&self) -> f64 {
-        let sum = self.filled.get().map(|filled| &filled[self.limits.len() + 1]);
-        sum.map_or(0.0, |sum| f64::from_bits(sum.load(Ordering::Relaxed)))
+        let filled = self.filled.get();
+        filled.map_or(0.0, |filled| f64::from_bits(filled.sum.load(Ordering::Relaxed)))
     }
 }
 
@@ -75,7 +93,14 @@ mod tests {
         let counts = histogram.counts();
         assert_eq!(counts[..4], [1, 1, 1, 1]);
         assert_eq!((counts.len(), counts[15], histogram.sum()), (16, 1, 1e9 + 8.0));
-        assert_eq!(LATENCY_LIMITS.len(), 33);
         assert_eq!(SIZE_LIMITS.last(), Some(&16384.0));
+    }
+
+    #[test]
+    fn values_of_any_size_are_counted() {
+        let histogram = Histogram::new(&LATENCY_LIMITS);
+        let below = LATENCY_LIMITS.iter().map(|limit| limit * 0.999);
+        below.chain([f64::INFINITY]).for_each(|value| histogram.add(value));
+        assert_eq!(histogram.counts(), [1; 34]);
     }
 }
