@@ -101,7 +101,7 @@ impl Engines {
                 let lease = self.devices.lease_on(resident, device).map_err(|refusal| {
                     Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
                 })?;
-                self.load_on(opened, lease, (model, resident.needed))
+                self.load_on(opened, lease, resident)
             }
             Within::Host | Within::TensorFlow => self.load_in_worker(resident, device),
         };

@@ -8,7 +8,7 @@ use device::placement::{Replicas as Number, Seat};
 use tensorflow::{Gpu, WorkerSnapshot};
 
 use super::{External, ExternalDevice, HOST, Wish};
-use crate::devices::{Board, Resident, Way, Within};
+use crate::devices::{Board, Promise, Resident, Way, Within};
 
 /// What GPUs and workers hold at a moment.
 struct Now {
@@ -25,7 +25,9 @@ impl External {
         let residents = self
             .devices
             .seated(looks.map(|resident| &**resident), |within| within == Within::TensorFlow);
-        let host = self.devices.host().map_or(0, |host| host.space.free_bytes());
+        // What was promised of the host is not free; of GPUs it is left out below.
+        let host = self.devices.host();
+        let host = host.map_or(0, |host| self.devices.unpromised_bytes(&host, None));
         let free = devices.iter().map(|one| self.room(one, &now.gpus));
         let mut free_bytes: Vec<u64> = free.chain([host]).collect();
         let mut seats = Vec::new();
@@ -50,12 +52,31 @@ impl External {
         match board.way(resident) {
             Some(Way::Free(on)) => {
                 let names: Vec<String> = on.iter().map(|at| board.names[*at].clone()).collect();
-                names.iter().for_each(|name| resident.promise(name));
+                for (name, at) in names.iter().zip(&on) {
+                    resident.promise(Promise::new(name, board.takes(resident, *at)));
+                }
                 Way::Free(names)
             }
             Some(Way::After(changes)) => Way::After(changes),
             None => Way::Free(Vec::new()),
         }
+    }
+
+    /// Who is being loaded on a GPU, and what each will take besides what was admitted for it; but
+    /// for one, whom they are in the way of.
+    pub(super) fn promises(
+        &self,
+        device: &ExternalDevice,
+        but: (&str, i64),
+    ) -> Vec<(Arc<Resident>, u64)> {
+        let name = device.name();
+        let rest = |resident: Arc<Resident>| {
+            let admitted = device.promised_to(&resident.model, resident.version);
+            let bytes = resident.promised_on(&name)?.saturating_sub(admitted);
+            (bytes > 0).then_some((resident, bytes))
+        };
+        let all = self.devices.seated(None, |within| within == Within::TensorFlow);
+        all.into_iter().filter(|one| one.who() != but).filter_map(rest).collect()
     }
 
     /// How much more could be promised on a GPU if a version went that was promised `held` bytes. A
@@ -106,8 +127,8 @@ impl External {
                 None if is_here => weights_bytes,
                 None => 0,
             };
-            if promised.contains(&name) {
-                current.push((at, held.max(takes)));
+            if let Some(promised) = resident.promised_on(&name) {
+                current.push((at, held.max(promised)));
             } else if is_here {
                 let freed =
                     device.map_or(held, |device| Self::freed_by(now, resident, device, held));
@@ -129,5 +150,58 @@ impl ExternalDevice {
         let admissions = self.admissions();
         let own = admissions.iter().filter(|one| one.model == model && one.version == version);
         own.map(|one| one.needed.bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pool::Pool;
+
+    use super::*;
+    use crate::devices::{DeviceOptions, Devices, LaneOptions, newcomer};
+    use crate::external::{Books, configure};
+
+    const GIB: u64 = 1 << 30;
+
+    /// TensorFlow with GPUs of so many GiB beside the host.
+    fn external(gpus: &[u64]) -> External {
+        let flags = crate::cli::parse(&[]);
+        let options =
+            DeviceOptions { rules: Some(Vec::new()), ..DeviceOptions::new(&flags).unwrap() };
+        let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
+        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
+        let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
+        let gpu = |(number, gib): (usize, &u64)| Gpu {
+            index: u32::try_from(number).unwrap(),
+            uuid: format!("GPU-{number}"),
+            name: "a GPU".to_owned(),
+            total_bytes: gib * GIB,
+            used_bytes: 0,
+            compute_capability: None,
+            processes: Vec::new(),
+        };
+        let found: Vec<Gpu> = gpus.iter().enumerate().map(gpu).collect();
+        let logical = configure(&found, &options).unwrap();
+        let (books, leasing) = (Books::new(&devices), parking_lot::Mutex::default());
+        let logical = parking_lot::Mutex::new(logical);
+        External { nvml: None, found, logical, workers: None, devices, books, leasing }
+    }
+
+    #[test]
+    fn a_gpu_says_what_is_promised_to_loads_under_way() {
+        let external = external(&[4]);
+        let admit = |model: &str, mib: u64| {
+            external.devices.admit(newcomer(model, (mib, 0), Within::TensorFlow))
+        };
+        let (first, second) = (admit("a", 3 << 10), admit("b", 2 << 10));
+        let leased = external.lease(&first);
+        assert!(matches!(&leased, Way::Free(names) if *names == ["gpu:0"]));
+        assert!(matches!(external.lease(&second), Way::Free(names) if names.is_empty()));
+        let (config, rule) = (external.devices.config("b"), external.devices.rule("b"));
+        let wish = Wish { model: "b", version: 1, config: &config, rule: &rule };
+        let refused = external.refusal(&wish, &external.all()[0], 2 * GIB).to_string();
+        assert!(refused.contains("1073741824 are free; promised to a:1 3221225472"), "{refused}");
     }
 }

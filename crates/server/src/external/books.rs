@@ -67,13 +67,14 @@ impl Books {
         let account = Some(devices.account(model, host));
         let owner = Owner::new(&host.space, holder.clone(), account);
         devices.note(&owner);
-        let refused = |_| devices.refusal(model, host, bytes).to_string();
+        let who = (model, version);
+        let refused = |_| devices.refusal(who, host, bytes).to_string();
         let weights = Charge::new(&owner, Category::Weights, bytes).map_err(refused)?;
         let rest = devices.amount_on(reserved, host).map_or(0, |all| all.saturating_sub(bytes));
         if rest == 0 {
             return Ok(Some(Booking { _weights: weights, _reserve: None }));
         }
-        let refused = |_| devices.refusal(model, host, bytes + rest).to_string();
+        let refused = |_| devices.refusal(who, host, bytes + rest).to_string();
         let charge = Charge::new(&owner, Category::Context, rest).map_err(refused)?;
         let reserve = Arc::new(Reserve { holder, bytes: rest, charge: Mutex::new(charge) });
         let mut reserves = self.reserves.lock();

@@ -9,7 +9,7 @@ use tensorflow::{HOW_TO_INSTALL, Request, Workers};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engines, Wanted};
-use crate::devices::{Needed, Newcomer, Resident, Within};
+use crate::devices::{Needed, Newcomer, Promise, Resident, Within};
 use crate::external::{ExternalDevice, HOST, Placed, Wish};
 use crate::replicas::{Member, Replicas};
 
@@ -81,8 +81,7 @@ impl Engines {
         let Some(best) = self.external.choose(wish, weights_bytes).into_iter().next() else {
             return Ok(vec![None]);
         };
-        let room = self.external.board(Some(resident)).free_on(&best.name()).unwrap_or(0);
-        Err(self.external.refusal(wish, (&best, room), weights_bytes))
+        Err(self.external.refusal(wish, &best, weights_bytes))
     }
 
     /// Loads a version in a worker on one device.
@@ -118,7 +117,10 @@ impl Engines {
         let gpu = self.external.all().into_iter().find(|one| one.name() == device);
         let (dir, cancel) = (resident.dir.clone(), &CancellationToken::new());
         let wanted = Wanted { model, version, dir, path: &resident.path, cancel };
-        resident.promise(device);
+        let board = self.external.board(None);
+        let at = board.names.iter().position(|name| name == device);
+        let bytes = at.map_or(0, |at| board.takes(resident, at));
+        resident.promise(Promise::new(device, bytes));
         self.load_in(self.workers()?, &wanted, (&wish, gpu.as_ref()))
     }
 }
