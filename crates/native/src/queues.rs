@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batch::Class;
-use device::Workspace;
+use device::{Space, Workspace};
 use ops::Cancel;
 use parking_lot::Mutex;
 use schedule::{
@@ -316,6 +316,10 @@ impl Work for SignatureWork {
 
     fn room(&self, free_bytes: u64) -> u64 {
         self.model.room(free_bytes)
+    }
+
+    fn space(&self) -> Option<&Arc<Space>> {
+        self.model.aside().map(|owner| owner.space())
     }
 }
 

@@ -93,6 +93,8 @@ struct State {
     clock_wakes: Option<Time>,
     /// Whether the clock is to take memory for tasks that are on their way, or may come.
     is_expecting: bool,
+    /// What it is to take for batches that wait, by whose memory they have.
+    expected: Vec<(Arc<Space>, u64)>,
     /// When a lane ended its last turn.
     last_turn: Time,
     /// How often lanes were told to give their memory back.
@@ -127,6 +129,7 @@ impl Lanes {
                 workspaces: workspaces.map_err(std::io::Error::other)?,
                 clock_wakes: None,
                 is_expecting: false,
+                expected: Vec::new(),
                 last_turn: Time::default(),
                 n_trims: 0,
                 is_ended: false,
@@ -246,6 +249,9 @@ impl Share {
             drop(state);
             return shared.run_inline(turn, equipment);
         }
+        if state.expect(queue, &arrival.class, (now, shared.owner.as_ref())) {
+            shared.due.notify_one();
+        }
         shared.wake(&mut state, deadline);
     }
 
@@ -336,6 +342,24 @@ impl State {
         self.agenda.push(queue, Arc::clone(task), arrival, now)
     }
 
+    /// Notes what a batch will need that waits, and is larger than any before it; whether it is.
+    fn expect(
+        &mut self,
+        queue: QueueId,
+        class: &Class,
+        (now, owner): (Time, Option<&Arc<Owner>>),
+    ) -> bool {
+        let Some(bytes) = self.agenda.outgrows(queue, class, now) else { return false };
+        let work = self.works.get(queue.number()).and_then(Option::as_ref);
+        let own = work.and_then(|work| work.space());
+        let Some(space) = own.or_else(|| owner.map(|owner| owner.space())) else { return false };
+        match self.expected.iter_mut().find(|(known, _)| Arc::ptr_eq(known, space)) {
+            Some((_, most)) => *most = bytes.max(*most),
+            None => self.expected.push((Arc::clone(space), bytes)),
+        }
+        true
+    }
+
     /// What runs next, in what memory its device and its own limit leave.
     fn next(&mut self, now: Time) -> Next<Task> {
         let works = &self.works;
@@ -418,7 +442,8 @@ impl Shared {
     }
 
     /// What the clock does: answers what expires while every lane is busy, and takes memory for
-    /// tasks that are on their way, and behind that of tasks which needed more than any before.
+    /// tasks that are on their way or wait, and behind that of tasks which needed more than any
+    /// before.
     fn keep_time(&self) {
         let mut pages: Vec<Pages> = Vec::new();
         let mut state = self.state.lock();
@@ -426,6 +451,12 @@ impl Shared {
             let expired = state.agenda.expire(self.now());
             if !expired.is_empty() {
                 MutexGuard::unlocked(&mut state, || fail_expired(expired));
+                continue;
+            }
+            let expected = std::mem::take(&mut state.expected);
+            if !expected.is_empty() {
+                let taken = |(space, bytes): &(Arc<Space>, u64)| space.grow_ahead(&[*bytes], 1);
+                MutexGuard::unlocked(&mut state, || pages.extend(expected.iter().map(taken)));
                 continue;
             }
             if std::mem::take(&mut state.is_expecting) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use batch::{Class, MixedPriority, Order};
 use device::logical::GrowthRule;
-use device::{Change, Holder, Host, Limited, Owner, Space, SpaceOptions, Workspace};
+use device::{Account, Change, Holder, Host, Limited, Owner, Space, SpaceOptions, Workspace};
 use parking_lot::Mutex;
 use tensor::{Shape, Tensor};
 
@@ -355,6 +355,108 @@ fn after_a_task_that_grew_its_lane_the_next_larger_one_does_not() {
         assert!(account.held_bytes() <= account.limit_bytes());
     }
     drop(lanes);
+}
+
+/// Needs a mebibyte a row, in its lane's workspace or in one of its own. Waits for the gate at
+/// 1000.
+struct Wide {
+    own: Option<(Arc<Owner>, Mutex<Workspace>)>,
+    gate: Mutex<mpsc::Receiver<()>>,
+    started: mpsc::Sender<()>,
+    rows: Mutex<Vec<usize>>,
+}
+
+impl Work for Wide {
+    fn run(
+        &self,
+        inputs: &[Tensor],
+        _: &Control,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Tensor>, Fault> {
+        let values = inputs[0].as_slice::<i32>();
+        self.rows.lock().push(values.len());
+        if values.contains(&1000) {
+            self.started.send(()).unwrap();
+            self.gate.lock().recv().unwrap();
+        }
+        match &self.own {
+            Some((_, own)) => own.lock().ensure(values.len() << 20).unwrap(),
+            None => workspace.ensure(values.len() << 20).unwrap(),
+        }
+        Ok(vec![inputs[0].clone()])
+    }
+
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
+    fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
+        Some((inputs[0].shape()[0] as u64) << 20)
+    }
+
+    fn space(&self) -> Option<&Arc<Space>> {
+        self.own.as_ref().map(|(owner, _)| owner.space())
+    }
+}
+
+/// Lets a batch wait that is larger than any before it: its run grows nothing.
+fn check_that_waiting_batches_have_memory(space: &Arc<Space>, own: Option<Arc<Owner>>) {
+    let owner = Owner::new(space, Holder::Server, None);
+    let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+    let lanes = Lanes::start_for(options, Some(owner)).unwrap();
+    let share = lanes.share(1);
+    let (open, gate) = mpsc::channel();
+    let (started, is_started) = mpsc::channel();
+    let own = own.map(|owner| (Arc::clone(&owner), Mutex::new(Workspace::of(owner).unwrap())));
+    let work = Arc::new(Wide { own, gate: Mutex::new(gate), started, rows: Mutex::default() });
+    let batch = batch::Options {
+        task_rows_max: 8,
+        batch_rows_max: 8,
+        timeout: Duration::ZERO,
+        ..batch::Options::unbatched(9)
+    };
+    let options = QueueOptions { batch, admission: Admission::Room };
+    let queue = share.queue(Arc::clone(&work) as Arc<dyn Work>, options).unwrap();
+    let push = |value: i32| {
+        let (send, receive) = mpsc::channel();
+        let reply = Box::new(move |answer: Result<_, _>| send.send(answer.is_ok()).unwrap());
+        let control = Control { deadline: None, is_cancelled: Arc::default() };
+        let inputs = vec![Tensor::vector(&[value]).unwrap()];
+        let class = Class::new(&inputs, false);
+        share.push(queue, Task::new(inputs, vec![0], control, 1, reply), class, 0);
+        receive
+    };
+    let grown = |cause: &str| {
+        let events = space.snapshot().events;
+        let of = events.iter().filter(|one| one.change == Change::Growth && one.cause == cause);
+        of.map(|one| one.bytes).sum::<u64>()
+    };
+    assert!(push(1).recv().unwrap());
+    let busy = push(1000);
+    is_started.recv().unwrap();
+    let (before, ahead) = (grown("activations"), grown("ahead"));
+    let waiting: Vec<_> = (0..8).map(push).collect();
+    while grown("ahead") < ahead + (6 << 20) {
+        std::thread::yield_now();
+    }
+    open.send(()).unwrap();
+    assert!(waiting.iter().chain([&busy]).all(|answer| answer.recv().unwrap()));
+    assert_eq!(grown("activations"), before);
+    assert_eq!(*work.rows.lock(), [1, 1, 8]);
+}
+
+#[test]
+fn a_batch_that_waits_and_is_larger_than_any_before_it_has_its_memory_when_it_runs() {
+    check_that_waiting_batches_have_memory(&space(64 << 20), None);
+}
+
+#[test]
+fn so_has_one_of_a_model_for_which_memory_was_set_aside() {
+    let space = space(64 << 20);
+    let account = Arc::new(Account::new("model a", 32 << 20));
+    let child = space.set_aside_at_least(Holder::Server, &account, 1 << 20).unwrap();
+    let own = Owner::new(&child, Holder::Server, None);
+    check_that_waiting_batches_have_memory(&space, Some(own));
 }
 
 #[test]
