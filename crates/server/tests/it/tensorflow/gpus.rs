@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::with_tensorflow;
 use crate::support::{Server, check_half_plus_two, root, tensord};
@@ -261,9 +261,8 @@ fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() 
     let memory = page(&server, "/v1/memory");
     let one = named(named(&memory, "devices", "cpu:0"), "models", "one").clone();
     assert_eq!(one["bytes"], GIB, "{one:#}");
-    // What the worker holds is a part of it, and the rest is nobody else's.
-    let context = &one["categories"]["context"];
-    assert!(context.as_u64() > Some(50 << 20), "{one:#}");
+    // What it has not taken is nobody else's.
+    assert_eq!(one["categories"], json!({"weights": 12, "reserve": GIB - 12}));
     list(&[("one", 0), ("two", 0)]);
     let refused = server.rest_until("/v1/models/two", "END");
     assert!(refused.contains("RESOURCE_EXHAUSTED"), "{refused}");
