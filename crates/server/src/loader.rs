@@ -128,9 +128,9 @@ impl Engines {
             within: Within::Devices,
         });
         let leases = self.find_place(&resident, cancel, || {
-            self.devices.lease(&resident).map_err(|refusal| {
-                Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
-            })
+            self.devices.lease(&resident, || self.external.board(Some(&resident))).map_err(
+                |refusal| Error::ResourceExhausted(format!("{model} version {version}: {refusal}")),
+            )
         })?;
         let mut opened = Some(opened);
         let (mut servable, mut members) = (None, Vec::new());

@@ -9,7 +9,7 @@ use device::{Account, Amount, Holder, Kind, Owner, Space};
 use native::{Executor, WeightKey};
 
 use super::promises::Promise;
-use super::residents::{Resident, Way};
+use super::residents::{Board, Resident, Way};
 use super::{Devices, Logical, ModelRule};
 
 /// What a version takes of the device that it is on, and of the host if that is another.
@@ -101,12 +101,15 @@ impl Devices {
         candidates.first().map_or(Kind::Cpu, |logical| logical.space.kind())
     }
 
-    /// The devices that a version is to be loaded on, or what has to change first.
-    pub(crate) fn lease(&self, resident: &Arc<Resident>) -> Result<Way<Vec<Lease>>, Refusal> {
-        // One after another, so that nothing is promised twice, and no device becomes another.
-        let _leasing = self.leasing.lock();
-        let logical = self.all();
-        let board = self.board(Some(resident));
+    /// The devices that a version is to be loaded on, or what has to change first, on a board that
+    /// has our own devices first.
+    pub(crate) fn lease(
+        &self,
+        resident: &Arc<Resident>,
+        board: impl FnOnce() -> Board,
+    ) -> Result<Way<Vec<Lease>>, Refusal> {
+        let _leasing = self.leasing();
+        let (logical, board) = (self.all(), board());
         let on = match board.way(resident).ok_or_else(|| self.no_place(resident))? {
             Way::Free(on) => on,
             Way::After(changes) => return Ok(Way::After(changes)),
@@ -119,29 +122,13 @@ impl Devices {
         Ok(Way::Free(self.take_all(resident, &on)?))
     }
 
-    /// The same for a version in a worker on the host, who pays for itself.
-    pub(crate) fn lease_host(&self, resident: &Arc<Resident>) -> Result<Way<()>, Refusal> {
-        let _leasing = self.leasing.lock();
-        let board = self.board(Some(resident));
-        match board.way(resident).ok_or_else(|| self.no_place(resident))? {
-            Way::Free(on) => {
-                for device in on {
-                    let bytes = board.takes(resident, device);
-                    resident.promise(Promise::new(&board.names[device], bytes));
-                }
-                Ok(Way::Free(()))
-            }
-            Way::After(changes) => Ok(Way::After(changes)),
-        }
-    }
-
     /// One more device for a version that serves.
     pub(crate) fn lease_on(&self, resident: &Resident, device: &str) -> Result<Lease, Refusal> {
-        let _leasing = self.leasing.lock();
-        let free = self.board(None).free_on(device);
-        let Some((logical, free)) = self.logical(device).zip(free) else {
+        let _leasing = self.leasing();
+        let Some(logical) = self.logical(device) else {
             return Err(nowhere(resident.needed.bytes));
         };
+        let free = self.unpromised_bytes(&logical, None);
         let takes = self.takes(resident, &self.rule(&resident.model), &logical);
         let Some(bytes) = takes.filter(|bytes| *bytes <= free) else {
             return Err(self.refusal(resident.who(), &logical, resident.needed.bytes));
@@ -222,7 +209,7 @@ impl Devices {
     }
 
     /// Says why a version found no place: of the device where the most is free.
-    fn no_place(&self, resident: &Resident) -> Refusal {
+    pub(crate) fn no_place(&self, resident: &Resident) -> Refusal {
         let mut candidates = self.places_of(resident, &self.rule(&resident.model));
         candidates.sort_by_cached_key(|one| u64::MAX - self.unpromised_bytes(one, None));
         let needed = resident.needed.bytes;

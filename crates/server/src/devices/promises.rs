@@ -122,7 +122,7 @@ pub(crate) mod tests {
     }
 
     fn lease(devices: &Devices, resident: &Arc<Resident>) -> Result<Vec<Lease>, Refusal> {
-        match devices.lease(resident)? {
+        match devices.lease(resident, || devices.board(Some(resident)))? {
             Way::Free(leases) => Ok(leases),
             Way::After(_) => panic!("nobody is to make way"),
         }

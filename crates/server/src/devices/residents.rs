@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use device::placement::{Replicas as Number, Seat, Step, adapt};
 use device::{Holder, Snapshot};
 use native::WeightKey;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::Storage;
 use tokio::sync::Notify;
 
@@ -50,10 +50,8 @@ pub(crate) struct Newcomer {
 pub(crate) enum Within {
     /// Those of our own engine.
     Devices,
-    /// The host alone: it is in a worker, and TensorFlow has no GPUs.
-    Host,
-    /// TensorFlow's GPUs, and the host beside them.
-    TensorFlow,
+    /// TensorFlow's GPUs, or the host if it may be on none of them: it is in a worker.
+    Workers,
 }
 
 /// What is known of a version does not change while it is there.
@@ -193,12 +191,6 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// What nobody has or was promised of a device.
-    pub(crate) fn free_on(&self, name: &str) -> Option<u64> {
-        let at = self.names.iter().position(|other| other == name)?;
-        Some(self.free_bytes[at])
-    }
-
     /// What a version holds of a device, or would take there.
     pub(crate) fn takes(&self, resident: &Resident, device: usize) -> u64 {
         let is_it = |other: &Arc<Resident>| std::ptr::eq(&raw const **other, resident);
@@ -269,23 +261,19 @@ impl Devices {
     }
 
     /// All that are here.
-    pub(super) fn residents(&self) -> Vec<Arc<Resident>> {
+    pub(crate) fn residents(&self) -> Vec<Arc<Resident>> {
         self.residents.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What has to change so that versions are where they should be.
-    pub(crate) fn changes(&self) -> Vec<Change> {
-        let _leasing = self.leasing.lock();
-        self.board(None).all_changes()
+    /// Held while a place is looked for: one after another, so that nothing is promised twice, and
+    /// no device becomes another.
+    pub(crate) fn leasing(&self) -> MutexGuard<'_, ()> {
+        self.leasing.lock()
     }
 
-    /// Those among some devices that have a place, the one that looks for one, and those that wait
-    /// for one and come before it.
-    pub(crate) fn seated(
-        &self,
-        looks: Option<&Resident>,
-        is_among: impl Fn(Within) -> bool,
-    ) -> Vec<Arc<Resident>> {
+    /// Those that have a place, the one that looks for one, and those that wait for one and come
+    /// before it.
+    fn seated(&self, looks: Option<&Resident>) -> Vec<Arc<Resident>> {
         let priority = |resident: &Resident| self.rule(&resident.model).priority;
         let counts = |resident: &Arc<Resident>| {
             let comes_first = looks.is_some_and(|one| {
@@ -294,14 +282,15 @@ impl Devices {
             comes_first || resident.replicas().is_some() || !resident.promised.lock().is_empty()
         };
         let mut residents = self.residents();
-        residents.retain(|resident| is_among(resident.within) && counts(resident));
+        residents.retain(counts);
         residents
     }
 
-    /// Our own devices, and those that are on them or look for a place there.
-    pub(super) fn board(&self, looks: Option<&Resident>) -> Board {
+    /// Our own devices, and all versions as far as they are on them or may be. One in a worker may
+    /// be on the host.
+    pub(crate) fn board(&self, looks: Option<&Resident>) -> Board {
         let logical = self.all();
-        let residents = self.seated(looks, |within| within != Within::TensorFlow);
+        let residents = self.seated(looks);
         let snapshots: Vec<Snapshot> = logical.iter().map(|one| one.space.snapshot()).collect();
         // What was promised is not taken yet, but nobody else's either.
         let free_bytes = logical.iter().map(|one| self.unpromised_bytes(one, None)).collect();
@@ -314,8 +303,8 @@ impl Devices {
     /// The devices that a version may be on.
     pub(super) fn places_of(&self, resident: &Resident, rule: &ModelRule) -> Vec<Arc<Logical>> {
         match resident.within {
-            Within::Host => self.host().into_iter().collect(),
-            Within::Devices | Within::TensorFlow => self.candidates(rule),
+            Within::Workers => self.host().into_iter().collect(),
+            Within::Devices => self.candidates(rule),
         }
     }
 

@@ -285,6 +285,37 @@ fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() 
 }
 
 #[test]
+fn on_the_host_beside_gpus_workers_and_our_own_engine_give_way_to_each_other() {
+    let machine = Machine::new(&[6 * GIB]);
+    fs::write(machine.path("devices"), "device { name: 'cpu:0' memory_limit: '1500MiB' }").unwrap();
+    let devices = format!("--device_config_file={}", machine.path("devices").display());
+    let some = |priority: i32| {
+        format!("memory {{ devices: 'cpu:0' reservation: '1GiB' priority: {priority} }}")
+    };
+    let (low, middle, high) = (some(0), some(1), some(2));
+    let models = machine.models(&[("low", &low)]);
+    let engines = "--engine=tensorflow,own=native,more=native";
+    let args = [models.as_str(), &devices, engines, "--max_num_load_retries=0"];
+    let server = Server::start(machine.on(tensord()), &args);
+    until_on(&server, "low", "cpu:0");
+    // Those of the same priority do not.
+    machine.models(&[("low", &low), ("more", &low)]);
+    let refused = server.rest_until("/v1/models/more", "END");
+    assert!(refused.contains("cpu:0 has no room: 1073741824 bytes are needed"), "{refused}");
+    machine.models(&[("low", &low), ("own", &middle)]);
+    server.rest_until("/v1/models/own", "AVAILABLE");
+    check_half_plus_two(&server, "own");
+    server.rest_until("/v1/models/low", "RESOURCE_EXHAUSTED");
+    machine.models(&[("own", &middle), ("high", &high)]);
+    server.rest_until("/v1/models/high", "AVAILABLE");
+    until_on(&server, "high", "cpu:0");
+    server.rest_until("/v1/models/own", "RESOURCE_EXHAUSTED");
+    machine.models(&[("own", &middle)]);
+    server.rest_until("/v1/models/own", "AVAILABLE");
+    check_half_plus_two(&server, "own");
+}
+
+#[test]
 fn a_model_goes_to_the_gpu_that_it_is_placed_on_and_is_booked_there() {
     let sizes = [16 * GIB, 8 * GIB];
     let machine = Machine::new(&sizes);
