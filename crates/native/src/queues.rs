@@ -145,7 +145,9 @@ impl Queues {
 
     /// Tells the lanes that a task is on its way.
     pub(crate) fn expect(&self) {
-        self.share.expect();
+        // All signatures are of one model.
+        let one = self.signatures.values().next();
+        self.share.expect(one.and_then(|entrance| entrance.work.space()));
     }
 
     /// Makes plans for the batches that each signature can have, and takes the memory that the

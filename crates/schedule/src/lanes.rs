@@ -256,13 +256,20 @@ impl Share {
     }
 
     /// Tells that a task is on its way. If the lanes gave their memory back, it is taken again
-    /// meanwhile, on another thread.
-    pub fn expect(&self) {
+    /// meanwhile, on another thread; so is what its runs have of their own, if they have.
+    pub fn expect(&self, own: Option<&Arc<Space>>) {
         let Some(owner) = &self.shared.owner else { return };
-        if spaces(owner).any(|space| space.is_at_rest()) {
-            self.shared.state.lock().is_expecting = true;
-            self.shared.due.notify_one();
+        let own = own.filter(|space| space.is_at_rest());
+        let is_at_rest = spaces(owner).any(|space| space.is_at_rest());
+        if !is_at_rest && own.is_none() {
+            return;
         }
+        let mut state = self.shared.state.lock();
+        state.is_expecting |= is_at_rest;
+        if let Some(own) = own {
+            state.expect_bytes(own, 0);
+        }
+        self.shared.due.notify_one();
     }
 
     /// Takes memory for runs that need so much, as far as there is enough: for one on each lane.
@@ -353,11 +360,17 @@ impl State {
         let work = self.works.get(queue.number()).and_then(Option::as_ref);
         let own = work.and_then(|work| work.space());
         let Some(space) = own.or_else(|| owner.map(|owner| owner.space())) else { return false };
+        let space = Arc::clone(space);
+        self.expect_bytes(&space, bytes);
+        true
+    }
+
+    /// Has so many bytes of a space taken, and all that it had before it rested.
+    fn expect_bytes(&mut self, space: &Arc<Space>, bytes: u64) {
         match self.expected.iter_mut().find(|(known, _)| Arc::ptr_eq(known, space)) {
             Some((_, most)) => *most = bytes.max(*most),
             None => self.expected.push((Arc::clone(space), bytes)),
         }
-        true
     }
 
     /// What runs next, in what memory its device and its own limit leave.
@@ -455,8 +468,11 @@ impl Shared {
             }
             let expected = std::mem::take(&mut state.expected);
             if !expected.is_empty() {
-                let taken = |(space, bytes): &(Arc<Space>, u64)| space.grow_ahead(&[*bytes], 1);
-                MutexGuard::unlocked(&mut state, || pages.extend(expected.iter().map(taken)));
+                let taken = |(space, bytes): &(Arc<Space>, u64)| {
+                    [space.wake(), Some(space.grow_ahead(&[*bytes], 1))]
+                };
+                let taken = || expected.iter().flat_map(taken).flatten();
+                MutexGuard::unlocked(&mut state, || pages.extend(taken()));
                 continue;
             }
             if std::mem::take(&mut state.is_expecting) {

@@ -108,7 +108,8 @@ impl Space {
     }
 
     /// Gives back all that nobody uses but a few megabytes, and remembers how much was used at
-    /// most since the last time: for a space that was idle. Returns how many bytes went.
+    /// most since the last time: for a space that was idle. What was set aside of it and may grow
+    /// rests too. Returns how many bytes went.
     ///
     /// # Errors
     /// As [`Space::trim`].
@@ -117,7 +118,7 @@ impl Space {
         if self.growth == GrowthRule::Reserved {
             return Ok(0);
         }
-        let mut went = self.trim_children(IDLE)?;
+        let mut went = self.rest_children()?;
         let [_, others @ ..] = &self.arenas.all;
         for arena in others.iter().flatten() {
             went += self.trim_arena(arena, 0, IDLE)?;
@@ -125,12 +126,27 @@ impl Space {
         let idle: u64 = others.iter().flatten().map(Shelf::idle_bytes).sum();
         let used = self.passing().lock().take_recent_peak();
         went += self.trim_arena(self.passing(), KEPT_BYTES.saturating_sub(idle), IDLE)?;
+        self.remember(used);
+        Ok(went)
+    }
+
+    /// Lets what was set aside of it give back what it holds beyond that.
+    fn rest_children(&self) -> Result<u64> {
+        let mut went = 0;
+        for child in self.living().iter().filter(|child| child.kept.is_some()) {
+            let used = child.passing().lock().take_recent_peak();
+            went += child.trim(IDLE)?;
+            child.remember(used);
+        }
+        Ok(went)
+    }
+
+    /// Remembers how much was used, if it holds less by now; runs from now on are the first.
+    fn remember(&self, used: u64) {
         self.outgrown.clear();
-        self.living().iter().for_each(|child| child.outgrown.clear());
         if used > self.passing().lock().held_bytes() {
             self.rested.fetch_max(used, Ordering::Relaxed);
         }
-        Ok(went)
     }
 
     /// Whether [`Space::wake`] would do something. Costs next to nothing.
@@ -344,6 +360,24 @@ mod tests {
         run(8);
         space.rest().unwrap();
         assert_eq!((account.held_bytes(), space.is_outgrown()), (4 * MIB, false));
+    }
+
+    #[test]
+    fn what_was_set_aside_wakes_with_what_its_runs_used_beyond_it() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        let account = Arc::new(Account::new("model a", 32 * MIB));
+        let child = space.set_aside_at_least(Holder::Server, &account, 4 * MIB).unwrap();
+        let run = || drop(take(&child, Category::Activations, 8 * MIB).unwrap());
+        run();
+        assert!(!child.is_at_rest() && child.wake().is_none());
+        assert_eq!(space.rest().unwrap(), 4 * MIB);
+        assert_eq!(account.held_bytes(), 4 * MIB);
+        assert!(child.is_at_rest() && !space.is_at_rest());
+        let before = grown(&space, "activations");
+        all_pages(child.wake().unwrap());
+        assert!(!child.is_at_rest() && child.wake().is_none());
+        run();
+        assert_eq!((grown(&space, "activations"), account.held_bytes()), (before, 8 * MIB));
     }
 
     #[test]
