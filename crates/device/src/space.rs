@@ -310,7 +310,8 @@ impl Space {
     }
 
     /// Gives back all memory that nobody uses; returns how many bytes went. A space that does not
-    /// grow keeps what it has, and what was set aside of it stays so.
+    /// grow keeps what it has, and takes what it lent and is free again. What was set aside of it
+    /// stays so.
     ///
     /// # Errors
     /// If the driver refuses; what it took until then is gone.
@@ -318,7 +319,9 @@ impl Space {
         self.forget_gone();
         let own: u64 =
             self.arenas().map(|arena| self.trim_arena(arena, 0, cause)).sum::<Result<u64>>()?;
-        Ok(own + self.trim_children(cause)?)
+        let went = own + self.trim_children(cause)?;
+        self.take_lent();
+        Ok(went)
     }
 
     /// Gives back what weights left behind that were read and are packed now: for after a load.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batch::Class;
-use device::Workspace;
+use device::{Space, Workspace};
 use ops::Cancel;
 use parking_lot::Mutex;
 use schedule::{
@@ -145,7 +145,9 @@ impl Queues {
 
     /// Tells the lanes that a task is on its way.
     pub(crate) fn expect(&self) {
-        self.share.expect();
+        // All signatures are of one model.
+        let one = self.signatures.values().next();
+        self.share.expect(one.and_then(|entrance| entrance.work.space()));
     }
 
     /// Makes plans for the batches that each signature can have, and takes the memory that the
@@ -316,6 +318,10 @@ impl Work for SignatureWork {
 
     fn room(&self, free_bytes: u64) -> u64 {
         self.model.room(free_bytes)
+    }
+
+    fn space(&self) -> Option<&Arc<Space>> {
+        self.model.aside().map(|owner| owner.space())
     }
 }
 

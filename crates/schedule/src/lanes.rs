@@ -93,6 +93,8 @@ struct State {
     clock_wakes: Option<Time>,
     /// Whether the clock is to take memory for tasks that are on their way, or may come.
     is_expecting: bool,
+    /// What it is to take for batches that wait, by whose memory they have.
+    expected: Vec<(Arc<Space>, u64)>,
     /// When a lane ended its last turn.
     last_turn: Time,
     /// How often lanes were told to give their memory back.
@@ -127,6 +129,7 @@ impl Lanes {
                 workspaces: workspaces.map_err(std::io::Error::other)?,
                 clock_wakes: None,
                 is_expecting: false,
+                expected: Vec::new(),
                 last_turn: Time::default(),
                 n_trims: 0,
                 is_ended: false,
@@ -246,17 +249,27 @@ impl Share {
             drop(state);
             return shared.run_inline(turn, equipment);
         }
+        if state.expect(queue, &arrival.class, (now, shared.owner.as_ref())) {
+            shared.due.notify_one();
+        }
         shared.wake(&mut state, deadline);
     }
 
     /// Tells that a task is on its way. If the lanes gave their memory back, it is taken again
-    /// meanwhile, on another thread.
-    pub fn expect(&self) {
+    /// meanwhile, on another thread; so is what its runs have of their own, if they have.
+    pub fn expect(&self, own: Option<&Arc<Space>>) {
         let Some(owner) = &self.shared.owner else { return };
-        if spaces(owner).any(|space| space.is_at_rest()) {
-            self.shared.state.lock().is_expecting = true;
-            self.shared.due.notify_one();
+        let own = own.filter(|space| space.is_at_rest());
+        let is_at_rest = spaces(owner).any(|space| space.is_at_rest());
+        if !is_at_rest && own.is_none() {
+            return;
         }
+        let mut state = self.shared.state.lock();
+        state.is_expecting |= is_at_rest;
+        if let Some(own) = own {
+            state.expect_bytes(own, 0);
+        }
+        self.shared.due.notify_one();
     }
 
     /// Takes memory for runs that need so much, as far as there is enough: for one on each lane.
@@ -334,6 +347,30 @@ impl State {
             task.fail(Failure::Refused(Refusal::of(Error::Cancelled)));
         }
         self.agenda.push(queue, Arc::clone(task), arrival, now)
+    }
+
+    /// Notes what a batch will need that waits, and is larger than any before it; whether it is.
+    fn expect(
+        &mut self,
+        queue: QueueId,
+        class: &Class,
+        (now, owner): (Time, Option<&Arc<Owner>>),
+    ) -> bool {
+        let Some(bytes) = self.agenda.outgrows(queue, class, now) else { return false };
+        let work = self.works.get(queue.number()).and_then(Option::as_ref);
+        let own = work.and_then(|work| work.space());
+        let Some(space) = own.or_else(|| owner.map(|owner| owner.space())) else { return false };
+        let space = Arc::clone(space);
+        self.expect_bytes(&space, bytes);
+        true
+    }
+
+    /// Has so many bytes of a space taken, and all that it had before it rested.
+    fn expect_bytes(&mut self, space: &Arc<Space>, bytes: u64) {
+        match self.expected.iter_mut().find(|(known, _)| Arc::ptr_eq(known, space)) {
+            Some((_, most)) => *most = bytes.max(*most),
+            None => self.expected.push((Arc::clone(space), bytes)),
+        }
     }
 
     /// What runs next, in what memory its device and its own limit leave.
@@ -418,7 +455,8 @@ impl Shared {
     }
 
     /// What the clock does: answers what expires while every lane is busy, and takes memory for
-    /// tasks that are on their way, and behind that of tasks which needed more than any before.
+    /// tasks that are on their way or wait, and behind that of tasks which needed more than any
+    /// before.
     fn keep_time(&self) {
         let mut pages: Vec<Pages> = Vec::new();
         let mut state = self.state.lock();
@@ -426,6 +464,15 @@ impl Shared {
             let expired = state.agenda.expire(self.now());
             if !expired.is_empty() {
                 MutexGuard::unlocked(&mut state, || fail_expired(expired));
+                continue;
+            }
+            let expected = std::mem::take(&mut state.expected);
+            if !expected.is_empty() {
+                let taken = |(space, bytes): &(Arc<Space>, u64)| {
+                    [space.wake(), Some(space.grow_ahead(&[*bytes], 1))]
+                };
+                let taken = || expected.iter().flat_map(taken).flatten();
+                MutexGuard::unlocked(&mut state, || pages.extend(taken()));
                 continue;
             }
             if std::mem::take(&mut state.is_expecting) {

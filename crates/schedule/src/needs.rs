@@ -63,6 +63,14 @@ impl Needs {
         known.is_none_or(|(_, line)| (n_rows as u64) > line.large.rows)
     }
 
+    /// How many bytes a batch needs at most that has more rows than any before it; `None` if it has
+    /// not, or nothing is known of such tasks.
+    pub(crate) fn beyond(&self, class: &Class, n_rows: usize) -> Option<u64> {
+        let (_, line) = self.lines.iter().find(|(known, _)| known == class)?;
+        let Point { rows, bytes } = line.large;
+        (n_rows as u64 > rows).then(|| scaled(bytes, n_rows as u64, rows))
+    }
+
     /// The most rows that fit in `free_bytes`, at least 1; `None` before the first batch.
     pub(crate) fn rows_within(&self, class: &Class, free_bytes: u64) -> Option<usize> {
         let (_, line) = self.lines.iter().find(|(known, _)| known == class)?;
@@ -155,6 +163,7 @@ mod tests {
         assert!(needs.is_news(&class, 4));
         needs.note(&class, 4, 140);
         assert!(!needs.is_news(&class, 4) && !needs.is_news(&class, 3));
+        assert_eq!([3, 4, 8].map(|rows| needs.beyond(&class, rows)), [None, None, Some(280)]);
         check(&needs, 1000, 28);
         check(&needs, 140, 4);
         check(&needs, 139, 3);

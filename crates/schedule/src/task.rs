@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use batch::Parts;
-use device::Workspace;
+use device::{Space, Workspace};
 use parking_lot::Mutex;
 use tensor::Tensor;
 
@@ -99,6 +99,11 @@ pub trait Work: Send + Sync {
     /// has a limit, others if memory was set aside for it.
     fn room(&self, free_bytes: u64) -> u64 {
         free_bytes
+    }
+
+    /// Whose memory its runs have, if that is not the lanes'.
+    fn space(&self) -> Option<&Arc<Space>> {
+        None
     }
 }
 

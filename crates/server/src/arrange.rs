@@ -101,9 +101,9 @@ impl Engines {
                 let lease = self.devices.lease_on(resident, device).map_err(|refusal| {
                     Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
                 })?;
-                self.load_on(opened, lease, (model, resident.needed))
+                self.load_on(opened, lease, resident)
             }
-            Within::Host | Within::TensorFlow => self.load_in_worker(resident, device),
+            Within::Workers => self.load_in_worker(resident, device),
         };
         let added = loaded.and_then(|servable| {
             if let Some(options) = self.settings.warmup {
@@ -125,8 +125,7 @@ impl Engines {
     fn rearrange(&self) {
         let _arranging = self.arranging.lock();
         for _ in 0..N_ROUNDS_MAX {
-            let mut changes = self.devices.changes();
-            changes.extend(self.external.board(None).all_changes());
+            let changes = self.external.changes();
             if changes.is_empty() {
                 return;
             }

@@ -5,6 +5,7 @@ mod found;
 mod host;
 mod leases;
 mod options;
+mod promises;
 mod residents;
 mod rules;
 mod simulated;
@@ -27,6 +28,9 @@ use schedule::Lanes;
 use leases::is_known;
 pub(crate) use leases::{Lease, Needed};
 pub(crate) use options::DeviceOptions;
+pub(crate) use promises::Promise;
+#[cfg(test)]
+pub(crate) use promises::tests::newcomer;
 pub(crate) use residents::{Board, Change, ChangeKind, Left, Newcomer, Resident, Way, Within};
 pub(crate) use rules::ModelRule;
 pub(crate) use undo::Undo;

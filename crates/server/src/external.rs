@@ -38,8 +38,6 @@ pub(crate) struct External {
     workers: Option<Arc<Workers>>,
     devices: Arc<Devices>,
     books: Books,
-    /// Held while a place is looked for.
-    leasing: Mutex<()>,
 }
 
 /// A share of such a GPU.
@@ -104,8 +102,7 @@ impl External {
         }
         let books = Books::new(&devices);
         let logical = Mutex::new(logical);
-        let leasing = Mutex::default();
-        Ok(Arc::new(Self { nvml, found, logical, workers, devices, books, leasing }))
+        Ok(Arc::new(Self { nvml, found, logical, workers, devices, books }))
     }
 
     /// TensorFlow's workers, if there is a TensorFlow.

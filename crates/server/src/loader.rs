@@ -16,7 +16,7 @@ use crate::active::Active;
 use crate::arrange::GivingWay;
 use crate::batching::Versions;
 use crate::config::{Session, Warmup};
-use crate::devices::{Devices, Lease, Logical, Needed, Newcomer, Within};
+use crate::devices::{Devices, Lease, Logical, Needed, Newcomer, Resident, Within};
 use crate::engines::{Choices, Engine};
 use crate::external::{External, Wish};
 use crate::replicas::{Member, Replicas};
@@ -128,9 +128,9 @@ impl Engines {
             within: Within::Devices,
         });
         let leases = self.find_place(&resident, cancel, || {
-            self.devices.lease(&resident).map_err(|refusal| {
-                Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
-            })
+            self.devices.lease(&resident, || self.external.board(Some(&resident))).map_err(
+                |refusal| Error::ResourceExhausted(format!("{model} version {version}: {refusal}")),
+            )
         })?;
         let mut opened = Some(opened);
         let (mut servable, mut members) = (None, Vec::new());
@@ -141,7 +141,7 @@ impl Engines {
                 None => Opened::open(dir, &self.options)?,
             };
             let device = lease.owner.space().root().name().to_owned();
-            let loaded = self.load_on(opened, lease, (model, needed))?;
+            let loaded = self.load_on(opened, lease, &resident)?;
             members.push(Member::new(device, Arc::clone(&loaded.engine)));
             servable.get_or_insert(loaded);
         }
@@ -168,7 +168,7 @@ impl Engines {
         let batch = rehearsal.batch(None, native::Sizes::of_rows(1))?;
         let names = self.devices.rule(model).devices;
         let is_named = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
-        let free = |one: &Arc<Logical>| self.devices.refusal(model, one, 0).free_bytes;
+        let free = |one: &Arc<Logical>| self.devices.room_for(model, one);
         let all = self.devices.all();
         let may_be = |one: &&Arc<Logical>| one.space.kind() == kind && is_named(one.space.name());
         let room = graph::Room {
@@ -192,7 +192,7 @@ impl Engines {
         &self,
         opened: Opened,
         lease: Lease,
-        (model, needed): (&str, Needed),
+        resident: &Resident,
     ) -> session::Result<Servable> {
         let Lease { executor, owner } = lease;
         let device = owner.space().root().name().to_owned();
@@ -200,8 +200,8 @@ impl Engines {
             Ok(loaded) => Ok(loaded.servable),
             Err(Error::ResourceExhausted(text)) => {
                 let logical = self.devices.logical(&device);
-                let needed = needed.bytes;
-                let why = logical.map(|logical| self.devices.refusal(model, &logical, needed));
+                let (who, needed) = (resident.who(), resident.needed.bytes);
+                let why = logical.map(|logical| self.devices.refusal(who, &logical, needed));
                 let why = why.map_or_else(String::new, |refusal| format!(" ({refusal})"));
                 Err(Error::ResourceExhausted(format!("{text}{why}")))
             }

@@ -353,6 +353,8 @@ pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
         }
         for logical in devices.all() {
             let space = &logical.space;
+            // What a driver did not give back when its model went.
+            space.take_lent();
             say(space.name(), &space.take_events());
             let snapshot = space.snapshot();
             let look = looks.entry(snapshot.name).or_default();

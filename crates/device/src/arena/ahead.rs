@@ -30,56 +30,92 @@ impl Arena {
         addresses
     }
 
-    /// Puts memory behind the chunk in use at an address, so that it can be given back and had
-    /// again larger without a driver call: by a quarter, or by the step by which the arena grows if
-    /// that is more. As far as nobody uses what is behind it, and half of what the driver has left
-    /// goes. Returns the addresses.
-    pub fn grow_behind(&mut self, address: u64) -> Vec<Range<u64>> {
+    /// Takes memory so that a chunk of `bytes` at an address can be given back and had again larger
+    /// without a driver call: by a quarter, or by the step by which the arena grows if that is
+    /// more, but by no more than half of what the driver has left. It is behind the chunk; where
+    /// somebody else uses what is there, it is in another place for all of it, if that is no more
+    /// than `most_elsewhere`, else as far as nobody does. Nothing is taken if there is no memory at
+    /// the address any more. Returns the addresses.
+    pub fn grow_behind(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        most_elsewhere: u64,
+    ) -> Vec<Range<u64>> {
         let can_grow = self.driver.properties().grows_in_place;
-        let Some(id) = self.chunk_at(address).filter(|_| can_grow) else { return Vec::new() };
-        let chunk = *self.records.get(id);
-        let quarter = u64::from(chunk.units / 4) << self.unit_shift;
+        let known = self.chunk_at(address).zip(self.units(bytes).ok());
+        let Some(((id, unit), units)) = known.filter(|_| can_grow) else { return Vec::new() };
+        let quarter = u64::from(units / 4) << self.unit_shift;
         let more = quarter.max(self.step_bytes(LARGE)).min(self.driver.available_bytes() / 2);
         let more = u32::try_from(more >> self.unit_shift).unwrap_or(0);
-        let wanted = chunk.end()..chunk.end().saturating_add(more);
-        let (mut addresses, mut next) = (Vec::new(), chunk.next);
-        while next != NONE {
-            let record = *self.records.get(next);
-            if record.state == State::InUse || record.start >= wanted.end {
-                break;
-            }
-            let missing = self.missing_in(next, &wanted);
-            if !missing.is_empty() {
-                let Ok(filled) = self.fill(next, missing.clone()) else { break };
-                let start = self.address(missing.start);
-                addresses.push(start..start + ((missing.len() as u64) << self.unit_shift));
-                next = filled;
-            }
-            next = self.records.get(next).next;
+        let end = unit.saturating_add(units);
+        let wanted = end..end.saturating_add(more);
+        let first = match self.records.get(id).state {
+            State::InUse => self.records.get(id).next,
+            State::Free | State::Void => id,
+        };
+        let all = u64::from(units.saturating_add(more)) << self.unit_shift;
+        if all <= most_elsewhere && self.is_used_in(first, &wanted) {
+            return self.grow_ahead(&[all], most_elsewhere);
         }
+        let addresses = self.fill_from(first, &wanted);
         self.debug_check();
         addresses
     }
 
-    /// The chunk in use that begins at an address, if there is one.
-    fn chunk_at(&self, address: u64) -> Option<u32> {
-        let is_in = |range: Range<u64>| range.contains(&address);
+    /// Whether somebody uses some of the units, which are in or behind a chunk.
+    fn is_used_in(&self, mut id: u32, units: &Range<u32>) -> bool {
+        while id != NONE && self.records.get(id).start < units.end {
+            let record = self.records.get(id);
+            if record.state == State::InUse {
+                return true;
+            }
+            id = record.next;
+        }
+        false
+    }
+
+    /// Puts memory behind units that are in or behind a chunk, up to the first that somebody uses;
+    /// returns the addresses.
+    fn fill_from(&mut self, mut id: u32, units: &Range<u32>) -> Vec<Range<u64>> {
+        let mut addresses = Vec::new();
+        let is_open = |arena: &Arena, id: u32| {
+            let record = arena.records.get(id);
+            record.start < units.end && record.state != State::InUse
+        };
+        while id != NONE && is_open(self, id) {
+            let missing = self.missing_in(id, units);
+            if !missing.is_empty() {
+                let Ok(filled) = self.fill(id, missing.clone()) else { break };
+                let start = self.address(missing.start);
+                addresses.push(start..start + ((missing.len() as u64) << self.unit_shift));
+                id = filled;
+            }
+            id = self.records.get(id).next;
+        }
+        addresses
+    }
+
+    /// The chunk with memory that an address is in, and its unit: one in use begins there.
+    fn chunk_at(&self, address: u64) -> Option<(u32, u32)> {
         let within = |placed: &&super::Placed| {
             let base = placed.region.base();
-            is_in(base..base + placed.region.bytes())
+            (base..base + placed.region.bytes()).contains(&address)
         };
         let placed = self.regions.iter().find(within)?;
         let offset = (address - placed.region.base()) >> self.unit_shift;
         let unit = placed.first_unit + u32::try_from(offset).ok()?;
         let mut id = placed.head;
-        while id != NONE && self.records.get(id).start < unit {
+        while id != NONE && self.records.get(id).end() <= unit {
             id = self.records.get(id).next;
         }
-        let is_it = |id: &u32| {
-            let record = self.records.get(*id);
-            record.start == unit && record.state == State::InUse
+        let record = self.records.get(Some(id).filter(|id| *id != NONE)?);
+        let is_it = match record.state {
+            State::InUse => record.start == unit,
+            State::Free => true,
+            State::Void => false,
         };
-        Some(id).filter(|id| *id != NONE).filter(is_it)
+        is_it.then_some((id, unit))
     }
 
     /// The most bytes that were given out at once since the last call; what was only taken ahead

@@ -70,7 +70,20 @@ impl Arena {
         assert_eq!(self.in_use_bytes(), 0, "nobody uses what goes");
         self.growth = Growth::Reserved { bytes: 0 };
         self.release_slabs();
-        self.release_regions(u64::MAX, 0);
+        // What was lent and did not come back has no memory behind it, and goes with the rest.
+        for placed in std::mem::take(&mut self.regions) {
+            let mut id = placed.head;
+            while id != NONE {
+                let record = *self.records.get(id);
+                if record.state == State::Free {
+                    self.sides[usize::from(record.side)].bins.remove(&self.records, id);
+                }
+                self.records.remove(id);
+                id = record.next;
+            }
+            self.counters.shrank(placed.region.held_bytes());
+        }
+        self.sides.iter_mut().for_each(|side| side.voids.clear());
         self.debug_check();
     }
 

@@ -8,8 +8,8 @@
 //! whoever needs it gets it, and limits hold.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::{IDLE, Shelf, Space};
@@ -34,17 +34,25 @@ const AHEAD: &str = "ahead";
 /// Memory that was taken ahead, and whose pages are not all there yet.
 #[derive(Debug)]
 pub struct Pages {
-    space: Arc<Space>,
-    left: Vec<Range<u64>>,
+    /// Addresses, and whose memory they are.
+    left: Vec<(Arc<Space>, Range<u64>)>,
 }
 
 /// The memory of runs that was larger than any before it, or that the space grew for.
 #[derive(Default)]
 pub(super) struct Outgrown {
-    /// Where it begins; nothing is behind it yet.
-    addresses: Mutex<Vec<u64>>,
+    /// Nothing is behind it yet.
+    chunks: Mutex<Vec<Large>>,
     /// The largest since the space rested.
     most_bytes: AtomicU64,
+}
+
+/// Memory of a run.
+struct Large {
+    address: u64,
+    bytes: u64,
+    /// Whether the space grew for it: nobody knew of such a run before.
+    is_growth: bool,
 }
 
 /// So many lanes are thought of at once.
@@ -55,24 +63,31 @@ impl Outgrown {
     pub(super) fn note(&self, chunk: &Chunk, is_growth: bool) {
         let most = self.most_bytes.fetch_max(chunk.bytes(), Ordering::Relaxed);
         if is_growth || chunk.bytes() > most {
-            let mut addresses = self.addresses.lock();
-            if addresses.len() < N_OUTGROWN_MAX {
-                addresses.push(chunk.address());
+            let mut chunks = self.chunks.lock();
+            if chunks.len() < N_OUTGROWN_MAX {
+                let (address, bytes) = (chunk.address(), chunk.bytes());
+                chunks.push(Large { address, bytes, is_growth });
             }
         }
+    }
+
+    /// Forgets all of it: the space rests.
+    fn clear(&self) {
+        self.most_bytes.store(0, Ordering::Relaxed);
+        self.chunks.lock().clear();
     }
 }
 
 impl Pages {
     /// Puts some of the pages there; `false` when all are.
     pub fn step(&mut self) -> bool {
-        let Some(range) = self.left.last_mut() else { return false };
-        let step = STEP_BYTES.max(self.space.driver.properties().granule_bytes);
+        let Some((space, range)) = self.left.last_mut() else { return false };
+        let step = STEP_BYTES.max(space.driver.properties().granule_bytes);
         let some = range.start..range.end.min(range.start + step);
         range.start = some.end;
         let is_done = range.is_empty();
         // With the lock, so that nobody takes the memory away meanwhile.
-        self.space.passing().lock().populate(&some);
+        space.passing().lock().populate(&some);
         if is_done {
             self.left.pop();
         }
@@ -93,7 +108,8 @@ impl Space {
     }
 
     /// Gives back all that nobody uses but a few megabytes, and remembers how much was used at
-    /// most since the last time: for a space that was idle. Returns how many bytes went.
+    /// most since the last time: for a space that was idle. What was set aside of it and may grow
+    /// rests too. Returns how many bytes went.
     ///
     /// # Errors
     /// As [`Space::trim`].
@@ -102,7 +118,7 @@ impl Space {
         if self.growth == GrowthRule::Reserved {
             return Ok(0);
         }
-        let mut went = self.trim_children(IDLE)?;
+        let mut went = self.rest_children()?;
         let [_, others @ ..] = &self.arenas.all;
         for arena in others.iter().flatten() {
             went += self.trim_arena(arena, 0, IDLE)?;
@@ -110,12 +126,27 @@ impl Space {
         let idle: u64 = others.iter().flatten().map(Shelf::idle_bytes).sum();
         let used = self.passing().lock().take_recent_peak();
         went += self.trim_arena(self.passing(), KEPT_BYTES.saturating_sub(idle), IDLE)?;
-        self.outgrown.most_bytes.store(0, Ordering::Relaxed);
-        self.outgrown.addresses.lock().clear();
+        self.remember(used);
+        Ok(went)
+    }
+
+    /// Lets what was set aside of it give back what it holds beyond that.
+    fn rest_children(&self) -> Result<u64> {
+        let mut went = 0;
+        for child in self.living().iter().filter(|child| child.kept.is_some()) {
+            let used = child.passing().lock().take_recent_peak();
+            went += child.trim(IDLE)?;
+            child.remember(used);
+        }
+        Ok(went)
+    }
+
+    /// Remembers how much was used, if it holds less by now; runs from now on are the first.
+    fn remember(&self, used: u64) {
+        self.outgrown.clear();
         if used > self.passing().lock().held_bytes() {
             self.rested.fetch_max(used, Ordering::Relaxed);
         }
-        Ok(went)
     }
 
     /// Whether [`Space::wake`] would do something. Costs next to nothing.
@@ -134,23 +165,44 @@ impl Space {
 
     /// Whether [`Space::catch_up`] would do something. Costs next to nothing.
     pub fn is_outgrown(&self) -> bool {
-        !self.outgrown.addresses.lock().is_empty()
+        let is = |space: &Space| !space.outgrown.chunks.lock().is_empty();
+        // Lanes ask after each run, so nothing is allocated.
+        is(self) || self.children.lock().iter().filter_map(Weak::upgrade).any(|child| is(&child))
     }
 
     /// Takes some memory behind that of runs which needed more than any before them, so that the
-    /// next larger ones need not grow; its pages come step by step. `None` if there were none. For
-    /// a thread that no request waits for.
+    /// next larger ones need not grow; its pages come step by step. Those in what was set aside of
+    /// it get theirs too, as far as they may hold more. `None` if there were none. For a thread
+    /// that no request waits for.
     pub fn catch_up(self: &Arc<Self>) -> Option<Pages> {
-        let addresses = std::mem::take(&mut *self.outgrown.addresses.lock());
-        if addresses.is_empty() {
+        let mut spaces = self.living();
+        spaces.push(Arc::clone(self));
+        let taken: Vec<Pages> = spaces.iter().filter_map(Space::catch_up_alone).collect();
+        let is_any = !taken.is_empty();
+        let left = taken.into_iter().flat_map(|pages| pages.left).collect();
+        is_any.then_some(Pages { left })
+    }
+
+    fn catch_up_alone(self: &Arc<Self>) -> Option<Pages> {
+        let chunks = std::mem::take(&mut *self.outgrown.chunks.lock());
+        if chunks.is_empty() {
             return None;
         }
         let (mut arena, start) = (self.passing().lock(), Instant::now());
         let held = arena.held_bytes();
-        let left = addresses.into_iter().flat_map(|at| arena.grow_behind(at)).collect();
+        let grow = |Large { address, bytes, is_growth }| {
+            // What was known of had its memory before it came.
+            let most_elsewhere = if is_growth { AHEAD_BYTES_MAX } else { 0 };
+            arena.grow_behind(address, bytes, most_elsewhere)
+        };
+        let left = chunks.into_iter().flat_map(grow).collect();
         self.journal().changed(held, arena.held_bytes(), AHEAD, start);
         drop(arena);
-        Some(Pages { space: Arc::clone(self), left })
+        Some(self.pages(left))
+    }
+
+    fn pages(self: &Arc<Self>, left: Vec<Range<u64>>) -> Pages {
+        Pages { left: left.into_iter().map(|range| (Arc::clone(self), range)).collect() }
     }
 
     fn take_ahead(self: &Arc<Self>, sizes: &[u64], most_bytes: u64, counted: u64) -> Pages {
@@ -160,13 +212,14 @@ impl Space {
         arena.note_use(counted.min(most_bytes));
         self.journal().changed(held, arena.held_bytes(), AHEAD, start);
         drop(arena);
-        Pages { space: Arc::clone(self), left }
+        self.pages(left)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Account;
     use crate::buffer::Buffer;
     use crate::ledger::{Category, Holder};
     use crate::space::{Change, Owner, SpaceOptions};
@@ -252,6 +305,79 @@ mod tests {
         drop(third);
         assert_eq!(space.trim("test").unwrap(), space.account().peak_bytes());
         assert_eq!(space.snapshot().held_bytes, 0);
+    }
+
+    #[test]
+    fn a_run_with_another_behind_it_gets_another_place() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        let first = take(&space, Category::Activations, 4 * MIB).unwrap();
+        let second = take(&space, Category::Activations, 4 * MIB).unwrap();
+        let address = |buffer: &Buffer| buffer.bytes().as_ptr().addr();
+        assert_eq!(address(&first) + (4 << 20), address(&second), "it is right behind");
+        all_pages(space.catch_up().unwrap());
+        // All of it for the one, and some of that is behind the other.
+        assert_eq!(grown(&space, AHEAD), 5 * MIB);
+        let before = grown(&space, "activations");
+        drop(first);
+        let first = take(&space, Category::Activations, 5 * MIB).unwrap();
+        drop(second);
+        let second = take(&space, Category::Activations, 5 * MIB).unwrap();
+        assert_eq!(grown(&space, "activations"), before);
+        drop((first, second));
+        // It is idle memory like any other.
+        space.rest().unwrap();
+        assert_eq!(space.snapshot().held_bytes, KEPT_BYTES);
+        // Runs that were known of need no other place.
+        all_pages(space.grow_ahead(&[4 * MIB], 2));
+        let before = space.snapshot().held_bytes;
+        let runs = [(); 2].map(|()| take(&space, Category::Activations, 4 * MIB).unwrap());
+        all_pages(space.catch_up().unwrap());
+        let held = space.snapshot().held_bytes;
+        assert!(held <= before + MIB, "{held} after {before}");
+        drop(runs);
+    }
+
+    #[test]
+    fn runs_in_what_was_set_aside_get_memory_ahead_up_to_their_limit() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        let account = Arc::new(Account::new("model a", 12 * MIB));
+        let child = space.set_aside_at_least(Holder::Server, &account, 4 * MIB).unwrap();
+        let run = |mib: u64| drop(take(&child, Category::Activations, mib * MIB).unwrap());
+        run(8);
+        assert_eq!(grown(&space, "activations"), 4 * MIB);
+        assert!(space.is_outgrown());
+        all_pages(space.catch_up().unwrap());
+        assert_eq!((grown(&space, AHEAD), space.is_outgrown()), (2 * MIB, false));
+        // Its workspace was given back meanwhile, and the next larger one does not grow.
+        run(10);
+        assert_eq!(grown(&space, "activations"), 4 * MIB);
+        all_pages(space.catch_up().unwrap());
+        // Half of what its limit leaves.
+        assert_eq!((grown(&space, AHEAD), account.held_bytes()), (3 * MIB, 11 * MIB));
+        // Whoever needs it gets it, and without use it goes.
+        drop(take(&space, Category::Weights, 60 * MIB).unwrap());
+        assert_eq!(account.held_bytes(), 4 * MIB);
+        run(8);
+        space.rest().unwrap();
+        assert_eq!((account.held_bytes(), space.is_outgrown()), (4 * MIB, false));
+    }
+
+    #[test]
+    fn what_was_set_aside_wakes_with_what_its_runs_used_beyond_it() {
+        let space = space(64 * MIB, GrowthRule::OnDemand);
+        let account = Arc::new(Account::new("model a", 32 * MIB));
+        let child = space.set_aside_at_least(Holder::Server, &account, 4 * MIB).unwrap();
+        let run = || drop(take(&child, Category::Activations, 8 * MIB).unwrap());
+        run();
+        assert!(!child.is_at_rest() && child.wake().is_none());
+        assert_eq!(space.rest().unwrap(), 4 * MIB);
+        assert_eq!(account.held_bytes(), 4 * MIB);
+        assert!(child.is_at_rest() && !space.is_at_rest());
+        let before = grown(&space, "activations");
+        all_pages(child.wake().unwrap());
+        assert!(!child.is_at_rest() && child.wake().is_none());
+        run();
+        assert_eq!((grown(&space, "activations"), account.held_bytes()), (before, 8 * MIB));
     }
 
     #[test]

@@ -96,11 +96,11 @@ impl Space {
     ) -> Result<Arc<Space>> {
         let start = Instant::now();
         let lent = Lent::new(self, bytes)?;
-        let made = make().or_else(|error| match self.root().trim(PRESSURE) {
-            Ok(1..) => make(),
-            // Somebody was faster.
-            Ok(0) if self.lend(bytes).is_ok_and(|lent| lent > 0) => make(),
-            Ok(0) | Err(_) => Err(error),
+        let made = make().or_else(|error| {
+            let trimmed = self.root().trim(PRESSURE);
+            // Somebody was faster, or it came back with what others gave.
+            let lent = self.lend(bytes);
+            if trimmed.unwrap_or(0) + lent.unwrap_or(0) > 0 { make() } else { Err(error) }
         });
         let mut child = made.map_err(|error| self.with_holders(error))?;
         self.root().events.changed(0, child.arenas_bytes(), RESERVATION, start);

@@ -23,13 +23,14 @@ pub struct Owner {
 }
 
 /// What an owner can hold memory for.
-const CATEGORIES: [Category; 7] = [
+const CATEGORIES: [Category; 8] = [
     Category::Weights,
     Category::PackedWeights,
     Category::Plans,
     Category::Activations,
     Category::Requests,
     Category::Context,
+    Category::Reserve,
     Category::Workspace,
 ];
 

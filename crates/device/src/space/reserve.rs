@@ -21,14 +21,16 @@ pub(super) fn whole_bytes(driver: &Limited, context_bytes: u64) -> u64 {
 
 impl Space {
     /// Gives back all that a space without growth holds, so that its limit can become another;
-    /// `false` if something of it is in use, and then it keeps everything. Others know nothing of
-    /// this, and hold what they held.
+    /// `false` if something of it is in use or somebody else holds what it lent, and then it keeps
+    /// everything. Others know nothing of this, and hold what they held.
     pub fn give_up_reserve(&self) -> bool {
         if self.growth != GrowthRule::Reserved {
             return true;
         }
         let (mut arena, start) = (self.passing().lock(), Instant::now());
-        if arena.in_use_bytes() > 0 || arena.lent_bytes() > 0 {
+        // What was lent and is free again is nobody's, even if the driver did not give it back.
+        let is_lent = arena.lent_bytes() > self.account().free_bytes();
+        if arena.in_use_bytes() > 0 || is_lent {
             return false;
         }
         let held = arena.held_bytes();
@@ -58,9 +60,10 @@ impl Space {
         if self.growth != GrowthRule::Reserved {
             return Ok(0);
         }
-        let mut lent = self.lend_idle(bytes)?;
+        let lent = self.lend_idle(bytes)?;
         if lent < bytes && self.trim_children(PRESSURE)? > 0 {
-            lent += self.lend_idle(bytes - lent)?;
+            // With what they gave, what was lent before came back too.
+            return self.lend_idle(bytes);
         }
         Ok(lent)
     }
@@ -73,11 +76,15 @@ impl Space {
         lent
     }
 
-    /// Takes what was lent and is free again. A driver that refuses is asked again when somebody
-    /// needs memory.
-    pub(super) fn take_lent(&self) {
+    /// Takes what a space without growth has lent and is free again. A driver that refuses is asked
+    /// again the next time, and when somebody needs memory or gives some back. Costs next to
+    /// nothing if there is nothing to take.
+    pub fn take_lent(&self) {
         if self.growth == GrowthRule::Reserved {
             let (mut arena, start) = (self.passing().lock(), Instant::now());
+            if arena.lent_bytes() == 0 {
+                return;
+            }
             let held = arena.held_bytes();
             drop(arena.take_lent());
             self.journal().changed(held, arena.held_bytes(), RESERVATION, start);
@@ -108,6 +115,7 @@ mod tests {
     use super::*;
     use crate::account::Account;
     use crate::buffer::Buffer;
+    use crate::driver::Driver;
     use crate::ledger::{Category, Holder};
     use crate::simulated::{Simulated, SimulatedOptions};
     use crate::space::{Owner, SpaceOptions};
@@ -116,15 +124,22 @@ mod tests {
 
     /// A space that holds 8 MiB of a GPU of 16 MiB, with 2 MiB of them for its context.
     fn reserved(grows_in_place: bool) -> (Arc<Limited>, Arc<Space>) {
+        let (_, gpu, space) = played(grows_in_place, 8);
+        (gpu, space)
+    }
+
+    /// The same of so many MiB, with the GPU itself, which can be told to fail.
+    fn played(grows_in_place: bool, mib: u64) -> (Arc<Simulated>, Arc<Limited>, Arc<Space>) {
         let options = SimulatedOptions::gpu("gpu:0", 16 * MIB);
-        let gpu = Simulated::new(SimulatedOptions { grows_in_place, ..options });
-        let gpu = Arc::new(Limited::new(Arc::new(gpu), "gpu:0", 16 * MIB));
-        let driver = Arc::new(Limited::new(gpu.clone(), "gpu:0", 8 * MIB));
+        let played = Arc::new(Simulated::new(SimulatedOptions { grows_in_place, ..options }));
+        let inner = Arc::clone(&played) as Arc<dyn Driver>;
+        let gpu = Arc::new(Limited::new(inner, "gpu:0", 16 * MIB));
+        let driver = Arc::new(Limited::new(gpu.clone(), "gpu:0", mib * MIB));
         let physical = Arc::clone(gpu.account());
         let growth = GrowthRule::Reserved;
         let (step_bytes, context_bytes) = (1, 2 * MIB);
         let options = SpaceOptions { driver, physical, growth, step_bytes, context_bytes };
-        (gpu, Space::new(options).unwrap())
+        (played, gpu, Space::new(options).unwrap())
     }
 
     fn take(space: &Arc<Space>, mib: u64) -> Result<Buffer> {
@@ -211,6 +226,42 @@ mod tests {
         drop((other, child));
         drop(take(&space, 6).unwrap());
         assert_eq!((gpu.held_bytes(), space.snapshot().held_bytes), (8 * MIB, 8 * MIB));
+    }
+
+    #[test]
+    fn what_a_driver_did_not_give_back_is_asked_for_again() {
+        let (gpu, _, space) = played(true, 8);
+        let lend = || {
+            let child = aside(&space, 2, 2).unwrap();
+            gpu.fail_call(0);
+            drop(child);
+            assert_eq!(space.account().held_bytes(), 6 * MIB, "the driver refused");
+        };
+        lend();
+        space.take_lent();
+        assert_eq!(space.account().held_bytes(), 8 * MIB);
+        lend();
+        space.trim("asked").unwrap();
+        assert_eq!(space.account().held_bytes(), 8 * MIB);
+        // Another limit does not have to wait for that.
+        lend();
+        assert!(space.give_up_reserve());
+        assert_eq!(space.account().held_bytes(), 2 * MIB);
+        space.account().set_limit(16 * MIB).unwrap();
+        space.take_reserve().unwrap();
+        drop(take(&space, 14).unwrap());
+        assert_eq!(space.snapshot().held_bytes, 16 * MIB);
+    }
+
+    #[test]
+    fn what_is_lent_may_come_from_the_space_and_from_others_that_it_lent_to() {
+        let (_, _, space) = played(true, 10);
+        let first = aside(&space, 2, 4).unwrap();
+        let second = aside(&space, 0, 6).unwrap();
+        drop(take(&first, 4).unwrap());
+        // 4 MiB that the space has, and 2 MiB that the first holds and does not use.
+        drop(take(&second, 6).unwrap());
+        assert_eq!(space.snapshot().held_bytes, 10 * MIB);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use batch::{Queue, Ready, Time};
+use batch::{Class, Queue, Ready, Time};
 
-use crate::agenda::ModelId;
+use crate::agenda::{Agenda, ModelId, QueueId};
 use crate::costs::Costs;
 use crate::needs::Needs;
 use crate::stats::Stats;
@@ -58,6 +58,20 @@ pub struct QueueSnapshot {
     pub run_full: Option<Duration>,
     /// The most rows of a batch that fit in the memory that was free last, if that is known.
     pub rows_fit: Option<usize>,
+}
+
+impl<T> Agenda<T> {
+    /// How many bytes what waits in a queue needs at most as one batch, if it has more rows than
+    /// any batch before it and has to wait.
+    pub fn outgrows(&self, queue: QueueId, class: &Class, now: Time) -> Option<u64> {
+        let waiting = self.queues[queue.number()].as_ref()?;
+        if self.has_free_lane() && matches!(waiting.ready(now), Ready::Now(_)) {
+            return None;
+        }
+        let options = waiting.queue.options();
+        let n_rows = waiting.queue.n_rows().min(options.batch_rows_max);
+        waiting.needs.beyond(class, options.padded(n_rows))
+    }
 }
 
 impl<T> Waiting<T> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use batch::{Class, MixedPriority, Order};
 use device::logical::GrowthRule;
-use device::{Change, Holder, Host, Limited, Owner, Space, SpaceOptions, Workspace};
+use device::{Account, Change, Holder, Host, Limited, Owner, Space, SpaceOptions, Workspace};
 use parking_lot::Mutex;
 use tensor::{Shape, Tensor};
 
@@ -355,6 +355,160 @@ fn after_a_task_that_grew_its_lane_the_next_larger_one_does_not() {
         assert!(account.held_bytes() <= account.limit_bytes());
     }
     drop(lanes);
+}
+
+/// Needs a mebibyte a row, in its lane's workspace or in one of its own. Waits for the gate at
+/// 1000.
+struct Wide {
+    own: Option<(Arc<Owner>, Mutex<Workspace>)>,
+    gate: Mutex<mpsc::Receiver<()>>,
+    started: mpsc::Sender<()>,
+    rows: Mutex<Vec<usize>>,
+}
+
+impl Work for Wide {
+    fn run(
+        &self,
+        inputs: &[Tensor],
+        _: &Control,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Tensor>, Fault> {
+        let values = inputs[0].as_slice::<i32>();
+        self.rows.lock().push(values.len());
+        if values.contains(&1000) {
+            self.started.send(()).unwrap();
+            self.gate.lock().recv().unwrap();
+        }
+        match &self.own {
+            // What is beyond what was set aside is only held while it runs.
+            Some((_, own)) => {
+                own.lock().ensure(values.len() << 20).unwrap();
+                own.lock().trim().unwrap();
+            }
+            None => workspace.ensure(values.len() << 20).unwrap(),
+        }
+        Ok(vec![inputs[0].clone()])
+    }
+
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
+    fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
+        Some((inputs[0].shape()[0] as u64) << 20)
+    }
+
+    fn space(&self) -> Option<&Arc<Space>> {
+        self.own.as_ref().map(|(owner, _)| owner.space())
+    }
+}
+
+/// One lane and a queue of batches of up to eight rows.
+struct WideSetup {
+    // Before the lanes, which it is a share of.
+    share: Share,
+    _lanes: Lanes,
+    queue: QueueId,
+    work: Arc<Wide>,
+    open: mpsc::Sender<()>,
+    is_started: mpsc::Receiver<()>,
+    space: Arc<Space>,
+}
+
+impl WideSetup {
+    fn new(space: &Arc<Space>, own: Option<Arc<Owner>>) -> Self {
+        let owner = Owner::new(space, Holder::Server, None);
+        let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+        let lanes = Lanes::start_for(options, Some(owner)).unwrap();
+        let share = lanes.share(1);
+        let (open, gate) = mpsc::channel();
+        let (started, is_started) = mpsc::channel();
+        let own = own.map(|owner| (Arc::clone(&owner), Mutex::new(Workspace::of(owner).unwrap())));
+        let work = Wide { own, gate: Mutex::new(gate), started, rows: Mutex::default() };
+        let work = Arc::new(work);
+        let batch = batch::Options {
+            task_rows_max: 8,
+            batch_rows_max: 8,
+            timeout: Duration::ZERO,
+            ..batch::Options::unbatched(9)
+        };
+        let options = QueueOptions { batch, admission: Admission::Room };
+        let queue = share.queue(Arc::clone(&work) as Arc<dyn Work>, options).unwrap();
+        let space = Arc::clone(space);
+        Self { share, _lanes: lanes, queue, work, open, is_started, space }
+    }
+
+    fn push(&self, values: &[i32]) -> mpsc::Receiver<bool> {
+        let (send, receive) = mpsc::channel();
+        let reply = Box::new(move |answer: Result<_, _>| send.send(answer.is_ok()).unwrap());
+        let control = Control { deadline: None, is_cancelled: Arc::default() };
+        let inputs = vec![Tensor::vector(values).unwrap()];
+        let class = Class::new(&inputs, false);
+        let task = Task::new(inputs, vec![0], control, values.len(), reply);
+        self.share.push(self.queue, task, class, 0);
+        receive
+    }
+
+    /// By how many bytes the device grew for a cause.
+    fn grown(&self, cause: &str) -> u64 {
+        let events = self.space.snapshot().events;
+        let of = events.iter().filter(|one| one.change == Change::Growth && one.cause == cause);
+        of.map(|one| one.bytes).sum()
+    }
+
+    /// Lets a batch wait that is larger than any before it: its run grows nothing.
+    fn check_that_what_waits_has_memory(&self) {
+        assert!(self.push(&[1]).recv().unwrap());
+        let busy = self.push(&[1000]);
+        self.is_started.recv().unwrap();
+        let (before, ahead) = (self.grown("activations"), self.grown("ahead"));
+        let waiting: Vec<_> = (0..8).map(|value| self.push(&[value])).collect();
+        while self.grown("ahead") < ahead + (6 << 20) {
+            std::thread::yield_now();
+        }
+        self.open.send(()).unwrap();
+        assert!(waiting.iter().chain([&busy]).all(|answer| answer.recv().unwrap()));
+        assert_eq!(self.grown("activations"), before);
+        assert_eq!(*self.work.rows.lock(), [1, 1, 8]);
+    }
+}
+
+#[test]
+fn a_batch_that_waits_and_is_larger_than_any_before_it_has_its_memory_when_it_runs() {
+    WideSetup::new(&space(64 << 20), None).check_that_what_waits_has_memory();
+}
+
+/// A mebibyte that is set aside of a space for somebody who may hold 32.
+fn aside(space: &Arc<Space>) -> Arc<Owner> {
+    let account = Arc::new(Account::new("model a", 32 << 20));
+    let child = space.set_aside_at_least(Holder::Server, &account, 1 << 20).unwrap();
+    Owner::new(&child, Holder::Server, None)
+}
+
+#[test]
+fn so_has_one_of_a_model_for_which_memory_was_set_aside() {
+    let space = space(64 << 20);
+    WideSetup::new(&space, Some(aside(&space))).check_that_what_waits_has_memory();
+}
+
+#[test]
+fn after_a_rest_such_a_model_has_its_memory_back_before_the_task_needs_it() {
+    let space = space(64 << 20);
+    let own = aside(&space);
+    let account = Arc::clone(own.space().account());
+    let setup = WideSetup::new(&space, Some(Arc::clone(&own)));
+    assert!(setup.push(&[1; 8]).recv().unwrap());
+    // The clock may still take some ahead.
+    while account.held_bytes() > 1 << 20 || !own.space().is_at_rest() {
+        space.rest().unwrap();
+    }
+    let before = setup.grown("activations");
+    setup.share.expect(Some(own.space()));
+    while account.held_bytes() < 8 << 20 {
+        std::thread::yield_now();
+    }
+    assert!(setup.push(&[1; 8]).recv().unwrap());
+    assert_eq!(setup.grown("activations"), before);
 }
 
 #[test]

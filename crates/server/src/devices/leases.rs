@@ -8,7 +8,8 @@ use device::placement::Replicas;
 use device::{Account, Amount, Holder, Kind, Owner, Space};
 use native::{Executor, WeightKey};
 
-use super::residents::{Resident, Way};
+use super::promises::Promise;
+use super::residents::{Board, Resident, Way};
 use super::{Devices, Logical, ModelRule};
 
 /// What a version takes of the device that it is on, and of the host if that is another.
@@ -29,16 +30,19 @@ pub(crate) struct Lease {
 pub(crate) struct Refusal {
     pub(crate) device: String,
     pub(crate) needed_bytes: u64,
+    /// What nobody has or was promised.
     pub(crate) free_bytes: u64,
     /// What other models hold there.
     pub(crate) evictable_bytes: u64,
     /// Who holds the most.
     pub(crate) holders: Vec<(Holder, u64)>,
+    /// Who is being loaded, and what they will take.
+    pub(crate) promised: Vec<(Holder, u64)>,
     /// The model's own limit, if that is too small by itself.
     pub(crate) own_limit_bytes: Option<u64>,
 }
 
-/// How many holders a refusal names.
+/// How many holders a refusal names, and how many loads.
 const N_HOLDERS: usize = 5;
 
 impl fmt::Display for Refusal {
@@ -49,11 +53,15 @@ impl fmt::Display for Refusal {
             "{device} has no room: {needed_bytes} bytes are needed, {free_bytes} are free and \
              {evictable_bytes} would be if other models were unloaded"
         )?;
-        let holders = self.holders.iter().take(N_HOLDERS);
-        let holders: Vec<String> =
-            holders.map(|(holder, bytes)| format!("{holder} {bytes}")).collect();
-        if !holders.is_empty() {
-            write!(f, "; held by {}", holders.join(", "))?;
+        let list = |all: &[(Holder, u64)]| {
+            let first = all.iter().take(N_HOLDERS);
+            first.map(|(holder, bytes)| format!("{holder} {bytes}")).collect::<Vec<_>>().join(", ")
+        };
+        if !self.holders.is_empty() {
+            write!(f, "; held by {}", list(&self.holders))?;
+        }
+        if !self.promised.is_empty() {
+            write!(f, "; promised to loads under way: {}", list(&self.promised))?;
         }
         if let Some(limit) = self.own_limit_bytes {
             write!(f, "; the model itself may hold {limit} there at most")?;
@@ -68,15 +76,23 @@ impl Devices {
         let rule = self.rule(model);
         let has = |room: Option<u64>| room.is_some_and(|room| bytes <= room);
         let candidates = self.candidates(&rule);
-        let on_host = || self.host().is_none_or(|host| has(self.host_room(model, &host)));
-        candidates.iter().all(|logical| has(self.room(model, &rule, logical))) && on_host()
+        let free = |logical: &Logical| self.unpromised_bytes(logical, None);
+        let room = |logical: &Logical| self.room(model, &rule, (logical, free(logical)));
+        let host_room = |host: &Logical| self.host_room(model, (host, free(host)));
+        let on_host = || self.host().is_none_or(|host| bytes <= host_room(&host));
+        candidates.iter().all(|logical| has(room(logical))) && on_host()
+    }
+
+    /// How many bytes a model could still take on a device.
+    pub(crate) fn room_for(&self, model: &str, logical: &Logical) -> u64 {
+        let free = self.unpromised_bytes(logical, None);
+        self.room(model, &self.rule(model), (logical, free)).unwrap_or(free)
     }
 
     /// How many bytes a model that is on GPUs could still take on the host. Nothing is set aside
     /// for it there.
-    fn host_room(&self, model: &str, host: &Logical) -> Option<u64> {
-        let account = self.account(model, host);
-        Some(host.space.free_bytes().min(account.free_bytes()))
+    fn host_room(&self, model: &str, (host, free): (&Logical, u64)) -> u64 {
+        free.min(self.account(model, host).free_bytes())
     }
 
     /// The kind of the devices that a model may be on.
@@ -85,53 +101,40 @@ impl Devices {
         candidates.first().map_or(Kind::Cpu, |logical| logical.space.kind())
     }
 
-    /// The devices that a version is to be loaded on, or what has to change first.
-    pub(crate) fn lease(&self, resident: &Arc<Resident>) -> Result<Way<Vec<Lease>>, Refusal> {
-        // One after another, so that nothing is promised twice, and no device becomes another.
-        let _leasing = self.leasing.lock();
-        let logical = self.all();
-        let way = self.board(Some(resident)).way(resident);
-        let on = match way.ok_or_else(|| self.no_place(resident))? {
+    /// The devices that a version is to be loaded on, or what has to change first, on a board that
+    /// has our own devices first.
+    pub(crate) fn lease(
+        &self,
+        resident: &Arc<Resident>,
+        board: impl FnOnce() -> Board,
+    ) -> Result<Way<Vec<Lease>>, Refusal> {
+        let _leasing = self.leasing();
+        let (logical, board) = (self.all(), board());
+        let on = match board.way(resident).ok_or_else(|| self.no_place(resident))? {
             Way::Free(on) => on,
             Way::After(changes) => return Ok(Way::After(changes)),
         };
-        let on: Vec<&Arc<Logical>> = on.into_iter().map(|device| &logical[device]).collect();
+        let on: Vec<(&Arc<Logical>, u64)> = on
+            .into_iter()
+            .map(|device| (&logical[device], board.takes(resident, device)))
+            .collect();
         self.tell_of_replicas(resident, on.len());
-        let leases = self.take_all(resident, &on)?;
-        for lease in &leases {
-            resident.promise(lease.owner.space().root().name());
-        }
-        Ok(Way::Free(leases))
-    }
-
-    /// The same for a version in a worker on the host, who pays for itself.
-    pub(crate) fn lease_host(&self, resident: &Arc<Resident>) -> Result<Way<()>, Refusal> {
-        let _leasing = self.leasing.lock();
-        let board = self.board(Some(resident));
-        match board.way(resident).ok_or_else(|| self.no_place(resident))? {
-            Way::Free(on) => {
-                on.into_iter().for_each(|device| resident.promise(&board.names[device]));
-                Ok(Way::Free(()))
-            }
-            Way::After(changes) => Ok(Way::After(changes)),
-        }
+        Ok(Way::Free(self.take_all(resident, &on)?))
     }
 
     /// One more device for a version that serves.
     pub(crate) fn lease_on(&self, resident: &Resident, device: &str) -> Result<Lease, Refusal> {
-        let _leasing = self.leasing.lock();
-        let free = self.board(None).free_on(device);
-        let Some((logical, free)) = self.logical(device).zip(free) else {
+        let _leasing = self.leasing();
+        let Some(logical) = self.logical(device) else {
             return Err(nowhere(resident.needed.bytes));
         };
+        let free = self.unpromised_bytes(&logical, None);
         let takes = self.takes(resident, &self.rule(&resident.model), &logical);
-        if takes.is_none_or(|bytes| bytes > free) {
-            return Err(self.refusal(&resident.model, &logical, resident.needed.bytes));
-        }
-        let mut leases = self.take_all(resident, &[&logical])?;
-        let lease = leases.pop().ok_or_else(|| nowhere(resident.needed.bytes))?;
-        resident.promise(device);
-        Ok(lease)
+        let Some(bytes) = takes.filter(|bytes| *bytes <= free) else {
+            return Err(self.refusal(resident.who(), &logical, resident.needed.bytes));
+        };
+        let mut leases = self.take_all(resident, &[(&logical, bytes)])?;
+        leases.pop().ok_or_else(|| nowhere(resident.needed.bytes))
     }
 
     /// Says it when a version gets fewer replicas than were asked for.
@@ -149,15 +152,26 @@ impl Devices {
         }
     }
 
-    fn take_all(&self, resident: &Resident, on: &[&Arc<Logical>]) -> Result<Vec<Lease>, Refusal> {
+    /// Takes devices for a version, and promises it so many bytes of each, and of the host what it
+    /// needs there.
+    fn take_all(
+        &self,
+        resident: &Resident,
+        on: &[(&Arc<Logical>, u64)],
+    ) -> Result<Vec<Lease>, Refusal> {
         let rule = self.rule(&resident.model);
-        let n_gpus = on.iter().filter(|logical| logical.space.kind() == Kind::Gpu).count();
+        let n_gpus = on.iter().filter(|(one, _)| one.space.kind() == Kind::Gpu).count();
         let host = self.beside(resident, n_gpus)?;
+        let host_bytes = self.host_bytes_beside(resident, n_gpus);
         let mut leases = Vec::new();
         let mut refused = None;
-        for logical in on {
+        for (logical, bytes) in on {
             match self.take(resident, &rule, (logical, host.as_ref())) {
-                Ok(lease) => leases.push(lease),
+                Ok(lease) => {
+                    let promise = Promise::new(logical.space.name(), *bytes);
+                    resident.promise(Promise { host_bytes, ..promise });
+                    leases.push(lease);
+                }
                 Err(refusal) => refused = Some(refusal),
             }
         }
@@ -195,16 +209,22 @@ impl Devices {
     }
 
     /// Says why a version found no place: of the device where the most is free.
-    fn no_place(&self, resident: &Resident) -> Refusal {
+    pub(crate) fn no_place(&self, resident: &Resident) -> Refusal {
         let mut candidates = self.places_of(resident, &self.rule(&resident.model));
-        candidates.sort_by_key(|logical| u64::MAX - logical.space.free_bytes());
+        candidates.sort_by_cached_key(|one| u64::MAX - self.unpromised_bytes(one, None));
         let needed = resident.needed.bytes;
         let best = candidates.first();
-        best.map_or_else(|| nowhere(needed), |best| self.refusal(&resident.model, best, needed))
+        best.map_or_else(|| nowhere(needed), |best| self.refusal(resident.who(), best, needed))
     }
 
     /// Says why a version found no room on a device.
-    pub(crate) fn refusal(&self, model: &str, logical: &Logical, needed_bytes: u64) -> Refusal {
+    pub(crate) fn refusal(
+        &self,
+        who: (&str, i64),
+        logical: &Logical,
+        needed_bytes: u64,
+    ) -> Refusal {
+        let (model, _) = who;
         let snapshot = logical.space.snapshot();
         let holders = snapshot.holders();
         let others = holders.iter().filter(|(holder, _)| match holder {
@@ -215,16 +235,18 @@ impl Devices {
         let evictable_bytes = others.map(|(_, bytes)| bytes).sum();
         let rule = self.rule(model);
         let limit = self.limit_on(Some(&rule), logical);
-        let room = self.room(model, &rule, logical);
+        let free = self.unpromised_bytes(logical, Some(who));
+        let room = self.room(model, &rule, (logical, free));
         // What cannot be set aside is missing as a whole.
         let reserved = self.aside_on(&rule, logical).map_or(0, |(reserved, _)| reserved);
         let needed_bytes = if room.is_none() { needed_bytes.max(reserved) } else { needed_bytes };
         Refusal {
             device: logical.space.name().to_owned(),
             needed_bytes,
-            free_bytes: room.unwrap_or_else(|| logical.space.free_bytes()),
+            free_bytes: room.unwrap_or(free),
             evictable_bytes,
             holders,
+            promised: self.promises(logical, Some(who)),
             own_limit_bytes: rule.limit.map(|_| limit).filter(|limit| *limit < needed_bytes),
         }
     }
@@ -241,17 +263,19 @@ impl Devices {
         if gpus.is_empty() { cpus } else { gpus }
     }
 
-    /// How many bytes a model could still take on a device; `None` if what is to be set aside for
-    /// it cannot be.
-    fn room(&self, model: &str, rule: &ModelRule, logical: &Logical) -> Option<u64> {
-        let free = logical.space.free_bytes();
+    /// How many bytes a model could still take on a device of which so many are free; `None` if
+    /// what is to be set aside for it cannot be.
+    fn room(&self, model: &str, rule: &ModelRule, (logical, free): (&Logical, u64)) -> Option<u64> {
         let account = self.account(model, logical);
         let Some((reserved, limit)) = self.aside_on(rule, logical) else {
             return Some(free.min(account.free_bytes()));
         };
         // What is set aside already is the model's to use.
         match self.aside(model, logical) {
-            Some(space) if space.kept_bytes() > 0 => Some(space.free_bytes()),
+            Some(space) if space.kept_bytes() > 0 => {
+                let idle = space.idle_bytes();
+                Some(space.free_bytes().min(idle.saturating_add(free)))
+            }
             Some(_) => Some(limit),
             None => (reserved <= free).then_some(limit.min(free)),
         }
@@ -329,8 +353,9 @@ impl Devices {
         let Some(host) = self.host().filter(|_| n_gpus > 0) else { return Ok(None) };
         let model = &resident.model;
         let needed = resident.needed.host_bytes.saturating_mul(n_gpus as u64);
-        if self.host_room(model, &host).is_none_or(|room| needed > room) {
-            return Err(self.refusal(model, &host, needed));
+        let free = self.unpromised_bytes(&host, Some(resident.who()));
+        if needed > self.host_room(model, (&host, free)) {
+            return Err(self.refusal(resident.who(), &host, needed));
         }
         let holder = resident.holder();
         // All replicas have one who pays for them there.
@@ -353,7 +378,7 @@ impl Devices {
         let account = self.account(model, logical);
         let (space, account) = match self.amount_on(rule.reservation, logical) {
             None => (Arc::clone(&logical.space), Some(account)),
-            Some(bytes) => (self.set_aside((model, &holder), &account, (bytes, logical))?, None),
+            Some(bytes) => (self.set_aside(resident, &account, (bytes, logical))?, None),
         };
         let host = host.filter(|_| logical.space.kind() == Kind::Gpu);
         let owner = match host {
@@ -368,18 +393,19 @@ impl Devices {
     /// What is set aside for a model on a device; its versions share it.
     fn set_aside(
         &self,
-        (model, holder): (&str, &Holder),
+        resident: &Resident,
         account: &Arc<Account>,
         (bytes, logical): (u64, &Logical),
     ) -> Result<Arc<Space>, Refusal> {
-        if let Some(space) = self.aside(model, logical) {
+        if let Some(space) = self.aside(&resident.model, logical) {
             return Ok(space);
         }
+        let holder = resident.holder();
         let made = match bytes < account.limit_bytes() {
-            true => logical.space.set_aside_at_least(holder.clone(), account, bytes),
-            false => logical.space.set_aside(holder.clone(), account),
+            true => logical.space.set_aside_at_least(holder, account, bytes),
+            false => logical.space.set_aside(holder, account),
         };
-        made.map_err(|_| self.refusal(model, logical, bytes))
+        made.map_err(|_| self.refusal(resident.who(), logical, bytes))
     }
 
     /// What was set aside for a model on a device, if anything was.
@@ -427,6 +453,7 @@ fn nowhere(needed_bytes: u64) -> Refusal {
         free_bytes: 0,
         evictable_bytes: 0,
         holders: Vec::new(),
+        promised: Vec::new(),
         own_limit_bytes: None,
     }
 }

@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 use device::placement::{Replicas as Number, Seat, Step, adapt};
 use device::{Holder, Snapshot};
 use native::WeightKey;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::Storage;
 use tokio::sync::Notify;
 
+use super::promises::Promise;
 use super::{Devices, Logical, ModelRule, Needed};
 use crate::replicas::Replicas;
 
 /// A version that is on devices, is being loaded on some, or waits for a place.
 pub(crate) struct Resident {
     known: Newcomer,
-    /// The devices that it is being loaded on.
-    promised: Mutex<Vec<String>>,
+    /// What it is to hold of the devices that it is being loaded on.
+    promised: Mutex<Vec<Promise>>,
     /// What serves it, once it is loaded.
     replicas: OnceLock<Weak<Replicas>>,
     /// Told when it is gone.
@@ -49,10 +50,8 @@ pub(crate) struct Newcomer {
 pub(crate) enum Within {
     /// Those of our own engine.
     Devices,
-    /// The host alone: it is in a worker, and TensorFlow has no GPUs.
-    Host,
-    /// TensorFlow's GPUs, and the host beside them.
-    TensorFlow,
+    /// TensorFlow's GPUs, or the host if it may be on none of them: it is in a worker.
+    Workers,
 }
 
 /// What is known of a version does not change while it is there.
@@ -79,20 +78,36 @@ impl Resident {
 
     /// The devices that it is being loaded on.
     pub(crate) fn promised(&self) -> Vec<String> {
+        self.promised.lock().iter().map(|promise| promise.device.clone()).collect()
+    }
+
+    /// What it was promised where it is being loaded.
+    pub(super) fn promises(&self) -> Vec<Promise> {
         self.promised.lock().clone()
     }
 
-    /// Says on which devices it is being loaded.
-    pub(crate) fn promise(&self, device: &str) {
-        self.promised.lock().push(device.to_owned());
+    /// What it is to hold of a device that it is being loaded on.
+    pub(crate) fn promised_on(&self, device: &str) -> Option<u64> {
+        let promised = self.promised.lock();
+        promised.iter().find(|promise| promise.device == device).map(|promise| promise.bytes)
+    }
+
+    /// Says on which device it is being loaded, and what it is to hold there.
+    pub(crate) fn promise(&self, promise: Promise) {
+        self.promised.lock().push(promise);
     }
 
     /// Takes a promise back: it is there, or never will be.
     pub(crate) fn forget(&self, device: &str) {
-        self.promised.lock().retain(|other| other != device);
+        self.promised.lock().retain(|promise| promise.device != device);
     }
 
-    pub(super) fn holder(&self) -> Holder {
+    /// The model and the version.
+    pub(crate) fn who(&self) -> (&str, i64) {
+        (&self.model, self.version)
+    }
+
+    pub(crate) fn holder(&self) -> Holder {
         Holder::Version { model: Arc::clone(&self.model), version: self.version }
     }
 }
@@ -176,10 +191,11 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// What nobody has or was promised of a device.
-    pub(crate) fn free_on(&self, name: &str) -> Option<u64> {
-        let at = self.names.iter().position(|other| other == name)?;
-        Some(self.free_bytes[at])
+    /// What a version holds of a device, or would take there.
+    pub(crate) fn takes(&self, resident: &Resident, device: usize) -> u64 {
+        let is_it = |other: &Arc<Resident>| std::ptr::eq(&raw const **other, resident);
+        let seat = self.residents.iter().position(is_it).map(|at| &self.seats[at]);
+        seat.and_then(|seat| seat.bytes[device]).unwrap_or(0)
     }
 
     /// What has to change of versions that serve, one after another.
@@ -244,19 +260,20 @@ impl Devices {
         resident
     }
 
-    /// What has to change so that versions are where they should be.
-    pub(crate) fn changes(&self) -> Vec<Change> {
-        let _leasing = self.leasing.lock();
-        self.board(None).all_changes()
+    /// All that are here.
+    pub(crate) fn residents(&self) -> Vec<Arc<Resident>> {
+        self.residents.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Those among some devices that have a place, the one that looks for one, and those that wait
-    /// for one and come before it.
-    pub(crate) fn seated(
-        &self,
-        looks: Option<&Resident>,
-        is_among: impl Fn(Within) -> bool,
-    ) -> Vec<Arc<Resident>> {
+    /// Held while a place is looked for: one after another, so that nothing is promised twice, and
+    /// no device becomes another.
+    pub(crate) fn leasing(&self) -> MutexGuard<'_, ()> {
+        self.leasing.lock()
+    }
+
+    /// Those that have a place, the one that looks for one, and those that wait for one and come
+    /// before it.
+    fn seated(&self, looks: Option<&Resident>) -> Vec<Arc<Resident>> {
         let priority = |resident: &Resident| self.rule(&resident.model).priority;
         let counts = |resident: &Arc<Resident>| {
             let comes_first = looks.is_some_and(|one| {
@@ -264,28 +281,21 @@ impl Devices {
             });
             comes_first || resident.replicas().is_some() || !resident.promised.lock().is_empty()
         };
-        let mut residents: Vec<Arc<Resident>> =
-            self.residents.lock().iter().filter_map(Weak::upgrade).collect();
-        residents.retain(|resident| is_among(resident.within) && counts(resident));
+        let mut residents = self.residents();
+        residents.retain(counts);
         residents
     }
 
-    /// Our own devices, and those that are on them or look for a place there.
-    pub(super) fn board(&self, looks: Option<&Resident>) -> Board {
+    /// Our own devices, and all versions as far as they are on them or may be. One in a worker may
+    /// be on the host.
+    pub(crate) fn board(&self, looks: Option<&Resident>) -> Board {
         let logical = self.all();
-        let residents = self.seated(looks, |within| within != Within::TensorFlow);
+        let residents = self.seated(looks);
         let snapshots: Vec<Snapshot> = logical.iter().map(|one| one.space.snapshot()).collect();
-        let mut free_bytes: Vec<u64> = logical.iter().map(|one| one.space.free_bytes()).collect();
-        let mut seats = Vec::new();
-        for resident in &residents {
-            let seat = self.seat(resident, &residents, (&logical, &snapshots));
-            // What was promised is not taken yet, but nobody else's either.
-            for (device, bytes) in &seat.current {
-                let held = held(&snapshots[*device], resident);
-                free_bytes[*device] = free_bytes[*device].saturating_sub(bytes - held.min(*bytes));
-            }
-            seats.push(seat);
-        }
+        // What was promised is not taken yet, but nobody else's either.
+        let free_bytes = logical.iter().map(|one| self.unpromised_bytes(one, None)).collect();
+        let of = |resident| self.seat(resident, &residents, (&logical, &snapshots));
+        let seats = residents.iter().map(of).collect();
         let names = logical.iter().map(|one| one.space.name().to_owned()).collect();
         Board { names, residents, free_bytes, seats }
     }
@@ -293,8 +303,8 @@ impl Devices {
     /// The devices that a version may be on.
     pub(super) fn places_of(&self, resident: &Resident, rule: &ModelRule) -> Vec<Arc<Logical>> {
         match resident.within {
-            Within::Host => self.host().into_iter().collect(),
-            Within::Devices | Within::TensorFlow => self.candidates(rule),
+            Within::Workers => self.host().into_iter().collect(),
+            Within::Devices => self.candidates(rule),
         }
     }
 
@@ -307,7 +317,6 @@ impl Devices {
         let rule = self.rule(&resident.model);
         let candidates = self.places_of(resident, &rule);
         let served = resident.replicas().map(|replicas| replicas.devices());
-        let promised = resident.promised.lock().clone();
         let (mut bytes, mut current) = (Vec::new(), Vec::new());
         for (device, one) in logical.iter().enumerate() {
             let is_candidate = candidates.iter().any(|other| Arc::ptr_eq(other, one));
@@ -315,8 +324,8 @@ impl Devices {
             let is_on = |names: &[String]| names.iter().any(|other| other == name);
             let takes = self.takes(resident, &rule, one).filter(|_| is_candidate);
             let held = held(&snapshots[device], resident);
-            if is_on(&promised) {
-                current.push((device, held.max(takes.unwrap_or(held))));
+            if let Some(promised) = resident.promised_on(name) {
+                current.push((device, held.max(promised)));
             } else if served.as_deref().is_some_and(is_on) {
                 current.push((device, held));
             }
@@ -327,7 +336,7 @@ impl Devices {
             |other: &Arc<Resident>| other.model == resident.model && !Arc::ptr_eq(other, resident);
         // Versions share what is set aside for their model, which stays where it is.
         let shares = rule.reservation.is_some() && all.iter().any(is_other);
-        let is_busy = !promised.is_empty() || !self.active.has(&resident.model);
+        let is_busy = !resident.promised.lock().is_empty() || !self.active.has(&resident.model);
         let replicas = if resident.keeps_state { Number::Number(1) } else { rule.replicas };
         let stays = !current.is_empty() && (resident.keeps_state || shares || is_busy);
         Seat { bytes, current, replicas, priority: rule.priority, stays }
@@ -335,7 +344,7 @@ impl Devices {
 }
 
 /// What a version holds of a device.
-fn held(snapshot: &Snapshot, resident: &Resident) -> u64 {
+pub(super) fn held(snapshot: &Snapshot, resident: &Resident) -> u64 {
     let holder = resident.holder();
     let rows = snapshot.rows.iter().filter(|row| row.holder == holder);
     rows.map(|row| row.bytes).sum()

@@ -1,14 +1,14 @@
-//! The versions in workers and where they may be, as placement sees them: on TensorFlow's GPUs, and
-//! on the host if they may be on none of those.
+//! All versions and where they may be, as placement sees them: those of our own engine on our own
+//! devices, those in workers on TensorFlow's GPUs, or on the host if they may be on none of those.
 
 use std::sync::Arc;
 
 use device::logical::GrowthRule;
-use device::placement::{Replicas as Number, Seat};
+use device::placement::Seat;
 use tensorflow::{Gpu, WorkerSnapshot};
 
-use super::{External, ExternalDevice, HOST, Wish};
-use crate::devices::{Board, Resident, Way, Within};
+use super::{External, ExternalDevice, Wish};
+use crate::devices::{Board, Change, Promise, Resident, Way, Within};
 
 /// What GPUs and workers hold at a moment.
 struct Now {
@@ -17,45 +17,81 @@ struct Now {
 }
 
 impl External {
-    /// TensorFlow's GPUs and then the host, and the versions that are in workers or look for a
-    /// place in one.
-    pub(crate) fn board(&self, looks: Option<&Arc<Resident>>) -> Board {
+    /// All devices, our own first and then TensorFlow's GPUs, and all versions that are on them or
+    /// look for a place. The host is for those of both engines.
+    pub(crate) fn board(&self, looks: Option<&Resident>) -> Board {
+        let mut board = self.devices.board(looks);
         let devices = self.all();
-        let now = Now { gpus: self.gpus(), workers: self.worker_snapshots() };
-        let residents = self
-            .devices
-            .seated(looks.map(|resident| &**resident), |within| within == Within::TensorFlow);
-        let host = self.devices.host().map_or(0, |host| host.space.free_bytes());
-        let free = devices.iter().map(|one| self.room(one, &now.gpus));
-        let mut free_bytes: Vec<u64> = free.chain([host]).collect();
-        let mut seats = Vec::new();
-        for resident in &residents {
-            let (seat, held) = self.seat(resident, &devices, &now);
-            // What was promised is not taken yet, but nobody else's either.
-            for (device, bytes) in &seat.current {
-                let missing = bytes.saturating_sub(held[*device]);
-                free_bytes[*device] = free_bytes[*device].saturating_sub(missing);
-            }
-            seats.push(seat);
+        if devices.is_empty() {
+            return board;
         }
-        let names = devices.iter().map(|one| one.name()).chain([HOST.to_owned()]).collect();
-        Board { names, residents, free_bytes, seats }
+        let now = Now { gpus: self.gpus(), workers: self.worker_snapshots() };
+        let n_own = board.names.len();
+        board.names.extend(devices.iter().map(|one| one.name()));
+        board.free_bytes.extend(devices.iter().map(|one| self.room(one, &now.gpus)));
+        for (resident, seat) in board.residents.iter().zip(&mut board.seats) {
+            if resident.within == Within::Devices {
+                seat.bytes.resize(board.names.len(), None);
+                continue;
+            }
+            for (device, held) in self.sit(resident, seat, &devices, &now) {
+                // What was promised is not taken yet, but nobody else's either.
+                let promised = seat.current.iter().find(|(at, _)| *at == n_own + device);
+                let missing = promised.map_or(0, |(_, bytes)| bytes.saturating_sub(held));
+                let free = &mut board.free_bytes[n_own + device];
+                *free = free.saturating_sub(missing);
+            }
+        }
+        board
     }
 
-    /// The devices that a version is to be loaded on, or what has to change first; no devices if
-    /// there is no place for it.
-    pub(crate) fn lease(&self, resident: &Arc<Resident>) -> Way<Vec<String>> {
-        let _leasing = self.leasing.lock();
+    /// What has to change so that versions are where they should be.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        let _leasing = self.devices.leasing();
+        self.board(None).all_changes()
+    }
+
+    /// The devices that a version is to be loaded on, or what has to change first; `None` if there
+    /// is no place for it.
+    pub(crate) fn lease(&self, resident: &Arc<Resident>) -> Option<Way<Vec<String>>> {
+        let _leasing = self.devices.leasing();
         let board = self.board(Some(resident));
-        match board.way(resident) {
-            Some(Way::Free(on)) => {
+        Some(match board.way(resident)? {
+            Way::Free(on) => {
                 let names: Vec<String> = on.iter().map(|at| board.names[*at].clone()).collect();
-                names.iter().for_each(|name| resident.promise(name));
+                for (name, at) in names.iter().zip(&on) {
+                    resident.promise(Promise::new(name, board.takes(resident, *at)));
+                }
                 Way::Free(names)
             }
-            Some(Way::After(changes)) => Way::After(changes),
-            None => Way::Free(Vec::new()),
-        }
+            Way::After(changes) => Way::After(changes),
+        })
+    }
+
+    /// Promises a version that serves what it takes of one more device.
+    pub(crate) fn promise(&self, resident: &Resident, device: &str) {
+        let _leasing = self.devices.leasing();
+        let board = self.board(None);
+        let at = board.names.iter().position(|name| name == device);
+        let bytes = at.map_or(0, |at| board.takes(resident, at));
+        resident.promise(Promise::new(device, bytes));
+    }
+
+    /// Who is being loaded on a GPU, and what each will take besides what was admitted for it; but
+    /// for one, whom they are in the way of.
+    pub(super) fn promises(
+        &self,
+        device: &ExternalDevice,
+        but: (&str, i64),
+    ) -> Vec<(Arc<Resident>, u64)> {
+        let name = device.name();
+        let rest = |resident: Arc<Resident>| {
+            let admitted = device.promised_to(&resident.model, resident.version);
+            let bytes = resident.promised_on(&name)?.saturating_sub(admitted);
+            (bytes > 0).then_some((resident, bytes))
+        };
+        let all = self.devices.residents();
+        all.into_iter().filter(|one| one.who() != but).filter_map(rest).collect()
     }
 
     /// How much more could be promised on a GPU if a version went that was promised `held` bytes. A
@@ -77,49 +113,50 @@ impl External {
         held.min(device.account.held_bytes().saturating_sub(all))
     }
 
-    /// What a version wants, and what it has of each device.
-    fn seat(
+    /// Says in the seat of a version in a worker what it wants and has of GPUs, and that it may be
+    /// on the host only if it may be on none of them. Gives what it was promised of each that it is
+    /// on.
+    fn sit(
         &self,
         resident: &Resident,
+        seat: &mut Seat,
         devices: &[Arc<ExternalDevice>],
         now: &Now,
-    ) -> (Seat, Vec<u64>) {
+    ) -> Vec<(usize, u64)> {
         let (model, weights_bytes) = (&*resident.model, resident.needed.bytes);
         let (config, rule) = (self.devices.config(model), self.devices.rule(model));
         let wish = Wish { model, version: resident.version, config: &config, rule: &rule };
         let candidates = self.candidates(&wish);
-        let served = resident.replicas().map(|replicas| replicas.devices()).unwrap_or_default();
-        let promised = resident.promised();
-        let (mut bytes, mut current, mut all_held) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, device) in devices.iter().map(Some).chain([None]).enumerate() {
-            let name = device.map_or_else(|| HOST.to_owned(), |device| device.name());
-            let may_be = match device {
-                Some(device) => candidates.iter().any(|one| Arc::ptr_eq(one, device)),
-                None => candidates.is_empty(),
-            };
-            let takes = device.map_or(weights_bytes, |device| {
-                Self::needed_on(&wish, (device, &now.workers), weights_bytes).bytes()
-            });
-            let is_here = promised.contains(&name) || served.contains(&name);
-            let held = match device {
-                Some(device) => device.promised_to(model, resident.version),
-                None if is_here => weights_bytes,
-                None => 0,
-            };
-            if promised.contains(&name) {
-                current.push((at, held.max(takes)));
-            } else if is_here {
-                let freed =
-                    device.map_or(held, |device| Self::freed_by(now, resident, device, held));
-                current.push((at, freed));
-            }
-            bytes.push(may_be.then_some(if is_here { held } else { takes }));
-            all_held.push(held);
+        if !candidates.is_empty() {
+            seat.bytes.iter_mut().for_each(|bytes| *bytes = None);
         }
-        let is_busy = !promised.is_empty() || !self.devices.has_model(model);
-        let stays = !current.is_empty() && (resident.keeps_state || is_busy);
-        let replicas = if resident.keeps_state { Number::Number(1) } else { rule.replicas };
-        (Seat { bytes, current, replicas, priority: rule.priority, stays }, all_held)
+        let served = resident.replicas().map(|replicas| replicas.devices()).unwrap_or_default();
+        let mut all_held = Vec::new();
+        for (number, device) in devices.iter().enumerate() {
+            let (at, name) = (seat.bytes.len(), device.name());
+            let may_be = candidates.iter().any(|one| Arc::ptr_eq(one, device));
+            let held = device.promised_to(model, resident.version);
+            let promised = resident.promised_on(&name);
+            let takes = match promised {
+                None if !served.contains(&name) => {
+                    Self::needed_on(&wish, (device, &now.workers), weights_bytes).bytes()
+                }
+                None => {
+                    seat.current.push((at, Self::freed_by(now, resident, device, held)));
+                    all_held.push((number, held));
+                    held
+                }
+                Some(promised) => {
+                    seat.current.push((at, held.max(promised)));
+                    all_held.push((number, held));
+                    held
+                }
+            };
+            seat.bytes.push(may_be.then_some(takes));
+        }
+        let is_busy = !resident.promised().is_empty() || !self.devices.has_model(model);
+        seat.stays |= !seat.current.is_empty() && (resident.keeps_state || is_busy);
+        all_held
     }
 }
 
@@ -129,5 +166,58 @@ impl ExternalDevice {
         let admissions = self.admissions();
         let own = admissions.iter().filter(|one| one.model == model && one.version == version);
         own.map(|one| one.needed.bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pool::Pool;
+
+    use super::*;
+    use crate::devices::{DeviceOptions, Devices, LaneOptions, newcomer};
+    use crate::external::{Books, configure};
+
+    const GIB: u64 = 1 << 30;
+
+    /// TensorFlow with GPUs of so many GiB beside the host.
+    fn external(gpus: &[u64]) -> External {
+        let flags = crate::cli::parse(&[]);
+        let options =
+            DeviceOptions { rules: Some(Vec::new()), ..DeviceOptions::new(&flags).unwrap() };
+        let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
+        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
+        let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
+        let gpu = |(number, gib): (usize, &u64)| Gpu {
+            index: u32::try_from(number).unwrap(),
+            uuid: format!("GPU-{number}"),
+            name: "a GPU".to_owned(),
+            total_bytes: gib * GIB,
+            used_bytes: 0,
+            compute_capability: None,
+            processes: Vec::new(),
+        };
+        let found: Vec<Gpu> = gpus.iter().enumerate().map(gpu).collect();
+        let logical = configure(&found, &options).unwrap();
+        let books = Books::new(&devices);
+        let logical = parking_lot::Mutex::new(logical);
+        External { nvml: None, found, logical, workers: None, devices, books }
+    }
+
+    #[test]
+    fn a_gpu_says_what_is_promised_to_loads_under_way() {
+        let external = external(&[4]);
+        let admit = |model: &str, mib: u64| {
+            external.devices.admit(newcomer(model, (mib, 0), Within::Workers))
+        };
+        let (first, second) = (admit("a", 3 << 10), admit("b", 2 << 10));
+        let leased = external.lease(&first).unwrap();
+        assert!(matches!(&leased, Way::Free(names) if *names == ["gpu:0"]));
+        assert!(external.lease(&second).is_none());
+        let (config, rule) = (external.devices.config("b"), external.devices.rule("b"));
+        let wish = Wish { model: "b", version: 1, config: &config, rule: &rule };
+        let refused = external.refusal(&wish, &external.all()[0], 2 * GIB).to_string();
+        assert!(refused.contains("1073741824 are free; promised to a:1 3221225472"), "{refused}");
     }
 }

@@ -67,14 +67,15 @@ impl Books {
         let account = Some(devices.account(model, host));
         let owner = Owner::new(&host.space, holder.clone(), account);
         devices.note(&owner);
-        let refused = |_| devices.refusal(model, host, bytes).to_string();
+        let who = (model, version);
+        let refused = |_| devices.refusal(who, host, bytes).to_string();
         let weights = Charge::new(&owner, Category::Weights, bytes).map_err(refused)?;
         let rest = devices.amount_on(reserved, host).map_or(0, |all| all.saturating_sub(bytes));
         if rest == 0 {
             return Ok(Some(Booking { _weights: weights, _reserve: None }));
         }
-        let refused = |_| devices.refusal(model, host, bytes + rest).to_string();
-        let charge = Charge::new(&owner, Category::Context, rest).map_err(refused)?;
+        let refused = |_| devices.refusal(who, host, bytes + rest).to_string();
+        let charge = Charge::new(&owner, Category::Reserve, rest).map_err(refused)?;
         let reserve = Arc::new(Reserve { holder, bytes: rest, charge: Mutex::new(charge) });
         let mut reserves = self.reserves.lock();
         reserves.retain(|one| one.strong_count() > 0);
@@ -185,9 +186,11 @@ pub(crate) async fn watch(external: Arc<External>, token: CancellationToken) {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use pool::Pool;
     use tensorflow::{ModelSnapshot, WorkerState};
 
     use super::*;
+    use crate::devices::{DeviceOptions, LaneOptions};
 
     /// A worker with models in these states and with so many bytes of variables.
     pub(in crate::external) fn worker(models: &[(ModelState, u64)]) -> WorkerSnapshot {
@@ -217,6 +220,29 @@ pub(super) mod tests {
             limit_bytes: None,
             load_timeout: Duration::ZERO,
         }
+    }
+
+    #[test]
+    fn what_is_reserved_and_not_taken_yet_is_a_reserve() {
+        let flags = crate::cli::parse(&[]);
+        let options = DeviceOptions::new(&flags).unwrap();
+        let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
+        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
+        let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
+        let books = Books::new(&devices);
+        let booking = books.book(&devices, ("m", 3), (100, Some(Amount::Bytes(1000)))).unwrap();
+        let version = Holder::Version { model: Arc::from("m"), version: 3 };
+        let booked = || {
+            let rows = devices.host().unwrap().space.snapshot().rows;
+            let own = rows.into_iter().filter(|row| row.holder == version);
+            own.map(|row| (row.category, row.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(booked(), [(Category::Weights, 100), (Category::Reserve, 900)]);
+        // What the worker takes is booked as its own.
+        books.leave_reserves(&[(version.clone(), 300)]);
+        assert_eq!(booked(), [(Category::Weights, 100), (Category::Reserve, 600)]);
+        drop(booking);
+        assert_eq!(booked(), []);
     }
 
     #[test]

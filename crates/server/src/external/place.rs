@@ -106,7 +106,7 @@ impl External {
         let (needed, room) = (need.bytes(), self.room(device, &self.gpus()));
         let charged = if needed <= room { device.account.charge(needed).is_ok() } else { false };
         if !charged {
-            return Err(self.refusal(wish, (device, room), weights_bytes));
+            return Err(self.refusal(wish, device, weights_bytes));
         }
         let admission = Arc::new(Admission {
             device: Arc::clone(device),
@@ -118,20 +118,25 @@ impl External {
         Ok(admission)
     }
 
-    /// Says why a version finds no room on a GPU that has so many bytes left.
+    /// Says why a version finds no room on a GPU.
     pub(crate) fn refusal(
         &self,
         wish: &Wish<'_>,
-        (device, room): (&ExternalDevice, u64),
+        device: &ExternalDevice,
         weights_bytes: u64,
     ) -> Error {
         let Wish { model, version, .. } = wish;
         let need = Self::needed_on(wish, (device, &self.worker_snapshots()), weights_bytes);
         let (needed, GpuNeed { reserved_bytes, context_bytes, .. }) = (need.bytes(), need);
-        let holders = device.admissions();
-        let holder =
-            |one: &Arc<Admission>| format!("{}:{} {}", one.model, one.version, one.needed.bytes());
-        let holders: Vec<String> = holders.iter().map(holder).collect();
+        let under_way = self.promises(device, (*model, *version));
+        let promised: u64 = under_way.iter().map(|(_, bytes)| bytes).sum();
+        let room = self.room(device, &self.gpus()).saturating_sub(promised);
+        let admissions = device.admissions();
+        let admitted = admissions.iter().map(|one| (&*one.model, one.version, one.needed.bytes()));
+        let coming = under_way.iter().map(|(one, bytes)| (&*one.model, one.version, *bytes));
+        let holders = admitted.chain(coming);
+        let holders: Vec<String> =
+            holders.map(|(name, version, bytes)| format!("{name}:{version} {bytes}")).collect();
         Error::ResourceExhausted(format!(
             "{model} version {version}: {} has no room: {needed} bytes are needed \
              ({weights_bytes} for variables, {reserved_bytes} reserved, {context_bytes} for a \

@@ -21,7 +21,6 @@ impl Engines {
         let (config, rule) = (self.settings.active.get(model), self.devices.rule(model));
         let wish = Wish { model, version, config: &config, rule: &rule };
         let weights_bytes = workers.weights_bytes(&wanted.dir)?;
-        let has_gpus = !self.external.all().is_empty();
         let resident = self.devices.admit(Newcomer {
             model: model.into(),
             version,
@@ -31,7 +30,7 @@ impl Engines {
             keys: Vec::new(),
             // One that we cannot read has nothing that we know of.
             keeps_state: Opened::open(&wanted.dir, &self.options).is_ok_and(|it| it.keeps_state()),
-            within: if has_gpus { Within::TensorFlow } else { Within::Host },
+            within: Within::Workers,
         });
         let (mut servable, mut members) = (None, Vec::new());
         for device in self.places(&resident, &wish, wanted.cancel)? {
@@ -61,28 +60,22 @@ impl Engines {
         wish: &Wish<'_>,
         cancel: &CancellationToken,
     ) -> Result<Vec<Option<Arc<ExternalDevice>>>> {
-        let Wish { model, version, .. } = wish;
-        if resident.within == Within::Host {
-            let look = || self.devices.lease_host(resident);
-            let refused =
-                |refusal| Error::ResourceExhausted(format!("{model} version {version}: {refusal}"));
-            self.find_place(resident, cancel, || look().map_err(refused))?;
-            return Ok(vec![None]);
-        }
-        let names = self.find_place(resident, cancel, || Ok(self.external.lease(resident)))?;
+        let look = || self.external.lease(resident).ok_or_else(|| self.refused(resident, wish));
+        let names = self.find_place(resident, cancel, look)?;
         let all = self.external.all();
         let device = |name: &String| all.iter().find(|one| one.name() == *name).cloned();
-        let places: Vec<_> = names.iter().map(device).collect();
-        if !places.is_empty() {
-            return Ok(places);
-        }
-        // Where it would fit best, it is said what it lacks; the host says so itself.
+        Ok(names.iter().map(device).collect())
+    }
+
+    /// What a version lacks that finds no place: of the GPU where it would fit best, or of the
+    /// host.
+    fn refused(&self, resident: &Resident, wish: &Wish<'_>) -> Error {
         let weights_bytes = resident.needed.bytes;
-        let Some(best) = self.external.choose(wish, weights_bytes).into_iter().next() else {
-            return Ok(vec![None]);
-        };
-        let room = self.external.board(Some(resident)).free_on(&best.name()).unwrap_or(0);
-        Err(self.external.refusal(wish, (&best, room), weights_bytes))
+        if let Some(best) = self.external.choose(wish, weights_bytes).first() {
+            return self.external.refusal(wish, best, weights_bytes);
+        }
+        let (Wish { model, version, .. }, refusal) = (wish, self.devices.no_place(resident));
+        Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
     }
 
     /// Loads a version in a worker on one device.
@@ -118,7 +111,7 @@ impl Engines {
         let gpu = self.external.all().into_iter().find(|one| one.name() == device);
         let (dir, cancel) = (resident.dir.clone(), &CancellationToken::new());
         let wanted = Wanted { model, version, dir, path: &resident.path, cancel };
-        resident.promise(device);
+        self.external.promise(resident, device);
         self.load_in(self.workers()?, &wanted, (&wish, gpu.as_ref()))
     }
 }

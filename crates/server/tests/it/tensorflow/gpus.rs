@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::with_tensorflow;
 use crate::support::{Server, check_half_plus_two, root, tensord};
@@ -261,9 +261,8 @@ fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() 
     let memory = page(&server, "/v1/memory");
     let one = named(named(&memory, "devices", "cpu:0"), "models", "one").clone();
     assert_eq!(one["bytes"], GIB, "{one:#}");
-    // What the worker holds is a part of it, and the rest is nobody else's.
-    let context = &one["categories"]["context"];
-    assert!(context.as_u64() > Some(50 << 20), "{one:#}");
+    // What it has not taken is nobody else's.
+    assert_eq!(one["categories"], json!({"weights": 12, "reserve": GIB - 12}));
     list(&[("one", 0), ("two", 0)]);
     let refused = server.rest_until("/v1/models/two", "END");
     assert!(refused.contains("RESOURCE_EXHAUSTED"), "{refused}");
@@ -283,6 +282,37 @@ fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() 
     list(&[("one", 0)]);
     server.rest_until("/v1/models/one", "AVAILABLE");
     check_half_plus_two(&server, "one");
+}
+
+#[test]
+fn on_the_host_beside_gpus_workers_and_our_own_engine_give_way_to_each_other() {
+    let machine = Machine::new(&[6 * GIB]);
+    fs::write(machine.path("devices"), "device { name: 'cpu:0' memory_limit: '1500MiB' }").unwrap();
+    let devices = format!("--device_config_file={}", machine.path("devices").display());
+    let some = |priority: i32| {
+        format!("memory {{ devices: 'cpu:0' reservation: '1GiB' priority: {priority} }}")
+    };
+    let (low, middle, high) = (some(0), some(1), some(2));
+    let models = machine.models(&[("low", &low)]);
+    let engines = "--engine=tensorflow,own=native,more=native";
+    let args = [models.as_str(), &devices, engines, "--max_num_load_retries=0"];
+    let server = Server::start(machine.on(tensord()), &args);
+    until_on(&server, "low", "cpu:0");
+    // Those of the same priority do not.
+    machine.models(&[("low", &low), ("more", &low)]);
+    let refused = server.rest_until("/v1/models/more", "END");
+    assert!(refused.contains("cpu:0 has no room: 1073741824 bytes are needed"), "{refused}");
+    machine.models(&[("low", &low), ("own", &middle)]);
+    server.rest_until("/v1/models/own", "AVAILABLE");
+    check_half_plus_two(&server, "own");
+    server.rest_until("/v1/models/low", "RESOURCE_EXHAUSTED");
+    machine.models(&[("own", &middle), ("high", &high)]);
+    server.rest_until("/v1/models/high", "AVAILABLE");
+    until_on(&server, "high", "cpu:0");
+    server.rest_until("/v1/models/own", "RESOURCE_EXHAUSTED");
+    machine.models(&[("own", &middle)]);
+    server.rest_until("/v1/models/own", "AVAILABLE");
+    check_half_plus_two(&server, "own");
 }
 
 #[test]

@@ -1,0 +1,174 @@
+//! What versions that are being loaded were promised of devices, and do not hold yet: it is not
+//! taken, but nobody else's either.
+
+use device::{Holder, Kind, Snapshot};
+
+use super::residents::{Resident, held};
+use super::{Devices, Logical};
+
+/// What a version is to hold of a device that it is being loaded on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Promise {
+    pub(crate) device: String,
+    pub(crate) bytes: u64,
+    /// What it is to hold of the host then, beside GPUs.
+    pub(crate) host_bytes: u64,
+}
+
+impl Promise {
+    /// A promise of one device and nothing beside it.
+    pub(crate) fn new(device: &str, bytes: u64) -> Self {
+        Self { device: device.to_owned(), bytes, host_bytes: 0 }
+    }
+
+    /// What it says of a device.
+    fn on(&self, logical: &Logical) -> u64 {
+        match logical.space.kind() {
+            _ if self.device == logical.space.name() => self.bytes,
+            Kind::Cpu => self.host_bytes,
+            Kind::Gpu => 0,
+        }
+    }
+}
+
+impl Devices {
+    /// Who is being loaded, and how many bytes of a device each will take besides what it holds,
+    /// the most first; but for one, whom they are in the way of.
+    pub(crate) fn promises(
+        &self,
+        logical: &Logical,
+        but: Option<(&str, i64)>,
+    ) -> Vec<(Holder, u64)> {
+        let mut snapshot: Option<Snapshot> = None;
+        let mut all = Vec::new();
+        for resident in self.residents().iter().filter(|one| Some(one.who()) != but) {
+            let promises = resident.promises();
+            let promised = promises.iter().map(|promise| promise.on(logical)).max().unwrap_or(0);
+            if promised == 0 {
+                continue;
+            }
+            let snapshot = snapshot.get_or_insert_with(|| logical.space.snapshot());
+            match promised.saturating_sub(held(snapshot, resident)) {
+                0 => {}
+                bytes => all.push((resident.holder(), bytes)),
+            }
+        }
+        all.sort_by_key(|(_, bytes)| u64::MAX - bytes);
+        all
+    }
+
+    /// What nobody has of a device, nor was promised but for one.
+    pub(crate) fn unpromised_bytes(&self, logical: &Logical, but: Option<(&str, i64)>) -> u64 {
+        let promised: u64 = self.promises(logical, but).iter().map(|(_, bytes)| bytes).sum();
+        logical.space.free_bytes().saturating_sub(promised)
+    }
+
+    /// What a version is to hold of the host when it is on so many more GPUs.
+    pub(super) fn host_bytes_beside(&self, resident: &Resident, n_gpus: usize) -> u64 {
+        let more = resident.needed.host_bytes.saturating_mul(n_gpus as u64);
+        match self.host().filter(|_| more > 0) {
+            Some(host) => held(&host.space.snapshot(), resident).saturating_add(more),
+            None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use device::{Buffer, Category};
+    use native::WeightKey;
+    use pool::Pool;
+
+    use super::super::leases::Refusal;
+    use super::super::{
+        DeviceOptions, LaneOptions, Lease, Needed, Newcomer, Resident, Way, Within,
+    };
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// The host and one GPU of 64 MiB each.
+    fn devices() -> Arc<Devices> {
+        let flags = crate::cli::parse(&["--simulated_gpus=64MiB"]);
+        let options =
+            DeviceOptions { rules: Some(Vec::new()), ..DeviceOptions::new(&flags).unwrap() };
+        let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
+        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
+        let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
+        assert!(devices.change("device { name: \"cpu:0\" memory_limit: \"64MiB\" }").is_ok());
+        devices
+    }
+
+    /// A version that looks for its place, and needs so many MiB there and of the host beside it.
+    pub(crate) fn newcomer(model: &str, (mib, host_mib): (u64, u64), within: Within) -> Newcomer {
+        Newcomer {
+            model: model.into(),
+            version: 1,
+            dir: storage::open(env!("CARGO_MANIFEST_DIR")).unwrap(),
+            path: model.to_owned(),
+            needed: Needed { bytes: mib * MIB, host_bytes: host_mib * MIB },
+            // Nobody else has such weights.
+            keys: vec![WeightKey { checksum: u32::from(model.as_bytes()[0]), bytes: mib * MIB }],
+            keeps_state: false,
+            within,
+        }
+    }
+
+    fn admit(devices: &Devices, model: &str, mib: (u64, u64)) -> Arc<Resident> {
+        devices.admit(newcomer(model, mib, Within::Devices))
+    }
+
+    fn lease(devices: &Devices, resident: &Arc<Resident>) -> Result<Vec<Lease>, Refusal> {
+        match devices.lease(resident, || devices.board(Some(resident)))? {
+            Way::Free(leases) => Ok(leases),
+            Way::After(_) => panic!("nobody is to make way"),
+        }
+    }
+
+    /// What a refusal says, in MiB: needed, free, and promised to whom.
+    fn said(refusal: Refusal) -> (String, u64, u64, Vec<(String, u64)>) {
+        let promised = refusal.promised.iter();
+        let promised = promised.map(|(holder, bytes)| (holder.to_string(), bytes / MIB));
+        let promised = promised.collect();
+        (refusal.device, refusal.needed_bytes / MIB, refusal.free_bytes / MIB, promised)
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_promised_to_loads_under_way() {
+        let devices = devices();
+        let (first, second) = (admit(&devices, "a", (40, 0)), admit(&devices, "b", (30, 0)));
+        let leases = lease(&devices, &first).unwrap();
+        let refused = lease(&devices, &second).err().unwrap();
+        let text = "gpu:0 has no room: 31457280 bytes are needed, 25165824 are free and 0 would be \
+                    if other models were unloaded; promised to loads under way: a:1 41943040";
+        assert_eq!(refused.to_string(), text);
+        // What was read of it changes nothing for others.
+        let weights = Buffer::allocate_for(&leases[0].owner, Category::Weights, 8 << 20).unwrap();
+        let refused = said(lease(&devices, &second).err().unwrap());
+        assert_eq!(refused, ("gpu:0".to_owned(), 30, 24, vec![("a:1".to_owned(), 32)]));
+        assert!(!devices.has_room("c", 25 * MIB) && devices.has_room("c", 24 * MIB));
+        // Nobody is in the way of himself.
+        let gpu = devices.logical("gpu:0").unwrap();
+        assert_eq!(said(devices.refusal(first.who(), &gpu, 99 * MIB)).2, 56);
+        drop((weights, leases, first));
+        assert_eq!(lease(&devices, &second).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_loads_on_gpus_need_of_the_host_is_promised_too() {
+        let devices = devices();
+        let (first, second) = (admit(&devices, "a", (1, 40)), admit(&devices, "b", (1, 30)));
+        let leases = lease(&devices, &first).unwrap();
+        let tables = Buffer::allocate_for(leases[0].owner.host(), Category::Weights, 8 << 20);
+        let (device, needed, free, promised) = said(lease(&devices, &second).err().unwrap());
+        assert_eq!((device.as_str(), needed), ("cpu:0", 30));
+        assert_eq!(promised, [("a:1".to_owned(), 32)]);
+        // But for what the server itself holds of the host.
+        assert!((20..=24).contains(&free), "{free}");
+        drop((tables, leases, first));
+        assert_eq!(lease(&devices, &second).unwrap().len(), 1);
+    }
+}
