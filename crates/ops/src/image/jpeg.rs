@@ -17,7 +17,7 @@ mod standard;
 mod upsample;
 
 use bits::Next;
-pub(super) use encode::{Style, encode};
+pub(super) use encode::{Style, XMP_MAX, encode};
 use header::{Frame, Header};
 pub(super) use idct::Dct;
 use scan::Outcome;
