@@ -15,7 +15,7 @@ pub(super) fn read_example<'a>(example: &'a [u8], take: Take<'_, 'a>) -> Option<
     let mut wire = Wire::new(example);
     while !wire.is_empty() {
         match wire.varint()? {
-            tag if tag == delimited(1) => read_map(wire.delimited()?, take)?,
+            tag if tag == delimited(1) => read_map(wire.message()?, take)?,
             tag => wire.skip(tag)?,
         }
     }
@@ -32,8 +32,8 @@ pub(super) fn read_sequence_example<'a>(
     let mut wire = Wire::new(example);
     while !wire.is_empty() {
         match wire.varint()? {
-            tag if tag == delimited(1) => read_map(wire.delimited()?, context)?,
-            tag if tag == delimited(2) => read_map(wire.delimited()?, lists)?,
+            tag if tag == delimited(1) => read_map(wire.message()?, context)?,
+            tag if tag == delimited(2) => read_map(wire.message()?, lists)?,
             tag => wire.skip(tag)?,
         }
     }
@@ -47,7 +47,7 @@ fn read_map<'a>(map: &'a [u8], take: Take<'_, 'a>) -> Option<()> {
         if wire.varint()? != delimited(1) {
             return None;
         }
-        take(read_entry(wire.delimited()?)?)?;
+        take(read_entry(wire.message()?)?)?;
     }
     Some(())
 }
