@@ -139,13 +139,46 @@ def cut_off(cases):
         for end in (10, start - 5, start + 6, start + 14, start + 40, (start + len(data)) // 2,
                     len(data) - 20, len(data) - 2, len(data) - 1):
             for recover in (False, True):
-                if scans and recover and end > start + 6:
-                    continue  # TensorFlow smooths what is known in part.
+                if scans and recover and end == len(data) - 1:
+                    continue  # TensorFlow reads the same bytes for ever.
                 title = f"{kind}, {end} of {len(data)} bytes{', recovered' if recover else ''}"
                 cases.add("DecodeJpeg", title, data[:end], try_recover_truncated=recover)
         for fraction in (0.1, 0.4, 0.9):
             cases.add("DecodeJpeg", f"{kind}, {fraction} of it is enough",
                       data[:(start + len(data)) // 2], acceptable_fraction=fraction)
+
+
+def guessed(cases):
+    """Progressive files whose passes do not tell all: TensorFlow guesses the rest. They lack
+    passes, or break off within one."""
+    for (height, width), factors in (((40, 24), (1, 1)), ((56, 33), (1, 2)), ((17, 16), (1, 1)),
+                                     ((70, 9), (2, 4)), ((8, 30), (1, 1))):
+        grey = planes(height, width, 1)
+        title = f"grey of {height} by {width}, {factors[1]} rows of blocks at once"
+        for n in (1, 2, 4):
+            data = Jpeg(grey, [factors], scans=progressive(1)[:n], quality=20).file()
+            cases.add("DecodeJpeg", f"{title}, {n} passes", data)
+        data = Jpeg(grey, [factors], scans=progressive(1), quality=20).file()
+        start = data.index(b"\xff\xda")
+        for part in (1, 4, 7, 9):
+            end = start + (len(data) - start) * part // 12
+            cases.add("DecodeJpeg", f"{title}, {end} of {len(data)} bytes", data[:end],
+                      try_recover_truncated=True)
+    for name in ("4:2:0", "4:1:0", "unlike each other"):
+        scans = progressive(3)
+        data = Jpeg(planes(36, 37, 3), SAMPLINGS[name], scans=scans[:3], quality=20).file()
+        cases.add("DecodeJpeg", f"sampling {name}, three passes", data)
+        cases.add("DecodeJpeg", f"sampling {name}, three passes, one part in 2", data, ratio=2)
+        crop = ["i32[4] 9 18 20 17"]
+        cases.add("DecodeAndCropJpeg", f"a part, sampling {name}, three passes", data, crop)
+    fine = Jpeg(planes(24, 24, 1), [(1, 1)], scans=[([0], 0, 0, 0, 0), ([0], 10, 63, 0, 0)])
+    cases.add("DecodeJpeg", "only the fine details beside the level", fine.file())
+    fine.scans = [([0], 0, 0, 0, 0), ([0], 9, 63, 0, 0)]
+    cases.add("DecodeJpeg", "one detail more beside the level", fine.file())
+    fine.scans = [([0], 1, 63, 0, 0)]
+    cases.add("DecodeJpeg", "details without a level", fine.file())
+    fine.table[3], fine.scans = 0, [([0], 0, 0, 0, 0)]
+    cases.add("DecodeJpeg", "a step of zero", fine.file())
 
 
 def ended_by_a_comment(cases):
@@ -272,7 +305,8 @@ def main():
         damaged_jpegs(cases, args.damaged, args.seed, inside=args.seed % 2 == 0)
         damaged_pngs(cases, args.damaged, args.seed)
     else:
-        makers = (samplings, crops, spaces, without_tables, cut_off, ended_by_a_comment, pngs, bmps)
+        makers = (samplings, crops, spaces, without_tables, cut_off, guessed,
+                  ended_by_a_comment, pngs, bmps)
         for make in makers:
             make(cases)
         damaged_jpegs(cases, 40, 2, inside=True)

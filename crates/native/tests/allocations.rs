@@ -262,3 +262,74 @@ fn a_loop_whose_tensors_grow_is_planned_once() {
         assert!(calls <= most, "{length}: {calls} calls in {n_iterations} iterations");
     }
 }
+
+/// A field of a protobuf message with its length, which is below 128 times 128.
+fn field(number: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let bytes = parts.concat();
+    let digit = |n: usize| u8::try_from(n).unwrap();
+    let len = [digit(bytes.len() % 128) | 0x80, digit(bytes.len() / 128)];
+    [&[number << 3 | 2][..], &len, &bytes].concat()
+}
+
+/// An entry of a map of features, or of lists.
+fn entry(key: &str, value: &[u8]) -> Vec<u8> {
+    field(1, &[&field(1, &[key.as_bytes()]), &field(2, &[value])])
+}
+
+/// A feature of strings (1), floats (2) or integers below 128 (3).
+fn feature(kind: u8, values: &[&[u8]]) -> Vec<u8> {
+    let list = match kind {
+        1 => values.iter().flat_map(|value| field(1, &[value])).collect(),
+        _ => field(1, values),
+    };
+    field(kind, &[&list])
+}
+
+/// An example of the listing model; the number says how many tags it has, and what is missing.
+fn listing(number: usize) -> Vec<u8> {
+    let tags = vec![&b"park"[..]; number % 4];
+    let mut entries = [
+        entry("rooms", &feature(2, &[&2f32.to_le_bytes()])),
+        entry("zip", &feature(3, &[&[7]])),
+        entry("agent", &feature(1, &[b"agent 7"])),
+        entry("text", &feature(1, &[b"old park"])),
+        entry("tags", &feature(1, &tags)),
+    ]
+    .concat();
+    if !number.is_multiple_of(3) {
+        entries.extend(entry("city", &feature(1, &[b"berlin"])));
+    }
+    field(1, &[&entries])
+}
+
+/// A sequence of as many frames as the number says, from one to four.
+fn frames(number: usize) -> Vec<u8> {
+    let n_frames = 1 + number % 4;
+    let ids = field(1, &[&feature(3, &[&vec![3; number % 3]])]).repeat(n_frames);
+    let scores = field(1, &[&feature(2, &[&[0; 8]])]).repeat(n_frames);
+    let lists = [entry("ids", &ids), entry("scores", &scores)].concat();
+    let context = entry("weight", &feature(2, &[&2f32.to_le_bytes()]));
+    [field(1, &[&context]), field(2, &[&lists])].concat()
+}
+
+/// What the step that parses takes is for its results, of which each is one tensor, however large.
+#[test]
+fn parsing_allocates_as_much_however_many_examples_there_are() {
+    let _turn = turn();
+    let zoo = small_zoo();
+    type Model = (&'static str, &'static str, fn(usize) -> Vec<u8>, usize);
+    let models: [Model; 2] = [
+        ("tfexample", "ParseExampleV2", listing, 2),
+        ("sequence_example", "ParseSequenceExampleV2", frames, 3),
+    ];
+    for (model, op, example, n_outputs) in models {
+        let loaded = load(&dir(&zoo, model), 1);
+        let calls = [4, 40, 400].map(|n| {
+            let strings = (0..n).map(example).collect();
+            let examples = Tensor::from_strings(Shape::of(&[n]), strings).unwrap();
+            let run = run_of("serving_default", vec![examples], n_outputs);
+            (0..5).map(|_| by_op(&loaded, &run)[op].1).min().unwrap()
+        });
+        assert!(calls.iter().all(|n| *n == calls[0]), "{model}: {calls:?}");
+    }
+}

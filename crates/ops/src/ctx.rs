@@ -236,7 +236,8 @@ impl<'a> Ctx<'a> {
 
     /// The tensors of open outputs, with the numbers of the outputs. Fails if one was not made.
     pub fn finish(&mut self) -> Result<Made> {
-        let mut made = Made::new();
+        let is_open = |output: &&Output<'_>| matches!(output, Output::Open(_));
+        let mut made = Made::with_capacity(self.outputs.iter().filter(is_open).count());
         for (number, output) in self.outputs.iter_mut().enumerate() {
             if let Output::Open(open) = output {
                 let tensor = open.take();

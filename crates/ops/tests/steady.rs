@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ops::{Attrs, Cancel, Ctx, Env, NoFiles, NoFunctions, Op, Output, Packed, Resources};
 use pool::Pool;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tensor::{DType, Shape, Spec, Tensor, ViewMut};
+use tensor::{DType, Shape, Spec, Strings, Tensor, ViewMut};
 use testkit::opcases::{self, Case, Node};
 
 /// Counts every call of every thread.
@@ -49,6 +49,95 @@ fn steps_in_planned_memory_take_nothing_from_the_heap_but_for_the_ops_listed() {
     let fewer: Vec<&String> = listed.iter().filter(|op| !found.contains_key(*op)).collect();
     assert!(fewer.is_empty(), "these are listed but do not allocate: {fewer:?}");
     assert!(n_planned > 400, "only {n_planned} ops ran in planned memory");
+}
+
+/// What is of no planned size, strings and rows of any length, becomes a tensor, which is on the
+/// heap: these calls are left out.
+#[test]
+fn parsing_takes_from_the_heap_what_its_results_take() {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut more = Vec::new();
+    for case in opcases::read_all(&testdata().join("ops")) {
+        if !PARSERS.contains(&&*case.nodes[0].op) {
+            continue;
+        }
+        let (pool, resources) = (Pool::new(1), Resources::default());
+        let env = Env {
+            pool: &pool,
+            functions: &NoFunctions,
+            files: &NoFiles,
+            resources: &resources,
+            cancel: &Cancel::default(),
+        };
+        let inputs = case.inputs.iter().enumerate();
+        let values = inputs.map(|(i, input)| (format!("in{i}:0"), input.clone())).collect();
+        let Some((op, inputs)) = build(&case.nodes[0], &values) else { continue };
+        let Some(outputs) = run(&*op, &inputs, &env) else { continue };
+        *seen.entry(case.nodes[0].op.clone()).or_default() += 1;
+        let (calls, most) = open_calls(&*op, &inputs, &outputs, &env);
+        if calls > most {
+            more.push(format!("{} {}: {calls} calls, not {most}", case.nodes[0].op, case.name));
+        }
+    }
+    assert!(more.is_empty(), "{}", more.join("\n"));
+    assert!(PARSERS.iter().all(|op| seen.get(*op).is_some_and(|n| *n >= 3)), "{seen:?}");
+}
+
+/// The ops that parse examples.
+const PARSERS: &[&str] = &[
+    "ParseExample",
+    "ParseExampleV2",
+    "ParseSequenceExample",
+    "ParseSequenceExampleV2",
+    "ParseSingleExample",
+    "ParseSingleSequenceExample",
+];
+
+/// The calls of a run whose outputs are planned as far as their sizes are known, and those that
+/// tensors for the others take.
+fn open_calls(op: &dyn Op, inputs: &[Tensor], made: &[Tensor], env: &Env<'_>) -> (usize, usize) {
+    let specs: Vec<Spec> = inputs.iter().map(known).collect();
+    let outputs = op.infer_with(&specs, env.functions).unwrap();
+    let is_planned = |spec: &Spec| spec.dtype.is_plain() && spec.shape().is_some();
+    let mut memory: Vec<Memory> = made
+        .iter()
+        .map(|tensor| Memory::new(if tensor.dtype().is_plain() { tensor.n_bytes() } else { 0 }))
+        .collect();
+    let mut scratch = Memory::new(op.scratch_bytes(&specs, &outputs));
+    let room = (Vec::with_capacity(inputs.len()), Vec::with_capacity(made.len()));
+    let mut ctx = Ctx::empty(env);
+    ctx.set_room(room);
+    let places = outputs.iter().zip(made).zip(&mut memory).map(|((spec, made), memory)| {
+        if !is_planned(spec) {
+            return Output::Open(None);
+        }
+        Output::Planned(ViewMut::plain(made.dtype(), made.shape(), memory.bytes()))
+    });
+    ctx.fill(inputs.iter().map(Tensor::view), places);
+    ctx.set_scratch(scratch.bytes());
+    let before = n_calls();
+    op.run(&mut ctx).unwrap();
+    let calls = n_calls() - before;
+    let open = outputs.iter().zip(made).filter(|(spec, _)| !is_planned(spec));
+    (calls, open.map(|(_, made)| calls_to_make(made)).sum())
+}
+
+/// The calls that a tensor like another takes.
+fn calls_to_make(tensor: &Tensor) -> usize {
+    let before = n_calls();
+    let shape = tensor.shape().clone();
+    let copy = if tensor.dtype() == DType::String {
+        let strings = tensor.strings();
+        let n_bytes = strings.iter().map(<[u8]>::len).sum();
+        let mut copy = Strings::with_capacity(strings.len(), n_bytes);
+        strings.iter().for_each(|string| copy.push(string));
+        Tensor::from_strings(shape, copy).unwrap()
+    } else {
+        Tensor::zeros(tensor.dtype(), shape).unwrap()
+    };
+    let calls = n_calls() - before;
+    drop(copy);
+    calls
 }
 
 /// What was seen of an op.

@@ -3,7 +3,7 @@
 //! Follows `encode_jpeg_op.cc`. What is asked to be progressive or of smallest size is written as a
 //! plain file: the same pixels in other bytes.
 
-use super::jpeg::{Style, encode};
+use super::jpeg::{Style, XMP_MAX, encode};
 use super::pixels::Pixels;
 use crate::prelude::*;
 
@@ -30,14 +30,13 @@ pub(super) const DEF: OpDef = OpDef::pure("EncodeJpeg", |attrs| {
         },
         density: (density("x_density")?, density("y_density")?),
     };
-    if !attrs.str_or("xmp_metadata", "")?.is_empty() {
-        return Err(Error::Unimplemented("a JPEG file with metadata".to_owned()));
-    }
-    Ok(Box::new(EncodeJpeg { style, channels, quality_input: false }))
+    let has_xmp = attrs.has("xmp_metadata");
+    let xmp = if has_xmp { attrs.bytes("xmp_metadata")?.to_vec() } else { Vec::new() };
+    Ok(Box::new(EncodeJpeg { style, channels, quality_input: false, xmp }))
 });
 pub(super) const VARIABLE: OpDef = OpDef::pure("EncodeJpegVariableQuality", |_| {
     let style = Style { quality: 95, downsampled: true, density_unit: 1, density: (300, 300) };
-    Ok(Box::new(EncodeJpeg { style, channels: None, quality_input: true }))
+    Ok(Box::new(EncodeJpeg { style, channels: None, quality_input: true, xmp: Vec::new() }))
 });
 
 struct EncodeJpeg {
@@ -46,6 +45,8 @@ struct EncodeJpeg {
     channels: Option<usize>,
     /// Whether the quality is an input.
     quality_input: bool,
+    /// What the file says of itself, in XMP; nothing if it is empty.
+    xmp: Vec<u8>,
 }
 
 fn check_quality(quality: i64) -> Result<()> {
@@ -87,8 +88,12 @@ impl Op for EncodeJpeg {
             let text = format!("JPEG encoding failed for an image of {height} by {width}");
             return Err(Error::Internal(text));
         }
+        if self.xmp.len() > XMP_MAX {
+            let text = format!("JPEG encoding failed: {} bytes of XMP", self.xmp.len());
+            return Err(Error::Internal(text));
+        }
         let pixels = Pixels { height, width, channels, data: image.as_slice::<u8>().to_vec() };
-        let file = encode(&pixels, style);
+        let file = encode(&pixels, style, &self.xmp);
         let strings: Strings = std::iter::once(&file[..]).collect();
         ctx.set_output(0, Tensor::from_strings(Shape::scalar(), strings)?)
     }

@@ -13,11 +13,12 @@ mod huffman;
 mod idct;
 mod reduced;
 mod scan;
+mod smooth;
 mod standard;
 mod upsample;
 
 use bits::Next;
-pub(super) use encode::{Style, encode};
+pub(super) use encode::{Style, XMP_MAX, encode};
 use header::{Frame, Header};
 pub(super) use idct::Dct;
 use scan::Outcome;
@@ -54,7 +55,7 @@ pub(super) struct Window {
 }
 
 /// Decodes an image. Fails for what is no JPEG, is cut off or is too large; what is only damaged
-/// gives what libjpeg makes of it, but that a progressive file that is cut off is not smoothed.
+/// gives what libjpeg makes of it.
 pub(super) fn decode(bytes: &[u8], options: Options) -> Result<Pixels> {
     let mut header = Header::default();
     let mut at = header.read(bytes, Next::At(2), options.recover)?;
@@ -84,8 +85,14 @@ pub(super) fn decode(bytes: &[u8], options: Options) -> Result<Pixels> {
     if (rows as f32 / window.height as f32) < options.fraction.min(1.) {
         return invalid!("the image's data is cut off");
     }
+    header.end();
     let Some(frame) = &header.frame else { return invalid!("a scan before its frame") };
     let part = Part::new(frame, size, window);
+    if smooth::is_open(frame) {
+        for (i, component) in frame.components.iter().enumerate() {
+            smooth::fill(&mut planes, frame, i, part.first_block(frame, component));
+        }
+    }
     let samples: Vec<Vec<u8>> = (0..frame.components.len())
         .map(|i| plane(frame, planes.coefficients(i), i, (options, part)))
         .collect();

@@ -3,7 +3,7 @@
 use tensor::{Items, ListSpec};
 
 use super::shapes;
-use super::tensor_list::{TensorList, list_spec, show, write_item};
+use super::tensor_list::{TensorList, list_spec, show, write_unset};
 use crate::prelude::*;
 
 pub(super) const GET: OpDef = OpDef::pure("TensorListGetItem", |attrs| {
@@ -36,7 +36,7 @@ impl Op for Get {
         if index.shape().is_some_and(|shape| shape.n_elements() != 1) {
             return invalid!("expected a scalar but got {index}");
         }
-        Ok(vec![spec_of(self.dtype, item_dims(list, shape))])
+        Ok(vec![spec_of(self.dtype, read_dims(list, shape))])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
@@ -49,13 +49,8 @@ impl Op for Get {
             return invalid!("Trying to access element {index} in a list with {length} elements.");
         };
         match list.items.get(at) {
-            Some(item) if shapes::takes(&asked, item.shape()) => {
-                ctx.forward(0, item, item.shape().clone())
-            }
-            item => {
-                let shape = list.item_shape(&asked)?;
-                write_item(ctx, 0, item, (self.dtype, &shape))
-            }
+            Some(item) => ctx.forward(0, item, item.shape().clone()),
+            None => write_unset(ctx, 0, self.dtype, &list.item_shape(&asked)?),
         }
     }
 }
@@ -66,6 +61,17 @@ pub(super) fn item_dims(list: &Spec, shape: &Spec) -> Option<Dims> {
     let Some(ListSpec { items: Items::Like(dims), .. }) = list_spec(list) else { return asked };
     // Such as do not agree are refused when they are there.
     merge_dims(Some(&dims), asked.as_deref()).ok().flatten()
+}
+
+/// The dimensions of an item that is read alone. One that is set is what it is: what is asked for
+/// tells only of those that are not.
+fn read_dims(list: &Spec, shape: &Spec) -> Option<Dims> {
+    let asked = item_dims(list, shape);
+    match list_spec(list)?.items {
+        Items::Unset => asked,
+        Items::Like(dims) => asked.map(|_| dims.iter().cloned().collect()),
+        Items::Unknown => None,
+    }
 }
 
 struct Set {
@@ -214,20 +220,22 @@ struct PopBack {
 
 impl Op for PopBack {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
-        let [_, shape] = arity(inputs)?;
-        Ok(vec![Spec::scalar(DType::Variant), spec_of(self.dtype, shapes::infer(shape))])
+        let [list, shape] = arity(inputs)?;
+        Ok(vec![Spec::scalar(DType::Variant), spec_of(self.dtype, read_dims(list, shape))])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let list = TensorList::input_of(ctx, 0, self.dtype)?;
-        let shape = list.item_shape(&shapes::read(&ctx.input(1))?)?;
-        let mut list = list.clone();
-        let Some(item) = list.items.pop()? else {
+        let asked = shapes::read(&ctx.input(1))?;
+        let mut shorter = list.clone();
+        let Some(item) = shorter.items.pop()? else {
             // The text is TensorFlow's (`list_kernels.h`).
             return invalid!("Trying to pop from an empty list.");
         };
-        let item = item.as_ref().map(Tensor::view);
-        write_item(ctx, 1, item, (self.dtype, &shape))?;
-        list.write(ctx, 0)
+        match &item {
+            Some(item) => ctx.forward(1, item.view(), item.shape().clone())?,
+            None => write_unset(ctx, 1, self.dtype, &list.item_shape(&asked)?)?,
+        }
+        shorter.write(ctx, 0)
     }
 }

@@ -1,6 +1,8 @@
 //! `TensorListConcatV2`, `TensorListConcat`, `TensorListSplit`: between lists and tensors whose
 //! first dimension they share.
 
+use tensor::ListSpec;
+
 use super::items::Items;
 use super::shapes::{self, ElementShape};
 use super::stack::{Behind, part};
@@ -39,82 +41,124 @@ impl Op for Concat {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let list = TensorList::input_of(ctx, 0, self.dtype)?;
-        let (asked, leading) = match &self.shape {
+        let (shape, leading) = match &self.shape {
             Some(shape) => (shape.clone(), Ints::new()),
-            None => (shapes::read(&ctx.input(1))?, ints(&ctx.input(2))?),
+            None => {
+                let asked = shapes::read(&ctx.input(1))?;
+                let shape = shapes::merged(&asked, &list.shape).ok_or_else(|| {
+                    let (asked, list) = (show(&asked), show(&list.shape));
+                    Error::InvalidArgument(format!("cannot concatenate {list} as {asked}"))
+                })?;
+                (shape, ints(&ctx.input(2))?)
+            }
         };
-        if asked.as_ref().is_some_and(smallvec::SmallVec::is_empty) {
+        if shape.as_ref().is_some_and(smallvec::SmallVec::is_empty) {
             // The text is TensorFlow's (`list_kernels.h`).
             return invalid!(
                 "Concat requires elements to be at least vectors, found scalars instead."
             );
         }
-        // The first dimension differs from item to item.
-        let mut inner = shapes::inner(&asked);
-        let agreed = shapes::merged(&inner, &shapes::inner(&list.shape));
-        inner = agreed.ok_or_else(|| {
-            let (asked, list) = (show(&asked), show(&list.shape));
-            Error::InvalidArgument(format!("cannot concatenate {list} as {asked}"))
-        })?;
-        let items = items(list, &asked, &mut inner, &leading)?;
-        write(ctx, &items, self.dtype, &inner)
+        // What the first version has as a first dimension is not looked at.
+        let first = shape.as_ref().filter(|_| self.shape.is_none()).and_then(|dims| dims[0]);
+        let mut known = Known { first, inner: shapes::inner(&shape) };
+        known.complete(list)?;
+        let items = known.items(list, &leading)?;
+        write(ctx, &items, self.dtype, &known.inner)
     }
 }
 
-/// The items; those that are not set are zeros of the leading dimension they are given.
-fn items(
-    list: &TensorList,
-    asked: &ElementShape,
-    inner: &mut ElementShape,
-    leading: &[i64],
-) -> Result<Vec<Tensor>> {
-    for item in list.items.iter().flatten() {
-        let rest = item.shape().get(1..).map(|dims| dims.iter().map(|d| Some(*d as i64)).collect());
-        let merged = rest.and_then(|rest| shapes::merged(inner, &Some(rest)));
-        let Some(merged) = merged else {
-            // The text is TensorFlow's (`list_kernels.h`).
-            return invalid!(
-                "Concat saw a scalar shape or incompatible shapes at element of shape {}",
-                item.shape()
-            );
-        };
-        *inner = merged;
-    }
-    let first = asked.as_ref().and_then(|dims| dims.first().copied().flatten());
-    let fill = |at: usize| {
-        let length = leading.get(at).copied().or(first);
-        let dims = inner
-            .as_ref()
-            .map(|inner| std::iter::once(length).chain(inner.iter().copied()).collect());
-        match is_known(&dims) {
-            Some(shape) => Ok(Tensor::zeros(list.dtype, shape)?),
-            None => invalid!(
-                "Trying to concat list with uninitialized elements but leading_dims are not known \
-                 at element {at}"
-            ),
+/// What is known of the items.
+struct Known {
+    /// The first dimension of those that are not set.
+    first: Option<i64>,
+    /// The other dimensions of all.
+    inner: ElementShape,
+}
+
+impl Known {
+    /// Adds what the items that are set tell. Fails if they differ but for their first dimensions.
+    /// TensorFlow does not ask them if the list has a shape (`list_kernels.h`, whose texts these
+    /// are).
+    fn complete(&mut self, list: &TensorList) -> Result<()> {
+        let mut first = None;
+        let items = list.items.iter().enumerate();
+        let is_open = is_known(&list.shape).is_none();
+        for (at, item) in items.filter_map(|(at, item)| Some((at, item?))).filter(|_| is_open) {
+            let dims: shapes::Sizes = item.shape().to_i64().into_iter().map(Some).collect();
+            let merged = shapes::merged(&self.inner, &shapes::inner(&Some(dims.clone())));
+            let (Some(merged), Some(length)) = (merged, dims.first()) else {
+                return invalid!(
+                    "Concat saw a scalar shape or incompatible shapes at element of shape {}",
+                    item.shape()
+                );
+            };
+            if self.first.is_some() && self.first != *length {
+                return invalid!(
+                    "First entry of element_shape input does not match the first dim of list \
+                     element at index: {at} Expected: {} Actual: {}",
+                    self.first.unwrap_or_default(),
+                    length.unwrap_or_default()
+                );
+            }
+            first =
+                if first.is_none_or(|first| first == *length) { Some(*length) } else { Some(None) };
+            self.inner = merged;
         }
-    };
-    let items = list.items.iter().enumerate();
-    let item = |(at, item): (usize, Option<View<'_>>)| match item {
-        Some(item) => Ok(item.to_tensor()?),
-        None => fill(at),
-    };
-    items.map(item).collect()
+        self.first = self.first.or(first.flatten());
+        if is_known(&self.inner).is_some() {
+            return Ok(());
+        }
+        let shape = show(&self.inner);
+        if list.items.len() == 0 {
+            return invalid!(
+                "All except the first dimension must be fully defined when concating an empty \
+                 tensor list. element_shape: {shape}"
+            );
+        }
+        invalid!(
+            "Trying to concat list with only uninitialized tensors but \
+             element_shape_except_first_dim is not fully defined: {shape}"
+        )
+    }
+
+    /// The items; those that are not set are zeros of the leading dimensions they are given, or
+    /// else of the first dimension of the others.
+    fn items(&self, list: &TensorList, leading: &[i64]) -> Result<Vec<Tensor>> {
+        let fill = |at: usize| {
+            let length = leading.get(at).copied().or(self.first).filter(|length| *length >= 0);
+            let dims = self.inner.iter().flatten().copied();
+            match (length, is_known(&Some(std::iter::once(length).chain(dims).collect()))) {
+                (Some(_), Some(shape)) => Ok(Tensor::zeros(list.dtype, shape)?),
+                _ => invalid!(
+                    "List contains uninitialized tensor at index {at} but its leading dimension is \
+                     not known"
+                ),
+            }
+        };
+        let fits = |item: &View<'_>| {
+            let rest = item.shape().get(1..);
+            rest.is_some_and(|rest| shapes::takes(&self.inner, &Shape::of(rest)))
+        };
+        let item = |(at, item): (usize, Option<View<'_>>)| match item {
+            Some(item) if fits(&item) => Ok(item.to_tensor()?),
+            // TensorFlow answers what its memory holds.
+            Some(item) => {
+                let (shape, inner) = (item.shape(), show(&self.inner));
+                invalid!("cannot concatenate an item of shape {shape} as rows of shape {inner}")
+            }
+            None => fill(at),
+        };
+        list.items.iter().enumerate().map(item).collect()
+    }
 }
 
 fn write(ctx: &mut Ctx<'_>, items: &[Tensor], dtype: DType, inner: &ElementShape) -> Result<()> {
     let lengths: Vec<i64> =
         items.iter().map(|item| item.shape().first().map_or(0, |dim| *dim as i64)).collect();
-    let Some(rest) = is_known(inner) else {
-        // The text is TensorFlow's (`list_kernels.h`).
-        return invalid!(
-            "All except the first dimension must be fully defined when concating an empty tensor \
-             list. element_shape: {}",
-            show(inner)
-        );
-    };
+    let rest: shapes::Sizes = inner.iter().flatten().copied().collect();
+    let rest = rest.into_iter().flatten();
     let total = lengths.iter().sum::<i64>();
-    let shape = Shape::checked(std::iter::once(total).chain(rest.to_i64()))?;
+    let shape = Shape::checked(std::iter::once(total).chain(rest))?;
     if items.is_empty() {
         ctx.set_output(0, Tensor::zeros(dtype, shape)?)?;
     } else {
@@ -132,12 +176,26 @@ impl Op for Split {
         let [tensor, _, lengths] = arity(inputs)?;
         tensor.require_rank_at_least(1)?;
         lengths.require_rank(1)?;
-        Ok(vec![Spec::scalar(DType::Variant)])
+        let list = Spec::scalar(DType::Variant);
+        let Some([_, inner @ ..]) = tensor.dims() else { return Ok(vec![list]) };
+        // Items are as long as they are cut, whatever shape the list or who reads them is told.
+        let length =
+            known_ints(lengths).filter(|all| all.windows(2).all(|pair| pair[0] == pair[1]));
+        let length = length.and_then(|all| all.first().copied()).map_or(Dim::Unknown, Dim::Known);
+        let items = tensor::Items::Like([length].iter().chain(inner).cloned().collect());
+        let len = lengths.dims().map_or(Dim::Unknown, |dims| dims[0].clone());
+        Ok(vec![list.with_list(ListSpec { dtype: tensor.dtype, len, items })])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (tensor, lengths) = (ctx.input(0), ints(&ctx.input(2))?);
         let shape = shapes::read(&ctx.input(1))?;
+        if shape.as_ref().is_some_and(smallvec::SmallVec::is_empty) {
+            // The text is TensorFlow's (`list_kernels.h`).
+            return invalid!(
+                "TensorListSplit requires element_shape to be at least of rank 1, but saw: []"
+            );
+        }
         let inner = shapes::inner(&shape);
         if tensor.shape().rank() == 0 || !shapes::takes(&inner, &Shape::of(&tensor.shape()[1..])) {
             // The texts are TensorFlow's (`list_kernels.h`).

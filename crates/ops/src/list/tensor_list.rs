@@ -174,22 +174,19 @@ pub(super) fn shape_of(item: Option<&View<'_>>, shape: &ElementShape) -> Result<
     }
 }
 
-/// Makes output number `index` of an item, or of zeros if it is not set.
-pub(super) fn write_item(
+/// Makes output number `index` of an item that is not set: zeros.
+pub(super) fn write_unset(
     ctx: &mut Ctx<'_>,
     index: usize,
-    item: Option<View<'_>>,
-    (dtype, shape): (DType, &ElementShape),
+    dtype: DType,
+    shape: &ElementShape,
 ) -> Result<()> {
-    let shape = shape_of(item.as_ref(), shape)?;
-    match item {
-        Some(item) => ctx.forward(index, item, shape),
-        None if dtype.is_plain() => {
-            ctx.output(index, dtype, &shape)?.bytes().fill(0);
-            Ok(())
-        }
-        None => ctx.set_output(index, Tensor::zeros(dtype, shape)?),
+    let shape = shape_of(None, shape)?;
+    if dtype.is_plain() {
+        ctx.output(index, dtype, &shape)?.bytes().fill(0);
+        return Ok(());
     }
+    ctx.set_output(index, Tensor::zeros(dtype, shape)?)
 }
 
 /// The shape, if every dimension is known.

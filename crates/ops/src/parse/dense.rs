@@ -2,7 +2,7 @@
 //! outputs, with what is found on the way in scratch memory.
 
 use super::feature::{Entry, Take, read_feature};
-use super::values::{append_floats, append_ints};
+use super::values::{Number, Room};
 use crate::prelude::*;
 
 /// What is wanted of one feature. Its number is that of its output.
@@ -15,11 +15,6 @@ pub(super) struct Wanted<'a> {
 /// The dtypes that can be parsed so.
 pub(super) fn is_number(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::I64)
-}
-
-/// The bytes of scratch memory for as many features.
-pub(super) fn scratch_bytes(n_features: usize) -> usize {
-    2 * Scratch::bytes_of::<usize>(n_features)
 }
 
 /// Fills the outputs, which are there, from the strings of input 0, each of which `read` takes
@@ -63,20 +58,25 @@ fn take(output: &mut ViewMut<'_>, place: (usize, usize), feature: &[u8]) -> Opti
     if dtype != output.dtype() {
         return None;
     }
-    match dtype {
-        DType::F32 => {
-            let mut room = Room::of(output, place);
-            append_floats(&mut room, list)?;
-            room.is_full()
-        }
-        DType::I64 => {
-            let mut room = Room::of(output, place);
-            append_ints(&mut room, list)?;
-            room.is_full()
-        }
-        _ => return None,
-    }
-    .then_some(())
+    let is_full = match dtype {
+        DType::F32 => fill::<f32>(output, place, list)?,
+        DType::I64 => fill::<i64>(output, place, list)?,
+        _ => false,
+    };
+    is_full.then_some(())
+}
+
+/// Whether a list fills a row of an output. `None` if it is malformed.
+fn fill<T: Number>(
+    output: &mut ViewMut<'_>,
+    (row, n_rows): (usize, usize),
+    list: &[u8],
+) -> Option<bool> {
+    let all = output.as_mut_slice::<T>();
+    let width = all.len() / n_rows;
+    let mut room = Room::new(&mut all[row * width..][..width]);
+    T::append(&mut room, list)?;
+    Some(room.is_full())
 }
 
 /// Writes a default to a row of an output. `None` if there is none.
@@ -88,34 +88,4 @@ fn copy(output: &mut ViewMut<'_>, (row, n_rows): (usize, usize), default: View<'
     }
     bytes[row * width..][..width].copy_from_slice(default.bytes());
     Some(())
-}
-
-/// A row that is filled from its start.
-struct Room<'o, T> {
-    row: &'o mut [T],
-    /// The values that came, also those that found no place.
-    n_values: usize,
-}
-
-impl<'o, T: Element> Room<'o, T> {
-    fn of(output: &'o mut ViewMut<'_>, (row, n_rows): (usize, usize)) -> Self {
-        let all = output.as_mut_slice::<T>();
-        let width = all.len() / n_rows;
-        Self { row: &mut all[row * width..][..width], n_values: 0 }
-    }
-
-    fn is_full(&self) -> bool {
-        self.n_values == self.row.len()
-    }
-}
-
-impl<T> Extend<T> for Room<'_, T> {
-    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
-        for value in values {
-            if let Some(place) = self.row.get_mut(self.n_values) {
-                *place = value;
-            }
-            self.n_values += 1;
-        }
-    }
 }

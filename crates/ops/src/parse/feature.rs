@@ -9,21 +9,13 @@ pub(super) type Entry<'a> = (&'a [u8], &'a [u8]);
 /// Takes an entry; `None` to read no further.
 pub(super) type Take<'t, 'a> = &'t mut dyn FnMut(Entry<'a>) -> Option<()>;
 
-/// Takes entries into a list.
-pub(super) fn into<'a>(entries: &mut Vec<Entry<'a>>) -> impl FnMut(Entry<'a>) -> Option<()> {
-    |entry| {
-        entries.push(entry);
-        Some(())
-    }
-}
-
 /// Reads the features of a serialized `Example`; several examples written one after another are
 /// one with all their features. `None` if it is malformed.
 pub(super) fn read_example<'a>(example: &'a [u8], take: Take<'_, 'a>) -> Option<()> {
     let mut wire = Wire::new(example);
     while !wire.is_empty() {
         match wire.varint()? {
-            tag if tag == delimited(1) => read_map(wire.delimited()?, take)?,
+            tag if tag == delimited(1) => read_map(wire.message()?, take)?,
             tag => wire.skip(tag)?,
         }
     }
@@ -40,8 +32,8 @@ pub(super) fn read_sequence_example<'a>(
     let mut wire = Wire::new(example);
     while !wire.is_empty() {
         match wire.varint()? {
-            tag if tag == delimited(1) => read_map(wire.delimited()?, context)?,
-            tag if tag == delimited(2) => read_map(wire.delimited()?, lists)?,
+            tag if tag == delimited(1) => read_map(wire.message()?, context)?,
+            tag if tag == delimited(2) => read_map(wire.message()?, lists)?,
             tag => wire.skip(tag)?,
         }
     }
@@ -55,7 +47,7 @@ fn read_map<'a>(map: &'a [u8], take: Take<'_, 'a>) -> Option<()> {
         if wire.varint()? != delimited(1) {
             return None;
         }
-        take(read_entry(wire.delimited()?)?)?;
+        take(read_entry(wire.message()?)?)?;
     }
     Some(())
 }
@@ -72,6 +64,22 @@ fn read_entry(entry: &[u8]) -> Option<Entry<'_>> {
         }
     }
     wire.is_empty().then_some((key, value))
+}
+
+/// The features of a serialized `FeatureList`, one by one. The last is `None` if it is malformed.
+pub(super) fn read_list(list: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut wire = Wire::new(list);
+    std::iter::from_fn(move || {
+        if wire.is_empty() {
+            return None;
+        }
+        let tag = wire.varint();
+        let feature = wire.delimited().filter(|_| tag == Some(delimited(1)));
+        if feature.is_none() {
+            wire = Wire::new(&[]);
+        }
+        Some(feature)
+    })
 }
 
 /// The kind of a serialized `Feature` and its list; `None` if no kind is set.

@@ -1,11 +1,13 @@
 //! Ops that read serialized and textual data.
 
 mod base64;
+mod column;
 mod csv;
 mod decode_compressed;
 mod decode_raw;
 mod dense;
 mod feature;
+mod found;
 mod number;
 mod parse_example;
 mod rows;
@@ -51,15 +53,13 @@ fn limit(dtype: DType, shape: &Shape) -> Result<()> {
     Ok(())
 }
 
-/// Row splits: a zero, if asked for, and the ends of the rows.
-fn splits(dtype: DType, starts_at_zero: bool, ends: &[usize]) -> Result<Tensor> {
-    let all = starts_at_zero.then_some(&0).into_iter().chain(ends);
-    if dtype == DType::I64 {
-        return Ok(Tensor::vector(&all.map(|end| *end as i64).collect::<Vec<_>>())?);
-    }
-    let narrow: std::result::Result<Vec<i32>, _> = all.map(|end| i32::try_from(*end)).collect();
-    match narrow {
-        Ok(splits) => Ok(Tensor::vector(&splits)?),
-        Err(_) => invalid!("row splits do not fit in int32"),
+/// The bytes of so many copies of a string. Fails if they are absurdly many.
+fn limit_bytes(count: usize, string: &[u8]) -> Result<usize> {
+    match count.checked_mul(string.len()) {
+        Some(n_bytes) if n_bytes <= N_PADDED_MAX => Ok(n_bytes),
+        _ => {
+            let text = format!("{count} times {} bytes of padding are too large", string.len());
+            Err(Error::ResourceExhausted(text))
+        }
     }
 }

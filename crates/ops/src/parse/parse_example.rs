@@ -2,10 +2,11 @@
 //!
 //! Follows `example_parsing_ops.cc` of TensorFlow; the messages are its own, clients know them.
 
+use super::column::{Column, Form, Padding};
 use super::dense::{self, Wanted};
 use super::feature::read_example;
-use super::schema::{Column, Field, Place, Role, parse_batch};
-use super::values::for_rows;
+use super::found::Found;
+use super::schema::{Field, Place, Role, find_all};
 use crate::prelude::*;
 
 pub(super) const V1: OpDef = OpDef::pure("ParseExample", |attrs| {
@@ -72,6 +73,11 @@ enum Keys {
 }
 
 impl Config {
+    /// The number of features.
+    fn len(&self) -> usize {
+        self.sparse.len() + self.dense.len() + self.ragged.len()
+    }
+
     /// Whether there are numbers of fixed shapes and nothing else.
     fn is_dense(&self) -> bool {
         let is_fixed = |feature: &Dense| !feature.is_open() && dense::is_number(feature.dtype);
@@ -124,6 +130,25 @@ impl Dense {
     /// The dimensions of one example, with the first as given if it is open.
     fn dims_with(&self, first: i64) -> impl Iterator<Item = i64> {
         self.dims.iter().map(move |dim| dim.unwrap_or(first))
+    }
+
+    /// Makes a column an output.
+    fn write(
+        &self,
+        ctx: &mut Ctx<'_>,
+        column: &Column<'_>,
+        (default, n_examples): (View<'_>, Option<usize>),
+        output: usize,
+    ) -> Result<()> {
+        let width = column.totals.width_max;
+        let first = if self.is_open() { width / self.stride } else { 0 };
+        let batch = n_examples.map(|n| n as i64);
+        let shape = Shape::checked(batch.into_iter().chain(self.dims_with(first as i64)))?;
+        if !self.is_open() {
+            return column.write(ctx, output, &shape, None);
+        }
+        super::limit(self.dtype, &shape)?;
+        column.write(ctx, output, &shape, Some(Padding { width, element: Some(default) }))
     }
 
     /// Fails if a default is not of this dtype and shape; an empty one means that there is none.
@@ -195,22 +220,21 @@ impl Op for ParseExample {
             return Ok(());
         }
         // This way also says what is wrong with an example.
-        let keys = self.read_keys(ctx)?;
-        let fields = self.fields(ctx, &keys)?;
-        let examples = serialized.strings().iter().enumerate().map(|(index, example)| {
+        self.check(ctx)?;
+        let (mut scratch, examples) = (ctx.scratch(), serialized.strings());
+        let key = |i| self.key(ctx, i);
+        let mut found = Found::new(&mut scratch, (self.config.len(), examples.len()), key);
+        let placed = examples.iter().enumerate().map(|(index, example)| {
             let name = names.map(|names| names.get(index));
             (example, if is_batch { Place::Batch { name, index } } else { Place::Alone })
         });
-        let columns = parse_batch(&fields, examples)?;
-        let writer = Writer {
-            config: &self.config,
-            n_examples: is_batch.then_some(serialized.n_elements()),
-        };
-        writer.write(ctx, columns, self.first_default())
+        find_all(&mut found, key, |i| self.field(ctx, i), placed)?;
+        let n_examples = is_batch.then_some(examples.len());
+        self.write(ctx, (&found, examples), n_examples)
     }
 
-    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
-        if self.config.is_dense() { dense::scratch_bytes(outputs.len()) } else { 0 }
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        Found::scratch_bytes(self.config.len(), &inputs[0])
     }
 }
 
@@ -281,54 +305,107 @@ impl ParseExample {
         Ok(Some(names.strings()))
     }
 
-    /// The keys: sparse, then dense, then ragged.
-    fn read_keys<'a, 'c: 'a>(&'a self, ctx: &Ctx<'c>) -> Result<Vec<&'a [u8]>> {
+    /// Fails if there are too few or too many keys, or if a default does not fit.
+    fn check(&self, ctx: &Ctx<'_>) -> Result<()> {
         let Config { sparse, dense, ragged } = &self.config;
         match &self.keys {
-            Keys::Attrs { sparse, dense } => {
-                Ok(sparse.iter().chain(dense).map(|k| &k[..]).collect())
-            }
+            Keys::Attrs { .. } => {}
             Keys::Scalars => {
-                let keys = (2..self.first_default()).map(|i| ctx.input(i));
-                keys.map(|key| match key.n_elements() {
-                    1 => Ok(key.strings().get(0)),
-                    _ => invalid!("Expected a key to be a scalar, but it is {}", key.shape()),
-                })
-                .collect()
+                for key in (2..self.first_default()).map(|i| ctx.input(i)) {
+                    if key.n_elements() != 1 {
+                        return invalid!(
+                            "Expected a key to be a scalar, but it is {}",
+                            key.shape()
+                        );
+                    }
+                }
             }
             Keys::Vectors => {
-                let mut keys = Vec::new();
                 for (i, count) in [(2, sparse.len()), (3, dense.len()), (4, ragged.len())] {
                     let input = ctx.input(i);
                     if input.shape().dims() != [count] {
                         return invalid!("Expected {count} keys but got {}", input.shape());
                     }
-                    keys.extend(input.strings().iter());
                 }
-                Ok(keys)
             }
+        }
+        let mut defaults = dense.iter().enumerate();
+        defaults.try_for_each(|(d, feature)| feature.check_default(d, self.default(ctx, d)))
+    }
+
+    /// The default of a dense feature.
+    fn default<'c>(&self, ctx: &Ctx<'c>, d: usize) -> View<'c> {
+        ctx.input(self.first_default() + d)
+    }
+
+    /// Key number `i`: sparse, then dense, then ragged.
+    fn key<'s, 'c: 's>(&'s self, ctx: &Ctx<'c>, i: usize) -> &'s [u8] {
+        let (n_sparse, n_dense) = (self.config.sparse.len(), self.config.dense.len());
+        let (input, at) = match i {
+            _ if i < n_sparse => (2, i),
+            _ if i < n_sparse + n_dense => (3, i - n_sparse),
+            _ => (4, i - n_sparse - n_dense),
+        };
+        match &self.keys {
+            Keys::Attrs { sparse, .. } if input == 2 => &sparse[at],
+            Keys::Attrs { dense, .. } => &dense[at],
+            Keys::Scalars => ctx.input(2 + i).strings().get(0),
+            Keys::Vectors => ctx.input(input).strings().get(at),
         }
     }
 
-    fn fields<'a, 'c: 'a>(&'a self, ctx: &Ctx<'c>, keys: &[&'a [u8]]) -> Result<Vec<Field<'a>>> {
+    /// What is wanted of the feature of key number `i`.
+    fn field<'s, 'c: 's>(&'s self, ctx: &Ctx<'c>, i: usize) -> Field<'s> {
         let Config { sparse, dense, ragged } = &self.config;
-        let mut roles: Vec<(DType, Role<'a>)> =
-            sparse.iter().map(|dtype| (*dtype, Role::Open)).collect();
-        for (d, feature) in dense.iter().enumerate() {
-            let default = ctx.input(self.first_default() + d);
-            feature.check_default(d, default)?;
-            let (stride, shape) = (feature.stride, feature.text.as_str());
-            let role = if feature.is_open() {
-                Role::Strided { stride, shape }
-            } else {
-                Role::Fixed { n_values: stride, shape, default }
-            };
-            roles.push((feature.dtype, role));
+        let key = self.key(ctx, i);
+        if let Some(dtype) = sparse.get(i) {
+            return Field { key, dtype: *dtype, role: Role::Open };
         }
-        roles.extend(ragged.iter().map(|(dtype, _)| (*dtype, Role::Open)));
-        let field =
-            |((dtype, role), key): ((DType, Role<'a>), &&'a [u8])| Field { key, dtype, role };
-        Ok(roles.into_iter().zip(keys).map(field).collect())
+        let d = i - sparse.len();
+        let Some(feature) = dense.get(d) else {
+            return Field { key, dtype: ragged[d - dense.len()].0, role: Role::Open };
+        };
+        let (stride, shape) = (feature.stride, feature.text.as_str());
+        let role = if feature.is_open() {
+            Role::Strided { stride, shape }
+        } else {
+            Role::Fixed { n_values: stride, shape, default: self.default(ctx, d) }
+        };
+        Field { key, dtype: feature.dtype, role }
+    }
+
+    /// Makes outputs of what was found. There is no number of examples if there is one without a
+    /// batch dimension.
+    fn write(
+        &self,
+        ctx: &mut Ctx<'_>,
+        (found, examples): (&Found<'_>, &Strings),
+        n_examples: Option<usize>,
+    ) -> Result<()> {
+        let Config { sparse, dense, ragged } = &self.config;
+        let (n_sparse, n_dense, n_ragged) = (sparse.len(), dense.len(), ragged.len());
+        let open = Form::Row { default: None };
+        for (i, dtype) in sparse.iter().enumerate() {
+            let column = Column::new(examples, (found, i), *dtype, open);
+            column.write_sparse(ctx, [i, n_sparse + i, 2 * n_sparse + i], n_examples)?;
+        }
+        for (d, feature) in dense.iter().enumerate() {
+            let default = self.default(ctx, d);
+            let form = Form::Row { default: (!feature.is_open()).then_some(default) };
+            let column = Column::new(examples, (found, n_sparse + d), feature.dtype, form);
+            feature.write(ctx, &column, (default, n_examples), 3 * n_sparse + d)?;
+        }
+        for (i, (dtype, splits)) in ragged.iter().enumerate() {
+            let column = Column::new(examples, (found, n_sparse + n_dense + i), *dtype, open);
+            let first = 3 * n_sparse + n_dense + i;
+            column.write_flat(ctx, first)?;
+            if n_examples.is_some() {
+                column.write_splits(ctx, first + n_ragged, *splits)?;
+            } else {
+                ctx.output(first + n_ragged, *splits, &Shape::of(&[0]))?;
+            }
+        }
+        Ok(())
     }
 
     fn specs(&self, batch: &[Dim]) -> Vec<Spec> {
@@ -352,93 +429,4 @@ impl ParseExample {
     fn unknown_specs(&self) -> Vec<Spec> {
         self.specs(&[Dim::Unknown]).iter().map(|spec| Spec::unknown(spec.dtype)).collect()
     }
-}
-
-/// Makes outputs of what was parsed.
-struct Writer<'c> {
-    config: &'c Config,
-    /// The number of examples; none if there is one without a batch dimension.
-    n_examples: Option<usize>,
-}
-
-impl Writer<'_> {
-    fn write(&self, ctx: &mut Ctx<'_>, columns: Vec<Column>, first_default: usize) -> Result<()> {
-        let (n_sparse, n_dense) = (self.config.sparse.len(), self.config.dense.len());
-        let n_ragged = self.config.ragged.len();
-        let mut columns = columns.into_iter();
-        for (i, column) in columns.by_ref().take(n_sparse).enumerate() {
-            self.write_sparse(ctx, column, [i, n_sparse + i, 2 * n_sparse + i])?;
-        }
-        for (d, column) in columns.by_ref().take(n_dense).enumerate() {
-            let padding = ctx.input(first_default + d);
-            self.write_dense(ctx, column, (&self.config.dense[d], padding), 3 * n_sparse + d)?;
-        }
-        for (i, column) in columns.enumerate() {
-            let first = 3 * n_sparse + n_dense + i;
-            self.write_ragged(ctx, column, self.config.ragged[i].1, [first, first + n_ragged])?;
-        }
-        Ok(())
-    }
-
-    fn write_sparse(&self, ctx: &mut Ctx<'_>, column: Column, outputs: [usize; 3]) -> Result<()> {
-        let n_values = column.values.len();
-        let width = longest(&column.ends) as i64;
-        let mut indices = Vec::with_capacity(2 * n_values);
-        let mut row = 0;
-        for_rows(&column.ends, |start, end| {
-            for i in 0..end - start {
-                if self.n_examples.is_some() {
-                    indices.push(row);
-                }
-                indices.push(i as i64);
-            }
-            row += 1;
-        });
-        let (rank, dims) = match self.n_examples {
-            Some(n) => (2, vec![n as i64, width]),
-            None => (1, vec![width]),
-        };
-        ctx.set_output(outputs[0], Tensor::from_slice(Shape::of(&[n_values, rank]), &indices)?)?;
-        column.values.write(ctx, outputs[1], Shape::of(&[n_values]))?;
-        ctx.set_output(outputs[2], Tensor::vector(&dims)?)
-    }
-
-    fn write_dense(
-        &self,
-        ctx: &mut Ctx<'_>,
-        column: Column,
-        (feature, padding): (&Dense, View<'_>),
-        output: usize,
-    ) -> Result<()> {
-        let width = longest(&column.ends);
-        let first = if feature.is_open() { width / feature.stride } else { 0 };
-        let batch = self.n_examples.map(|n| n as i64);
-        let shape = Shape::checked(batch.into_iter().chain(feature.dims_with(first as i64)))?;
-        if !feature.is_open() {
-            return column.values.write(ctx, output, shape);
-        }
-        super::limit(feature.dtype, &shape)?;
-        column.values.padded(&column.ends, width, padding).write(ctx, output, shape)
-    }
-
-    fn write_ragged(
-        &self,
-        ctx: &mut Ctx<'_>,
-        column: Column,
-        splits: DType,
-        outputs: [usize; 2],
-    ) -> Result<()> {
-        let n_values = column.values.len();
-        column.values.write(ctx, outputs[0], Shape::of(&[n_values]))?;
-        let ends = if self.n_examples.is_some() { &column.ends[..] } else { &[] };
-        let splits = super::splits(splits, self.n_examples.is_some(), ends)?;
-        ctx.set_output(outputs[1], splits)
-    }
-}
-
-/// The length of the longest row.
-fn longest(ends: &[usize]) -> usize {
-    let mut longest = 0;
-    for_rows(ends, |start, end| longest = longest.max(end - start));
-    longest
 }

@@ -2,11 +2,9 @@
 //!
 //! Follows `example_proto_fast_parsing.cc` of TensorFlow, its messages included.
 
-use rustc_hash::FxHashMap;
-
-use super::feature::{Entry, into, read_feature, read_sequence_example};
-use super::values::Values;
-use super::wire::{Wire, delimited};
+use super::feature::{Entry, read_feature, read_list, read_sequence_example};
+use super::found::{Found, Mark, check_size};
+use super::values::{Count, check_dtype};
 use crate::prelude::*;
 
 /// What is wanted of one feature, or of one list of features.
@@ -27,174 +25,164 @@ pub(super) enum Kind<'a> {
     DenseList { shape: &'a Shape, may_miss: bool },
 }
 
-/// The values of all examples: rows, and how many rows each example has. A feature of the context
-/// is one row.
-pub(super) struct Rows {
-    pub(super) values: Values,
-    /// Where the values of each row end.
-    pub(super) ends: Vec<usize>,
-    /// Where the rows of each example end.
-    pub(super) example_ends: Vec<usize>,
-}
-
-/// Parses examples: the context's features, then the lists.
-pub(super) fn parse_sequences<'a>(
-    context: &[Wanted<'_>],
-    lists: &[Wanted<'_>],
+/// Finds the features of the context and the lists of all examples. `wanted` has first the
+/// context's features, then the lists.
+pub(super) fn find_sequences<'a>(
+    [context, lists]: [&mut Found<'_>; 2],
+    wanted: impl Fn(usize) -> Wanted<'a>,
     examples: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<(Vec<Rows>, Vec<Rows>)> {
-    let mut context_rows = context.iter().map(Rows::new).collect::<Result<Vec<_>>>()?;
-    let mut list_rows = lists.iter().map(Rows::new).collect::<Result<Vec<_>>>()?;
-    let (context_keys, list_keys) = (index(context)?, index(lists)?);
-    let (mut entries, mut list_entries): (Vec<Entry<'a>>, Vec<Entry<'a>>) = Default::default();
-    for (example, name) in examples {
-        let name = String::from_utf8_lossy(name);
-        entries.clear();
-        list_entries.clear();
-        if read_sequence_example(example, &mut into(&mut entries), &mut into(&mut list_entries))
-            .is_none()
-        {
+) -> Result<()> {
+    let n_context = context.n_features();
+    let (wanted_context, wanted_lists) = (&wanted, |i: usize| wanted(n_context + i));
+    check_all(context, wanted_context)?;
+    check_all(lists, wanted_lists)?;
+    for (row, (example, name)) in examples.enumerate() {
+        check_size(example)?;
+        let read = read_sequence_example(
+            example,
+            &mut |entry| mark(context, wanted_context, (row, example), entry),
+            &mut |entry| mark(lists, wanted_lists, (row, example), entry),
+        );
+        if read.is_none() {
+            let name = String::from_utf8_lossy(name);
             return invalid!("Invalid protocol message input, example id: {name}");
         }
-        let features = pick(&entries, &context_keys, context.len());
-        for ((wanted, rows), feature) in context.iter().zip(&mut context_rows).zip(features) {
-            rows.take_feature(wanted, feature, &name)?;
+        for i in 0..n_context {
+            let wanted = wanted_context(i);
+            let feature = context.mark(i, row).part(example);
+            let (list, count) = count_feature(&wanted, feature, name)?;
+            let mark = list.map_or(*context.mark(i, row), |list| Mark::of(example, list));
+            *context.mark(i, row) = mark.with(count);
+            context.add_row(i, count);
         }
-        let features = pick(&list_entries, &list_keys, lists.len());
-        for ((wanted, rows), list) in lists.iter().zip(&mut list_rows).zip(features) {
-            rows.take_list(wanted, list, &name)?;
+        for i in 0..lists.n_features() {
+            let list = lists.mark(i, row).part(example);
+            let n_rows = count_rows(&wanted_lists(i), list, name, |count| lists.add_row(i, count))?;
+            lists.mark(i, row).n = n_rows as u32;
+            lists.end_example(i, n_rows);
         }
     }
-    Ok((context_rows, list_rows))
+    Ok(())
 }
 
-fn index<'w>(wanted: &[Wanted<'w>]) -> Result<FxHashMap<&'w [u8], usize>> {
-    let mut by_key = FxHashMap::default();
-    for (i, wanted) in wanted.iter().enumerate() {
-        if by_key.insert(wanted.key, i).is_some() {
-            let key = String::from_utf8_lossy(wanted.key);
-            return invalid!("Feature {key} cannot be both dense and sparse");
+/// Fails if a dtype is none of features, or if two have one key.
+fn check_all<'a>(found: &Found<'_>, wanted: impl Fn(usize) -> Wanted<'a>) -> Result<()> {
+    (0..found.n_features()).try_for_each(|i| check_dtype(wanted(i).dtype))?;
+    match found.twin(|i| wanted(i).key) {
+        None => Ok(()),
+        Some(i) => {
+            let key = String::from_utf8_lossy(wanted(i).key);
+            invalid!("Feature {key} cannot be both dense and sparse")
         }
     }
-    Ok(by_key)
 }
 
-/// The feature of each key; the last of several counts.
-fn pick<'a>(
-    entries: &[Entry<'a>],
-    by_key: &FxHashMap<&[u8], usize>,
-    n_keys: usize,
-) -> Vec<Option<&'a [u8]>> {
-    let mut features = vec![None; n_keys];
-    for (key, feature) in entries {
-        if let Some(&i) = by_key.get(key) {
-            features[i] = Some(*feature);
-        }
+/// Marks an entry of example number `row`; the last of several with one key counts.
+fn mark<'a>(
+    found: &mut Found<'_>,
+    wanted: impl Fn(usize) -> Wanted<'a>,
+    (row, example): (usize, &[u8]),
+    (key, feature): Entry<'_>,
+) -> Option<()> {
+    if let Some(i) = found.get(key, |i| wanted(i).key) {
+        *found.mark(i, row) = Mark::of(example, feature);
     }
-    features
+    Some(())
 }
 
-impl Rows {
-    fn new(wanted: &Wanted<'_>) -> Result<Self> {
-        let values = Values::new(wanted.dtype)?;
-        Ok(Self { values, ends: Vec::new(), example_ends: Vec::new() })
-    }
-
-    fn take_feature(
-        &mut self,
-        wanted: &Wanted<'_>,
-        feature: Option<&[u8]>,
-        name: &str,
-    ) -> Result<()> {
-        let (key, dtype) = (String::from_utf8_lossy(wanted.key), wanted.dtype);
-        let before = self.values.len();
-        match (feature, wanted.kind) {
-            (Some(feature), _) => {
-                if self.append(wanted, feature).is_none() {
-                    return invalid!(
-                        "Name: {name}, Context feature: {key}.  Data types don't match. \
-                         Expected type: {dtype}"
-                    );
-                }
+/// The list of a feature of the context, if it is there, and how much it holds.
+fn count_feature<'f>(
+    wanted: &Wanted<'_>,
+    feature: Option<&'f [u8]>,
+    name: &[u8],
+) -> Result<(Option<&'f [u8]>, Count)> {
+    let (key, dtype) = (Text(wanted.key), wanted.dtype);
+    let (list, count) = match (feature, wanted.kind) {
+        (Some(feature), _) => match count_list(wanted, feature) {
+            Some((list, count)) => (Some(list), count),
+            None => {
+                return invalid!(
+                    "Name: {}, Context feature: {key}.  Data types don't match. Expected type: \
+                     {dtype}",
+                    Text(name)
+                );
             }
-            (None, Kind::Dense { default, .. }) => {
-                if default.n_elements() == 0 {
-                    return invalid!(
-                        "Feature: {key} (data type: {dtype}) is required but could not be found."
-                    );
-                }
-                self.values.append_tensor(default);
-            }
-            (None, _) => {}
+        },
+        (None, Kind::Dense { default, .. }) if default.n_elements() == 0 => {
+            return invalid!(
+                "Feature: {key} (data type: {dtype}) is required but could not be found."
+            );
         }
-        let count = self.values.len() - before;
-        if let Kind::Dense { shape, .. } = wanted.kind
-            && count != shape.n_elements()
+        (None, Kind::Dense { default, .. }) => (None, Count::of_tensor(default)),
+        (None, _) => (None, Count::default()),
+    };
+    if let Kind::Dense { shape, .. } = wanted.kind
+        && count.n_values != shape.n_elements()
+    {
+        return invalid!(
+            "Inconsistent max number of elements for feature {key}: expected {}, but found {}",
+            shape.n_elements(),
+            count.n_values
+        );
+    }
+    Ok((list, count))
+}
+
+/// Calls `each` with how much each row of a list holds, and counts the rows.
+fn count_rows(
+    wanted: &Wanted<'_>,
+    list: Option<&[u8]>,
+    name: &[u8],
+    mut each: impl FnMut(Count),
+) -> Result<usize> {
+    let (name, key, dtype) = (Text(name), Text(wanted.key), wanted.dtype);
+    if let (None, Kind::DenseList { may_miss: false, .. }) = (list, wanted.kind) {
+        return invalid!(
+            "Name: {name}, Feature list '{key}' is required but could not be found.  Did you \
+             mean to include it in feature_list_dense_missing_assumed_empty or \
+             feature_list_dense_defaults?"
+        );
+    }
+    let mut n_rows = 0;
+    for feature in read_list(list.unwrap_or_default()) {
+        let Some(feature) = feature else {
+            return invalid!("Error in sequence feature {key} in example {name}");
+        };
+        let Some((_, count)) = count_list(wanted, feature) else {
+            return invalid!(
+                "Name: {name}, Feature list: {key}, Index: {n_rows}.  Data types don't match. \
+                 Expected type: {dtype}"
+            );
+        };
+        if let Kind::DenseList { shape, .. } = wanted.kind
+            && count.n_values != shape.n_elements()
         {
             return invalid!(
-                "Inconsistent max number of elements for feature {key}: expected {}, but found \
-                 {count}",
-                shape.n_elements()
+                "Name: {name}, Key: {key}, Index: {n_rows}.  Number of values != expected.  \
+                 values size: {} but output shape: {shape}",
+                count.n_values
             );
         }
-        self.end_row();
-        self.end_example();
-        Ok(())
+        each(count);
+        n_rows += 1;
     }
+    Ok(n_rows)
+}
 
-    fn take_list(&mut self, wanted: &Wanted<'_>, list: Option<&[u8]>, name: &str) -> Result<()> {
-        let (key, dtype) = (String::from_utf8_lossy(wanted.key), wanted.dtype);
-        if let (None, Kind::DenseList { may_miss: false, .. }) = (list, wanted.kind) {
-            return invalid!(
-                "Name: {name}, Feature list '{key}' is required but could not be found.  Did you \
-                 mean to include it in feature_list_dense_missing_assumed_empty or \
-                 feature_list_dense_defaults?"
-            );
-        }
-        let mut wire = Wire::new(list.unwrap_or_default());
-        let mut row = 0;
-        while !wire.is_empty() {
-            let tag = wire.varint();
-            let Some(feature) = wire.delimited().filter(|_| tag == Some(delimited(1))) else {
-                return invalid!("Error in sequence feature {key} in example {name}");
-            };
-            let before = self.values.len();
-            if self.append(wanted, feature).is_none() {
-                return invalid!(
-                    "Name: {name}, Feature list: {key}, Index: {row}.  Data types don't match. \
-                     Expected type: {dtype}"
-                );
-            }
-            let count = self.values.len() - before;
-            if let Kind::DenseList { shape, .. } = wanted.kind
-                && count != shape.n_elements()
-            {
-                return invalid!(
-                    "Name: {name}, Key: {key}, Index: {row}.  Number of values != expected.  \
-                     values size: {count} but output shape: {shape}"
-                );
-            }
-            self.end_row();
-            row += 1;
-        }
-        self.end_example();
-        Ok(())
+/// The list of a feature, and how much it holds; `None` if it is of another kind or malformed.
+fn count_list<'f>(wanted: &Wanted<'_>, feature: &'f [u8]) -> Option<(&'f [u8], Count)> {
+    match read_feature(feature).ok()? {
+        Some((dtype, list)) if dtype == wanted.dtype => Some((list, Count::of_list(dtype, list)?)),
+        Some(_) => None,
+        None => Some((&[], Count::default())),
     }
+}
 
-    /// Appends the values of a feature; `None` if they are of another kind or malformed.
-    fn append(&mut self, wanted: &Wanted<'_>, feature: &[u8]) -> Option<()> {
-        match read_feature(feature).ok()? {
-            Some((dtype, list)) if dtype == wanted.dtype => self.values.append_list(list),
-            Some(_) => None,
-            None => Some(()),
-        }
-    }
+/// Bytes as text of messages.
+struct Text<'t>(&'t [u8]);
 
-    fn end_row(&mut self) {
-        self.ends.push(self.values.len());
-    }
-
-    fn end_example(&mut self) {
-        self.example_ends.push(self.ends.len());
+impl std::fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.0))
     }
 }

@@ -1,9 +1,8 @@
-//! `Schema`: which features are parsed out of examples, and how.
+//! Which features are parsed out of examples, and how.
 
-use rustc_hash::FxHashMap;
-
-use super::feature::{Entry, into, read_example, read_feature};
-use super::values::Values;
+use super::feature::{read_example, read_feature};
+use super::found::{Found, Mark, check_size};
+use super::values::{Count, check_dtype};
 use crate::prelude::*;
 
 /// What is wanted of one feature.
@@ -24,12 +23,6 @@ pub(super) enum Role<'a> {
     Strided { stride: usize, shape: &'a str },
 }
 
-/// What was parsed for a field: all values, and where those of each example end.
-pub(super) struct Column {
-    pub(super) values: Values,
-    pub(super) ends: Vec<usize>,
-}
-
 /// Where an example stands, for messages: which are TensorFlow's.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
@@ -39,72 +32,109 @@ pub(super) enum Place<'a> {
     Alone,
 }
 
-/// Parses examples, as `example_proto_fast_parsing.cc` of TensorFlow does.
-pub(super) fn parse_batch<'a>(
-    fields: &[Field<'_>],
+/// Finds the features of all examples, as `example_proto_fast_parsing.cc` of TensorFlow does.
+pub(super) fn find_all<'a>(
+    found: &mut Found<'_>,
+    key: impl Fn(usize) -> &'a [u8],
+    field: impl Fn(usize) -> Field<'a>,
     examples: impl Iterator<Item = (&'a [u8], Place<'a>)>,
-) -> Result<Vec<Column>> {
-    let mut columns: Vec<Column> = Vec::with_capacity(fields.len());
-    let mut by_key: FxHashMap<&[u8], usize> = FxHashMap::default();
-    for (i, field) in fields.iter().enumerate() {
-        columns.push(Column { values: Values::new(field.dtype)?, ends: Vec::new() });
-        if by_key.insert(field.key, i).is_some() {
-            let text = "Could not avoid collision. This should not happen.";
-            return Err(Error::Internal(text.to_owned()));
-        }
+) -> Result<()> {
+    (0..found.n_features()).try_for_each(|i| check_dtype(field(i).dtype))?;
+    if found.twin(&key).is_some() {
+        let text = "Could not avoid collision. This should not happen.";
+        return Err(Error::Internal(text.to_owned()));
     }
-    let mut entries: Vec<Entry<'a>> = Vec::new();
     for (row, (example, place)) in examples.enumerate() {
-        entries.clear();
-        if read_example(example, &mut into(&mut entries)).is_none() {
-            let example = String::from_utf8_lossy(example);
-            return invalid!("Could not parse example input, value: '{example}'");
-        }
-        // The last of several features with one key counts.
-        for (key, feature) in entries.iter().rev() {
-            let Some(&i) = by_key.get(key) else { continue };
-            take(&fields[i], feature, row, place, &mut columns[i])?;
-        }
-        for (field, column) in fields.iter().zip(&mut columns) {
-            if column.ends.len() == row {
-                miss(field, place, column)?;
+        check_size(example)?;
+        find(found, (&key, &field), (row, example), place)?;
+        count(found, &field, (row, example), place)?;
+        for i in 0..found.n_features() {
+            if found.mark(i, row).part(example).is_none() {
+                let count = miss(&field(i), place)?;
+                *found.mark(i, row) = found.mark(i, row).with(count);
+                found.add_row(i, count);
             }
         }
     }
-    Ok(columns)
-}
-
-/// Appends a feature of example number `row`, unless there was one already.
-fn take(
-    field: &Field<'_>,
-    feature: &[u8],
-    row: usize,
-    place: Place<'_>,
-    column: &mut Column,
-) -> Result<()> {
-    let kind = read_feature(feature)?;
-    // A feature without a kind is no value in a batch, and not even there if alone or dense.
-    let is_open_batch = matches!((field.role, place), (Role::Open, Place::Batch { .. }));
-    if column.ends.len() > row || (kind.is_none() && !is_open_batch) {
-        return Ok(());
-    }
-    if let Some((dtype, list)) = kind {
-        if dtype != field.dtype {
-            return Err(place.wrong_dtype(field, dtype));
-        }
-        let before = column.values.len();
-        let parsed = column.values.append_list(list);
-        check(field, parsed, column.values.len() - before, place)?;
-    }
-    column.ends.push(column.values.len());
     Ok(())
 }
 
-/// Fails if a list could not be parsed or has the wrong number of values.
-fn check(field: &Field<'_>, parsed: Option<()>, count: usize, place: Place<'_>) -> Result<()> {
-    if parsed.is_none() {
-        return Err(place.malformed(field));
+/// Marks the features of example number `row`. The last of several with one key counts.
+fn find<'a>(
+    found: &mut Found<'_>,
+    (key, field): (impl Fn(usize) -> &'a [u8], impl Fn(usize) -> Field<'a>),
+    (row, example): (usize, &[u8]),
+    place: Place<'_>,
+) -> Result<()> {
+    let mut refused = Ok(());
+    let read = read_example(example, &mut |(name, feature)| {
+        let Some(i) = found.get(name, &key) else { return Some(()) };
+        // A feature without a kind is no value in a batch, and not even there if alone or dense.
+        let may_be_empty = || matches!((field(i).role, place), (Role::Open, Place::Batch { .. }));
+        match read_feature(feature) {
+            Ok(kind) if kind.is_some() || may_be_empty() => {
+                *found.mark(i, row) = Mark::of(example, feature);
+            }
+            Ok(_) => {}
+            Err(error) => refused = Err(error),
+        }
+        Some(())
+    });
+    if read.is_none() {
+        let example = String::from_utf8_lossy(example);
+        return invalid!("Could not parse example input, value: '{example}'");
     }
+    refused
+}
+
+/// Counts the values of the features that were found in example number `row`, and marks their
+/// lists instead. Of several that are wrong the last one is refused, for TensorFlow begins there.
+fn count<'a>(
+    found: &mut Found<'_>,
+    field: impl Fn(usize) -> Field<'a>,
+    (row, example): (usize, &[u8]),
+    place: Place<'_>,
+) -> Result<()> {
+    let mut refused: Option<(Mark, Error)> = None;
+    for i in 0..found.n_features() {
+        let mark = *found.mark(i, row);
+        let Some(feature) = mark.part(example) else { continue };
+        match count_feature(&field(i), feature, place) {
+            Ok((list, count)) => {
+                *found.mark(i, row) = Mark::of(example, list).with(count);
+                found.add_row(i, count);
+            }
+            Err(error) if refused.as_ref().is_none_or(|(other, _)| mark.is_behind(other)) => {
+                refused = Some((mark, error));
+            }
+            Err(_) => {}
+        }
+    }
+    refused.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// The list of a feature, and how much it holds. Fails if it is not as the field must be.
+fn count_feature<'f>(
+    field: &Field<'_>,
+    feature: &'f [u8],
+    place: Place<'_>,
+) -> Result<(&'f [u8], Count)> {
+    let Some((dtype, list)) = read_feature(feature)? else {
+        return Ok((&[], Count::default()));
+    };
+    if dtype != field.dtype {
+        return Err(place.wrong_dtype(field, dtype));
+    }
+    let count = Count::of_list(dtype, list);
+    check(field, count, place)?;
+    Ok((list, count.unwrap_or_default()))
+}
+
+/// Fails if a list could not be parsed or has the wrong number of values.
+fn check(field: &Field<'_>, count: Option<Count>, place: Place<'_>) -> Result<()> {
+    let Some(Count { n_values: count, .. }) = count else {
+        return Err(place.malformed(field));
+    };
     match field.role {
         // TensorFlow runs out of room for strings before it has counted them.
         Role::Fixed { n_values, .. } if count > n_values && field.dtype == DType::String => {
@@ -120,16 +150,13 @@ fn check(field: &Field<'_>, parsed: Option<()>, count: usize, place: Place<'_>) 
     }
 }
 
-/// Completes the column of a field that an example does not have.
-fn miss(field: &Field<'_>, place: Place<'_>, column: &mut Column) -> Result<()> {
-    if let Role::Fixed { default, .. } = field.role {
-        if default.n_elements() == 0 {
-            return Err(place.missing(field));
-        }
-        column.values.append_tensor(default);
+/// What a field has of an example without it: its default, if there is one.
+fn miss(field: &Field<'_>, place: Place<'_>) -> Result<Count> {
+    match field.role {
+        Role::Fixed { default, .. } if default.n_elements() == 0 => Err(place.missing(field)),
+        Role::Fixed { default, .. } => Ok(Count::of_tensor(default)),
+        Role::Open | Role::Strided { .. } => Ok(Count::default()),
     }
-    column.ends.push(column.values.len());
-    Ok(())
 }
 
 impl Place<'_> {
@@ -248,16 +275,23 @@ mod tests {
         \x0a\x0e\x0a\x01i\x12\x09\x1a\x07\x0a\x05\x07\x80\x01\x96\x01\x0a\x0c\x0a\x01s\
             \x12\x07\x0a\x05\x0a\x03abc";
 
-    fn parse(example: &[u8]) -> Result<Vec<Column>> {
-        let field = |key: &'static [u8], dtype| Field { key, dtype, role: Role::Open };
-        let fields = [field(b"x", DType::F32), field(b"i", DType::I64), field(b"s", DType::String)];
-        parse_batch(&fields, [(example, Place::Batch { name: None, index: 0 })].into_iter())
+    /// How many values there are of each feature.
+    fn parse(example: &[u8]) -> Result<[usize; 3]> {
+        let field = |i: usize| {
+            let (key, dtype) =
+                [(&b"x"[..], DType::F32), (b"i", DType::I64), (b"s", DType::String)][i];
+            Field { key, dtype, role: Role::Open }
+        };
+        let key = |i| field(i).key;
+        let mut found = Found::new(&mut Scratch::default(), (3, 1), key);
+        let place = Place::Batch { name: None, index: 0 };
+        find_all(&mut found, key, field, [(example, place)].into_iter())?;
+        Ok([0, 1, 2].map(|i| found.column(i).1.n_values))
     }
 
     #[test]
     fn the_sample_parses() {
-        let columns = parse(EXAMPLE).unwrap();
-        assert_eq!(columns.iter().map(|column| column.ends[0]).collect::<Vec<_>>(), [2, 3, 1]);
+        assert_eq!(parse(EXAMPLE).unwrap(), [2, 3, 1]);
     }
 
     #[test]

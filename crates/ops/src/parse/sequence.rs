@@ -3,9 +3,11 @@
 //!
 //! Follows `example_parsing_ops.cc` of TensorFlow.
 
+use super::column::{Column, Form as ColumnForm};
 use super::dense;
 use super::feature::read_sequence_example;
-use super::rows::{Kind, Rows, Wanted, parse_sequences};
+use super::found::Found;
+use super::rows::{Kind, Wanted, find_sequences};
 use super::sequence_output::Writer;
 use crate::prelude::*;
 
@@ -74,15 +76,23 @@ impl Part {
         })
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.sparse.len() + self.dense.len() + self.ragged.len()
     }
 
-    /// The dtypes in the order of the keys.
-    fn dtypes(&self) -> impl Iterator<Item = DType> {
-        let dense = self.dense.iter().map(|(dtype, _)| *dtype);
-        let ragged = self.ragged.iter().map(|(dtype, _)| *dtype);
-        self.sparse.iter().copied().chain(dense).chain(ragged)
+    /// The dtype of the feature of key number `i`.
+    fn dtype(&self, i: usize) -> DType {
+        let (n_sparse, n_dense) = (self.sparse.len(), self.dense.len());
+        match i {
+            _ if i < n_sparse => self.sparse[i],
+            _ if i < n_sparse + n_dense => self.dense[i - n_sparse].0,
+            _ => self.ragged[i - n_sparse - n_dense].0,
+        }
+    }
+
+    /// The number of the dense feature of key number `i`, if it is one.
+    fn dense_at(&self, i: usize) -> Option<usize> {
+        i.checked_sub(self.sparse.len()).filter(|d| *d < self.dense.len())
     }
 }
 
@@ -146,7 +156,7 @@ impl Op for ParseSequence {
         Ok(self.writer(None).specs(batch))
     }
 
-    fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
+    fn run<'a>(&self, ctx: &mut Ctx<'a>) -> Result<()> {
         let serialized = ctx.input(0);
         let is_batch = serialized.shape().rank() == 1;
         if serialized.shape().rank() > usize::from(!matches!(self.form, Form::Scalars)) {
@@ -158,17 +168,36 @@ impl Op for ParseSequence {
             return Ok(());
         }
         // This way also says what is wrong with an example.
-        let (context, lists) = self.wanted(ctx)?;
-        let examples =
-            serialized.strings().iter().enumerate().map(|(i, example)| {
-                (example, names.map_or(&b"<unknown>"[..], |names| names.get(i)))
-            });
-        let (context, lists): (Vec<Rows>, Vec<Rows>) = parse_sequences(&context, &lists, examples)?;
-        self.writer(is_batch.then_some(serialized.n_elements())).write(ctx, context, lists)
+        self.check(ctx)?;
+        let (mut scratch, examples) = (ctx.scratch(), serialized.strings());
+        let mut may_miss = scratch.part::<u8>(self.lists.dense.len());
+        self.find_may_miss(ctx, &mut may_miss)?;
+        let wanted = |i| self.wanted(ctx, &may_miss, i);
+        let n_context = self.context.len();
+        let mut context = Found::new(&mut scratch, (n_context, examples.len()), |i| wanted(i).key);
+        let mut lists = Found::new(&mut scratch, (self.lists.len(), examples.len()), |i| {
+            wanted(n_context + i).key
+        });
+        let named = examples
+            .iter()
+            .enumerate()
+            .map(|(i, example)| (example, names.map_or(&b"<unknown>"[..], |names| names.get(i))));
+        find_sequences([&mut context, &mut lists], wanted, named)?;
+        let column = |ctx: &Ctx<'a>, i: usize| match i.checked_sub(n_context) {
+            None => {
+                let default = self.context.dense_at(i).map(|d| self.default(ctx, d));
+                let form = ColumnForm::Row { default };
+                Column::new(examples, (&context, i), self.context.dtype(i), form)
+            }
+            Some(i) => Column::new(examples, (&lists, i), self.lists.dtype(i), ColumnForm::Rows),
+        };
+        self.writer(is_batch.then_some(examples.len())).write(ctx, column)
     }
 
-    fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
-        if self.is_dense() { dense::scratch_bytes(outputs.len()) } else { 0 }
+    fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
+        let found = |part: &Part| Found::scratch_bytes(part.len(), &inputs[0]);
+        let may_miss = Scratch::bytes_of::<u8>(self.lists.dense.len());
+        found(&self.context).saturating_add(found(&self.lists)).saturating_add(may_miss)
     }
 }
 
@@ -227,76 +256,86 @@ impl ParseSequence {
         Ok(Some(names.strings()))
     }
 
-    fn wanted<'a, 'c: 'a>(&'a self, ctx: &Ctx<'c>) -> Result<(Vec<Wanted<'a>>, Vec<Wanted<'a>>)> {
-        let keys = self.keys(ctx)?;
-        let (context_keys, list_keys) = keys.split_at(self.context.len());
-        let defaults = self.first_default();
-        let may_miss = self.may_miss(ctx, list_keys)?;
-        let kinds = self.context.dense.iter().enumerate().map(|(d, (_, shape))| {
-            let default = ctx.input(defaults + d);
+    /// The default of a dense feature of the context.
+    fn default<'c>(&self, ctx: &Ctx<'c>, d: usize) -> View<'c> {
+        ctx.input(self.first_default() + d)
+    }
+
+    /// Fails if there are too few or too many keys, or if a default is of another shape.
+    fn check(&self, ctx: &Ctx<'_>) -> Result<()> {
+        let n_keys = match &self.form {
+            Form::Attrs { keys, .. } => keys.len(),
+            Form::Scalars => {
+                (2..self.first_default()).filter(|i| ctx.input(*i).n_elements() == 1).count()
+            }
+            Form::Vectors => (2..8).map(|i| ctx.input(i).n_elements()).sum(),
+        };
+        if n_keys != self.n_keys() {
+            return invalid!("expected {} keys but got {n_keys}", self.n_keys());
+        }
+        for (d, (_, shape)) in self.context.dense.iter().enumerate() {
+            let default = self.default(ctx, d);
             if default.n_elements() > 0 && default.shape() != shape {
-                let key = String::from_utf8_lossy(context_keys[self.context.sparse.len() + d]);
+                let key = String::from_utf8_lossy(self.key(ctx, self.context.sparse.len() + d));
                 return invalid!(
                     "Default value for context feature {key} has an incorrect shape: saw {} but \
                      expected {shape}",
                     default.shape()
                 );
             }
-            Ok(Kind::Dense { shape, default })
-        });
-        let context = join(&self.context, context_keys, kinds.collect::<Result<_>>()?);
-        let kinds = self.lists.dense.iter().zip(may_miss);
-        let kinds = kinds.map(|((_, shape), may_miss)| Kind::DenseList { shape, may_miss });
-        Ok((context, join(&self.lists, list_keys, kinds.collect())))
-    }
-
-    /// All keys: those of the context's sparse, dense and ragged features, then those of lists.
-    fn keys<'a, 'c: 'a>(&'a self, ctx: &Ctx<'c>) -> Result<Vec<&'a [u8]>> {
-        let keys: Vec<&'a [u8]> = match &self.form {
-            Form::Attrs { keys, .. } => keys.iter().map(|key| &key[..]).collect(),
-            Form::Scalars => {
-                (2..self.first_default()).flat_map(|i| ctx.input(i).strings().iter()).collect()
-            }
-            Form::Vectors => {
-                // Inputs are in the order sparse, dense, ragged for the context, then for lists.
-                (2..8).flat_map(|i| ctx.input(i).strings().iter()).collect()
-            }
-        };
-        if keys.len() != self.n_keys() {
-            return invalid!("expected {} keys but got {}", self.n_keys(), keys.len());
         }
-        Ok(keys)
+        Ok(())
     }
 
-    /// Whether each dense list may be missing.
-    fn may_miss(&self, ctx: &Ctx<'_>, list_keys: &[&[u8]]) -> Result<Vec<bool>> {
-        let dense_keys = &list_keys[self.lists.sparse.len()..][..self.lists.dense.len()];
+    /// Key number `i`: those of the context's sparse, dense and ragged features, then of lists.
+    fn key<'s, 'c: 's>(&'s self, ctx: &Ctx<'c>, i: usize) -> &'s [u8] {
         match &self.form {
-            Form::Attrs { may_miss, .. } => {
-                Ok(dense_keys.iter().map(|key| may_miss.iter().any(|m| m == key)).collect())
-            }
-            Form::Scalars => {
-                let may_miss = ctx.input(1).strings();
-                Ok(dense_keys.iter().map(|key| may_miss.iter().any(|m| m == *key)).collect())
-            }
+            Form::Attrs { keys, .. } => &keys[i],
+            Form::Scalars => ctx.input(2 + i).strings().get(0),
             Form::Vectors => {
-                let flags: &[u8] = ctx.input(8).as_slice();
-                if flags.len() != dense_keys.len() {
-                    return invalid!(
-                        "expected {} flags for missing lists but got {}",
-                        dense_keys.len(),
-                        flags.len()
-                    );
+                let (mut input, mut at) = (2, i);
+                while let Some(rest) = at.checked_sub(ctx.input(input).n_elements()) {
+                    (input, at) = (input + 1, rest);
                 }
-                Ok(flags.iter().map(|flag| *flag != 0).collect())
+                ctx.input(input).strings().get(at)
             }
         }
     }
-}
 
-fn join<'a>(part: &Part, keys: &[&'a [u8]], dense: Vec<Kind<'a>>) -> Vec<Wanted<'a>> {
-    let open = |count: usize| std::iter::repeat_n(Kind::Open, count);
-    let kinds = open(part.sparse.len()).chain(dense).chain(open(part.ragged.len()));
-    let fields = keys.iter().zip(part.dtypes()).zip(kinds);
-    fields.map(|((key, dtype), kind)| Wanted { key, dtype, kind }).collect()
+    /// What is wanted of the feature, or the list, of key number `i`.
+    fn wanted<'s, 'c: 's>(&'s self, ctx: &Ctx<'c>, may_miss: &[u8], i: usize) -> Wanted<'s> {
+        let key = self.key(ctx, i);
+        let Some(list) = i.checked_sub(self.context.len()) else {
+            let kind = self.context.dense_at(i).map_or(Kind::Open, |d| Kind::Dense {
+                shape: &self.context.dense[d].1,
+                default: self.default(ctx, d),
+            });
+            return Wanted { key, dtype: self.context.dtype(i), kind };
+        };
+        let kind = self.lists.dense_at(list).map_or(Kind::Open, |d| Kind::DenseList {
+            shape: &self.lists.dense[d].1,
+            may_miss: may_miss[d] != 0,
+        });
+        Wanted { key, dtype: self.lists.dtype(list), kind }
+    }
+
+    /// Says of each dense list whether it may be missing.
+    fn find_may_miss(&self, ctx: &Ctx<'_>, found: &mut [u8]) -> Result<()> {
+        let first = self.context.len() + self.lists.sparse.len();
+        let is_named = |d: usize| match &self.form {
+            Form::Attrs { may_miss, .. } => may_miss.iter().any(|m| m == self.key(ctx, first + d)),
+            _ => ctx.input(1).strings().iter().any(|m| m == self.key(ctx, first + d)),
+        };
+        if let Form::Vectors = self.form {
+            let flags: &[u8] = ctx.input(8).as_slice();
+            if flags.len() != found.len() {
+                let (n_lists, n_flags) = (found.len(), flags.len());
+                return invalid!("expected {n_lists} flags for missing lists but got {n_flags}");
+            }
+            found.copy_from_slice(flags);
+        } else {
+            found.iter_mut().enumerate().for_each(|(d, found)| *found = is_named(d).into());
+        }
+        Ok(())
+    }
 }

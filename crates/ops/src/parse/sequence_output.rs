@@ -1,8 +1,7 @@
 //! The outputs of the ops that parse `SequenceExample`s.
 
-use super::rows::Rows;
+use super::column::{Column, Padding};
 use super::sequence::Part;
-use super::values::for_rows;
 use crate::prelude::*;
 
 /// Makes outputs of what was parsed, in the order of the second version; the first has no ragged
@@ -39,128 +38,90 @@ impl Writer<'_> {
         specs
     }
 
-    /// Makes all outputs.
-    pub(super) fn write(
+    /// Makes all outputs of what `column` gives: first the context's features, then the lists.
+    pub(super) fn write<'c, 'f>(
         &self,
-        ctx: &mut Ctx<'_>,
-        context: Vec<Rows>,
-        lists: Vec<Rows>,
+        ctx: &mut Ctx<'c>,
+        column: impl Fn(&Ctx<'c>, usize) -> Column<'f>,
     ) -> Result<()> {
         let mut next = 0;
         let n_ragged = self.context.ragged.len();
-        let ragged = self.write_part(ctx, self.context, context, (false, &mut next))?;
-        for (i, (rows, (_, splits))) in ragged.into_iter().zip(&self.context.ragged).enumerate() {
-            let splits = self.outer_splits(*splits, &rows.ends)?;
-            let n_values = rows.values.len();
-            rows.values.write(ctx, next + i, Shape::of(&[n_values]))?;
-            ctx.set_output(next + n_ragged + i, splits)?;
+        let first = self.write_part(ctx, self.context, (&column, false), &mut next)?;
+        for (i, (_, splits)) in self.context.ragged.iter().enumerate() {
+            let column = column(ctx, first + i);
+            column.write_flat(ctx, next + i)?;
+            self.write_outer_splits(ctx, &column, next + n_ragged + i, *splits)?;
         }
         next += 2 * n_ragged;
         let n_ragged = self.lists.ragged.len();
-        let ragged = self.write_part(ctx, self.lists, lists, (true, &mut next))?;
-        for (i, (rows, (_, splits))) in ragged.into_iter().zip(&self.lists.ragged).enumerate() {
-            let outer = self.outer_splits(*splits, &rows.example_ends)?;
-            let inner = super::splits(*splits, true, &rows.ends)?;
-            let n_values = rows.values.len();
-            rows.values.write(ctx, next + i, Shape::of(&[n_values]))?;
-            ctx.set_output(next + n_ragged + i, outer)?;
-            ctx.set_output(next + 2 * n_ragged + i, inner)?;
+        let n_context = self.context.len();
+        let list = |ctx: &Ctx<'c>, i| column(ctx, n_context + i);
+        let first = self.write_part(ctx, self.lists, (&list, true), &mut next)?;
+        for (i, (_, splits)) in self.lists.ragged.iter().enumerate() {
+            let column = list(ctx, first + i);
+            column.write_flat(ctx, next + i)?;
+            self.write_outer_splits(ctx, &column, next + n_ragged + i, *splits)?;
+            column.write_inner_splits(ctx, next + 2 * n_ragged + i, *splits)?;
         }
         Ok(())
     }
 
-    /// Makes the sparse and dense outputs of a part, and gives back the ragged rows.
-    fn write_part(
+    /// Makes the sparse and dense outputs of a part, and counts their columns.
+    fn write_part<'c, 'f>(
         &self,
-        ctx: &mut Ctx<'_>,
+        ctx: &mut Ctx<'c>,
         part: &Part,
-        rows: Vec<Rows>,
-        (is_list, next): (bool, &mut usize),
-    ) -> Result<Vec<Rows>> {
-        let n_sparse = part.sparse.len();
-        let mut rows = rows.into_iter();
-        for (i, rows) in rows.by_ref().take(n_sparse).enumerate() {
+        (column, is_list): (impl Fn(&Ctx<'c>, usize) -> Column<'f>, bool),
+        next: &mut usize,
+    ) -> Result<usize> {
+        let (n_sparse, n_dense) = (part.sparse.len(), part.dense.len());
+        for i in 0..n_sparse {
             let outputs = [0, 1, 2].map(|n| *next + n * n_sparse + i);
-            self.write_sparse(ctx, rows, is_list, outputs)?;
+            column(ctx, i).write_sparse(ctx, outputs, self.n_examples)?;
         }
         *next += 3 * n_sparse;
-        let n_dense = part.dense.len();
-        for (d, (rows, (_, shape))) in rows.by_ref().take(n_dense).zip(&part.dense).enumerate() {
+        for (d, (dtype, shape)) in part.dense.iter().enumerate() {
+            let column = column(ctx, n_sparse + d);
             if is_list {
                 let lengths = self.has_lengths.then_some(*next + n_dense + d);
-                self.write_dense_list(ctx, &rows, shape, (*next + d, lengths))?;
+                self.write_dense_list(ctx, &column, (*dtype, shape), (*next + d, lengths))?;
             } else {
-                let shape = self.batched(shape.to_i64())?;
-                rows.values.write(ctx, *next + d, shape)?;
+                column.write(ctx, *next + d, &self.batched(shape.to_i64())?, None)?;
             }
         }
         *next += n_dense * if is_list && self.has_lengths { 2 } else { 1 };
-        Ok(rows.collect())
-    }
-
-    fn write_sparse(
-        &self,
-        ctx: &mut Ctx<'_>,
-        rows: Rows,
-        is_list: bool,
-        outputs: [usize; 3],
-    ) -> Result<()> {
-        let mut indices: Vec<i64> = Vec::new();
-        let (mut n_rows_max, mut width_max) = (0, 0);
-        let mut example = 0;
-        let mut start = 0;
-        for_rows(&rows.example_ends, |first, last| {
-            n_rows_max = n_rows_max.max(last - first);
-            for row in first..last {
-                let len = rows.ends[row] - start;
-                start = rows.ends[row];
-                width_max = width_max.max(len);
-                for i in 0..len {
-                    indices.extend(self.n_examples.map(|_| example));
-                    indices.extend(is_list.then_some((row - first) as i64));
-                    indices.push(i as i64);
-                }
-            }
-            example += 1;
-        });
-        let mut dims: Vec<i64> = self.n_examples.map(|n| n as i64).into_iter().collect();
-        dims.extend(is_list.then_some(n_rows_max as i64));
-        dims.push(width_max as i64);
-        let n_values = rows.values.len();
-        let shape = Shape::of(&[n_values, dims.len()]);
-        ctx.set_output(outputs[0], Tensor::from_slice(shape, &indices)?)?;
-        rows.values.write(ctx, outputs[1], Shape::of(&[n_values]))?;
-        ctx.set_output(outputs[2], Tensor::vector(&dims)?)
+        Ok(n_sparse + n_dense)
     }
 
     fn write_dense_list(
         &self,
         ctx: &mut Ctx<'_>,
-        rows: &Rows,
-        shape: &Shape,
+        column: &Column<'_>,
+        (dtype, shape): (DType, &Shape),
         (output, lengths): (usize, Option<usize>),
     ) -> Result<()> {
-        let mut counts: Vec<i64> = Vec::new();
-        for_rows(&rows.example_ends, |first, last| counts.push((last - first) as i64));
-        let n_rows = counts.iter().copied().max().unwrap_or(0);
-        let padded = self.batched([n_rows].into_iter().chain(shape.to_i64()))?;
-        super::limit(rows.values.dtype(), &padded)?;
-        let size = shape.n_elements();
-        let ends: Vec<usize> = rows.example_ends.iter().map(|end| end * size).collect();
-        let zero = Tensor::zeros(rows.values.dtype(), Shape::scalar())?;
-        let width = n_rows as usize * size;
-        rows.values.padded(&ends, width, zero.view()).write(ctx, output, padded)?;
+        let n_rows = column.totals.n_rows_max;
+        let padded = self.batched([n_rows as i64].into_iter().chain(shape.to_i64()))?;
+        super::limit(dtype, &padded)?;
+        let padding = Padding { width: n_rows * shape.n_elements(), element: None };
+        column.write(ctx, output, &padded, Some(padding))?;
         let Some(lengths) = lengths else { return Ok(()) };
-        let shape = self.batched([])?;
-        ctx.set_output(lengths, Tensor::from_slice(shape, &counts)?)
+        column.write_lengths(ctx, lengths, &self.batched([])?)
     }
 
     /// Row splits over the examples; a single example has none, but a scalar in their place.
-    fn outer_splits(&self, dtype: DType, ends: &[usize]) -> Result<Tensor> {
-        match self.n_examples {
-            Some(_) => super::splits(dtype, true, ends),
-            None => Ok(Tensor::zeros(dtype, Shape::scalar())?),
+    fn write_outer_splits(
+        &self,
+        ctx: &mut Ctx<'_>,
+        column: &Column<'_>,
+        output: usize,
+        dtype: DType,
+    ) -> Result<()> {
+        if self.n_examples.is_some() {
+            return column.write_splits(ctx, output, dtype);
         }
+        ctx.output(output, dtype, &Shape::scalar())?.bytes().fill(0);
+        Ok(())
     }
 
     fn batched(&self, dims: impl IntoIterator<Item = i64>) -> Result<Shape> {

@@ -1,162 +1,148 @@
-//! `Values`: the elements of a feature of many examples, one after another.
+//! The lists of values that features have.
 
 use super::wire::{Wire, delimited, fixed32, varint};
 use crate::prelude::*;
 
-/// Elements of one of the three kinds that a feature may have.
-#[derive(Debug)]
-pub(super) enum Values {
-    Floats(Vec<f32>),
-    Ints(Vec<i64>),
-    Strings(Strings),
+/// A number that a feature may have.
+pub(super) trait Number: Element {
+    /// Appends the numbers of a serialized list. `None` if it is malformed.
+    fn append(values: &mut impl Extend<Self>, list: &[u8]) -> Option<()>;
 }
 
-impl Values {
-    /// No values of a dtype. Fails for a dtype that features cannot have.
-    pub(super) fn new(dtype: DType) -> Result<Self> {
+/// How much a list holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) n_values: usize,
+    /// The bytes of strings.
+    pub(super) n_bytes: usize,
+}
+
+impl Count {
+    /// What a serialized list of a dtype holds. `None` if it is malformed.
+    pub(super) fn of_list(dtype: DType, list: &[u8]) -> Option<Self> {
+        let mut count = Self::default();
         match dtype {
-            DType::F32 => Ok(Self::Floats(Vec::new())),
-            DType::I64 => Ok(Self::Ints(Vec::new())),
-            DType::String => Ok(Self::Strings(Strings::default())),
-            // TensorFlow's text (`example_proto_fast_parsing.cc`).
-            other => invalid!("Invalid config dtype: {other}"),
+            DType::F32 => f32::append(&mut count, list)?,
+            DType::I64 => i64::append(&mut count, list)?,
+            _ => each_string(list, |string| count.add(string))?,
         }
+        Some(count)
     }
 
-    pub(super) fn dtype(&self) -> DType {
-        match self {
-            Self::Floats(_) => DType::F32,
-            Self::Ints(_) => DType::I64,
-            Self::Strings(_) => DType::String,
+    /// What a tensor holds.
+    pub(super) fn of_tensor(tensor: View<'_>) -> Self {
+        let mut count = Self { n_values: tensor.n_elements(), n_bytes: 0 };
+        if tensor.dtype() == DType::String {
+            count.n_bytes = tensor.strings().iter().map(<[u8]>::len).sum();
         }
+        count
     }
 
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Floats(values) => values.len(),
-            Self::Ints(values) => values.len(),
-            Self::Strings(values) => values.len(),
-        }
-    }
-
-    /// Appends the elements of a serialized list of this kind. `None` if it is malformed.
-    pub(super) fn append_list(&mut self, list: &[u8]) -> Option<()> {
-        match self {
-            Self::Floats(values) => append_floats(values, list),
-            Self::Ints(values) => append_ints(values, list),
-            Self::Strings(values) => append_strings(values, list),
-        }
-    }
-
-    /// Appends all elements of a tensor of this kind.
-    pub(super) fn append_tensor(&mut self, tensor: View<'_>) {
-        match self {
-            Self::Floats(values) => values.extend_from_slice(tensor.as_slice()),
-            Self::Ints(values) => values.extend_from_slice(tensor.as_slice()),
-            Self::Strings(values) => tensor.strings().iter().for_each(|s| values.push(s)),
-        }
-    }
-
-    /// Makes the elements an output.
-    pub(super) fn write(self, ctx: &mut Ctx<'_>, output: usize, shape: Shape) -> Result<()> {
-        match self {
-            Self::Floats(values) => write_plain(ctx, output, &shape, &values),
-            Self::Ints(values) => write_plain(ctx, output, &shape, &values),
-            Self::Strings(values) => ctx.set_output(output, Tensor::from_strings(shape, values)?),
-        }
-    }
-
-    /// The rows that end at `ends`, each filled up with `padding` to `width` elements.
-    pub(super) fn padded(&self, ends: &[usize], width: usize, padding: View<'_>) -> Self {
-        match self {
-            Self::Floats(values) => Self::Floats(pad(values, ends, width, padding.as_slice()[0])),
-            Self::Ints(values) => Self::Ints(pad(values, ends, width, padding.as_slice()[0])),
-            Self::Strings(values) => {
-                let mut out = Strings::with_capacity(ends.len() * width, values.n_bytes());
-                let padding = padding.strings().get(0);
-                for_rows(ends, |start, end| {
-                    (start..end).for_each(|i| out.push(values.get(i)));
-                    (end - start..width).for_each(|_| out.push(padding));
-                });
-                Self::Strings(out)
-            }
-        }
+    fn add(&mut self, string: &[u8]) {
+        self.n_values += 1;
+        self.n_bytes += string.len();
     }
 }
 
-/// Calls `each` with the start and end of each row.
-pub(super) fn for_rows(ends: &[usize], mut each: impl FnMut(usize, usize)) {
-    let mut start = 0;
-    for end in ends {
-        each(start, *end);
-        start = *end;
+impl<T> Extend<T> for Count {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        self.n_values += values.into_iter().count();
     }
 }
 
-fn pad<T: Copy>(values: &[T], ends: &[usize], width: usize, padding: T) -> Vec<T> {
-    let mut out = Vec::with_capacity(ends.len() * width);
-    for_rows(ends, |start, end| {
-        out.extend_from_slice(&values[start..end]);
-        out.resize(out.len() + width - (end - start), padding);
-    });
-    out
-}
-
-fn write_plain<T: Element>(
-    ctx: &mut Ctx<'_>,
-    output: usize,
-    shape: &Shape,
-    values: &[T],
-) -> Result<()> {
-    let mut view = ctx.output(output, T::DTYPE, shape)?;
-    view.as_mut_slice::<T>().copy_from_slice(values);
-    Ok(())
+/// Fails for a dtype that features cannot have.
+pub(super) fn check_dtype(dtype: DType) -> Result<()> {
+    match dtype {
+        DType::F32 | DType::I64 | DType::String => Ok(()),
+        // TensorFlow's text (`example_proto_fast_parsing.cc`).
+        other => invalid!("Invalid config dtype: {other}"),
+    }
 }
 
 /// A list of floats, packed or not, or in part each.
-pub(super) fn append_floats(values: &mut impl Extend<f32>, list: &[u8]) -> Option<()> {
-    let mut wire = Wire::new(list);
-    while !wire.is_empty() {
-        match wire.varint()? {
-            tag if tag == delimited(1) => {
-                let (chunks, rest) = wire.delimited()?.as_chunks::<4>();
-                if !rest.is_empty() {
-                    return None;
+impl Number for f32 {
+    fn append(values: &mut impl Extend<Self>, list: &[u8]) -> Option<()> {
+        let mut wire = Wire::new(list);
+        while !wire.is_empty() {
+            match wire.varint()? {
+                tag if tag == delimited(1) => {
+                    let (chunks, rest) = wire.delimited()?.as_chunks::<4>();
+                    if !rest.is_empty() {
+                        return None;
+                    }
+                    values.extend(chunks.iter().map(|bytes| Self::from_le_bytes(*bytes)));
                 }
-                values.extend(chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+                tag if tag == fixed32(1) => values.extend([Self::from_le_bytes(wire.fixed32()?)]),
+                _ => return None,
             }
-            tag if tag == fixed32(1) => values.extend([f32::from_le_bytes(wire.fixed32()?)]),
-            _ => return None,
         }
+        Some(())
     }
-    Some(())
 }
 
 /// A list of integers, packed or not, or in part each.
-pub(super) fn append_ints(values: &mut impl Extend<i64>, list: &[u8]) -> Option<()> {
-    let mut wire = Wire::new(list);
-    while !wire.is_empty() {
-        match wire.varint()? {
-            tag if tag == delimited(1) => {
-                let mut packed = Wire::new(wire.delimited()?);
-                while !packed.is_empty() {
-                    values.extend([packed.varint()?.cast_signed()]);
+impl Number for i64 {
+    fn append(values: &mut impl Extend<Self>, list: &[u8]) -> Option<()> {
+        let mut wire = Wire::new(list);
+        while !wire.is_empty() {
+            match wire.varint()? {
+                tag if tag == delimited(1) => {
+                    let mut packed = Wire::new(wire.delimited()?);
+                    while !packed.is_empty() {
+                        values.extend([packed.varint()?.cast_signed()]);
+                    }
                 }
+                tag if tag == varint(1) => values.extend([wire.varint()?.cast_signed()]),
+                _ => return None,
             }
-            tag if tag == varint(1) => values.extend([wire.varint()?.cast_signed()]),
-            _ => return None,
         }
+        Some(())
     }
-    Some(())
 }
 
-fn append_strings(values: &mut Strings, list: &[u8]) -> Option<()> {
+/// Calls `each` with the strings of a serialized list. `None` if it is malformed.
+pub(super) fn each_string<'l>(list: &'l [u8], mut each: impl FnMut(&'l [u8])) -> Option<()> {
     let mut wire = Wire::new(list);
     while !wire.is_empty() {
         if wire.varint()? != delimited(1) {
             return None;
         }
-        values.push(wire.delimited()?);
+        each(wire.delimited()?);
     }
     Some(())
+}
+
+/// Memory that is filled from its start.
+pub(super) struct Room<'o, T> {
+    all: &'o mut [T],
+    /// The values that came, also those that found no place.
+    pub(super) n_values: usize,
+}
+
+impl<'o, T> Room<'o, T> {
+    pub(super) fn new(all: &'o mut [T]) -> Self {
+        Self { all, n_values: 0 }
+    }
+
+    /// Whether there came just as many values as it holds.
+    pub(super) fn is_full(&self) -> bool {
+        self.n_values == self.all.len()
+    }
+}
+
+impl<T> Extend<T> for Room<'_, T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        let mut values = values.into_iter();
+        let free = self.all.get_mut(self.n_values..).unwrap_or_default();
+        let n_free = free.len();
+        let mut n_taken = 0;
+        for (place, value) in free.iter_mut().zip(&mut values) {
+            *place = value;
+            n_taken += 1;
+        }
+        self.n_values += n_taken;
+        if n_taken == n_free {
+            self.n_values += values.count();
+        }
+    }
 }

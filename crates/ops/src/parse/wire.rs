@@ -63,6 +63,16 @@ impl<'a> Wire<'a> {
         Some(bytes)
     }
 
+    /// The next message with its length before it. As TensorFlow has it, one that is longer than
+    /// what is around it ends there, and lengths have 32 bits.
+    pub(super) fn message(&mut self) -> Option<&'a [u8]> {
+        let len = self.varint()? as u32;
+        let len = i32::try_from(len).map_or(usize::MAX, |len| len as usize);
+        let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        Some(bytes)
+    }
+
     /// The next four bytes.
     pub(super) fn fixed32(&mut self) -> Option<[u8; 4]> {
         let (bytes, rest) = self.0.split_first_chunk()?;

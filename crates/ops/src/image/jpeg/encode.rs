@@ -17,6 +17,12 @@ pub(in crate::image) struct Style {
     pub(in crate::image) density: (u16, u16),
 }
 
+/// What the segment of XMP begins with.
+const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
+
+/// The most bytes of XMP that find room in their segment.
+pub(in crate::image) const XMP_MAX: usize = u16::MAX as usize - 2 - XMP.len();
+
 /// Where the coefficients stand in a file.
 const ZIGZAG: [usize; 64] = {
     let mut order = [0; 64];
@@ -53,12 +59,16 @@ struct Component {
     is_luma: bool,
 }
 
-/// Writes an image of one or three channels.
-pub(in crate::image) fn encode(image: &Pixels<u8>, style: Style) -> Vec<u8> {
+/// Writes an image of one or three channels, with so much XMP, at most [`XMP_MAX`] bytes of it.
+pub(in crate::image) fn encode(image: &Pixels<u8>, style: Style, xmp: &[u8]) -> Vec<u8> {
     let tables = [steps(&LUMA_STEPS, style.quality), steps(&CHROMA_STEPS, style.quality)];
     let components = components(image, style, &tables);
     let mut file = vec![0xFF, 0xD8];
-    header(&mut file, image, style, &tables, &components);
+    jfif(&mut file, style);
+    if !xmp.is_empty() {
+        segment(&mut file, 0xE1, &[XMP, xmp].concat());
+    }
+    header(&mut file, image, &tables, &components);
     scan(&mut file, image, &components);
     file.extend([0xFF, 0xD9]);
     file
@@ -76,19 +86,21 @@ fn segment(file: &mut Vec<u8>, marker: u8, bytes: &[u8]) {
     file.extend(bytes);
 }
 
-fn header(
-    file: &mut Vec<u8>,
-    image: &Pixels<u8>,
-    style: Style,
-    tables: &[[i32; 64]; 2],
-    components: &[Component],
-) {
+fn jfif(file: &mut Vec<u8>, style: Style) {
     let mut jfif = b"JFIF\0\x01\x01".to_vec();
     jfif.push(style.density_unit);
     jfif.extend(style.density.0.to_be_bytes());
     jfif.extend(style.density.1.to_be_bytes());
     jfif.extend([0, 0]);
     segment(file, 0xE0, &jfif);
+}
+
+fn header(
+    file: &mut Vec<u8>,
+    image: &Pixels<u8>,
+    tables: &[[i32; 64]; 2],
+    components: &[Component],
+) {
     let n_tables = components.len().min(2);
     for (number, table) in tables[..n_tables].iter().enumerate() {
         let steps = ZIGZAG.iter().map(|at| table[*at] as u8);

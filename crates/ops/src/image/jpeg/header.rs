@@ -59,6 +59,20 @@ pub(super) struct Component {
     pub(super) blocks_down: usize,
     /// The blocks in a row, with those that only fill up units.
     pub(super) stride: usize,
+    pub(super) known: Known,
+}
+
+/// How many coefficients it is noted of what is known of them.
+pub(super) const N_KNOWN: usize = 10;
+
+/// What the passes bring of the first coefficients of a progressive component: the lowest bit that
+/// is known, if any is.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// With the last pass that has the component.
+    pub(super) now: [Option<u8>; N_KNOWN],
+    /// Without it.
+    pub(super) before: [Option<u8>; N_KNOWN],
 }
 
 /// A pass over some components.
@@ -194,8 +208,22 @@ impl Header {
                 }
                 component.quantization = table;
             }
+            let known = &mut component.known;
+            // libjpeg-turbo takes it that nothing is left to learn before the first pass.
+            known.before = if self.scans > 1 { known.now } else { [Some(0); N_KNOWN] };
+            let told = known.now.iter_mut().take(self.scan.last + 1).skip(self.scan.first);
+            told.for_each(|low| *low = Some(self.scan.low as u8));
         }
         Ok(())
+    }
+
+    /// Ends the reading of a file: after one pass nothing was known before it.
+    pub(super) fn end(&mut self) {
+        for component in self.frame.iter_mut().flat_map(|frame| &mut frame.components) {
+            if self.scans == 1 {
+                component.known.before = [None; N_KNOWN];
+            }
+        }
     }
 
     /// How the scan goes through the image.
@@ -344,6 +372,7 @@ impl Frame {
                     blocks_across: own_width.div_ceil(8),
                     blocks_down: own_height.div_ceil(8),
                     stride: units_across * h,
+                    known: Known::default(),
                 }
             })
             .collect();

@@ -14,16 +14,25 @@ pub(super) const ORDER: [u8; 64] = [
 
 /// The coefficients of all components, block by block.
 #[derive(Debug)]
-pub(super) struct Planes(Vec<Vec<[i16; 64]>>);
+pub(super) struct Planes {
+    all: Vec<Vec<[i16; 64]>>,
+    /// The last row of the frame's units that the last pass brought something of.
+    pub(super) last_good: usize,
+}
 
 impl Planes {
     pub(super) fn new(frame: &Frame) -> Self {
         let blocks = |c: &super::header::Component| c.stride * frame.units_down * c.v;
-        Self(frame.components.iter().map(|c| vec![[0; 64]; blocks(c)]).collect())
+        let all = frame.components.iter().map(|c| vec![[0; 64]; blocks(c)]).collect();
+        Self { all, last_good: 0 }
     }
 
     pub(super) fn coefficients(&self, component: usize) -> &[[i16; 64]] {
-        &self.0[component]
+        &self.all[component]
+    }
+
+    pub(super) fn coefficients_mut(&mut self, component: usize) -> &mut [[i16; 64]] {
+        &mut self.all[component]
     }
 }
 
@@ -113,6 +122,10 @@ impl Pass<'_> {
         if self.bits.is_short() {
             return Ok(());
         }
+        planes.last_good = match self.header.scan.components[..] {
+            [(number, ..)] => y / frame.components[number].v,
+            _ => y,
+        };
         let before = (self.bits, self.last_dc);
         self.blocks(frame, (x, y), planes)?;
         if self.bits.must_retry() {
@@ -130,7 +143,7 @@ impl Pass<'_> {
             let (h, v) = if alone { (1, 1) } else { (component.h, component.v) };
             for i in 0..h * v {
                 let at = (y * v + i / h) * component.stride + x * h + i % h;
-                self.block(slot, (*dc, *ac), &mut planes.0[*number][at])?;
+                self.block(slot, (*dc, *ac), &mut planes.all[*number][at])?;
             }
         }
         Ok(())

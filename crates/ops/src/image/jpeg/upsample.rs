@@ -110,6 +110,11 @@ impl Part {
         part
     }
 
+    /// The first column of blocks of a component.
+    pub(super) fn first_block(self, frame: &Frame, component: &Component) -> usize {
+        self.unit * if frame.components.len() == 1 { 1 } else { component.h }
+    }
+
     /// The samples of a component in a row of the part.
     fn width_of(self, frame: &Frame, component: &Component) -> usize {
         let width = self.window.x - self.unit * self.unit_width + self.window.width;
