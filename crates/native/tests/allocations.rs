@@ -190,7 +190,7 @@ const MORE: &[(&str, usize)] = &[
 ];
 
 /// For each iteration of the small decoder: two for each of the fourteen tensors whose size is only
-/// known when they are made. To plan one iteration takes thousands.
+/// known when they are made. To plan an iteration takes hundreds.
 const GROWN: usize = 28;
 
 /// Some of those that are fed numbers and have no loops: these must be there.
