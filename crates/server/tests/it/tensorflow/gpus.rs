@@ -290,6 +290,31 @@ fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() 
 }
 
 #[test]
+fn what_a_worker_held_is_free_for_the_next_when_its_model_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let base = root().join("models/half_plus_two");
+    let list = |name: &str| {
+        let memory = "memory { reservation: '1GiB' }";
+        let one = format!("config {{ name: '{name}' base_path: '{}' {memory} }}", base.display());
+        fs::write(path("new"), format!("model_config_list {{ {one} }}")).unwrap();
+        fs::rename(path("new"), path("models")).unwrap();
+    };
+    list("a");
+    // Room for one reservation and no worker besides.
+    fs::write(path("devices"), "device { name: 'cpu:0' memory_limit: '1100MiB' }").unwrap();
+    let models = format!("--model_config_file={}", path("models").display());
+    let devices = format!("--device_config_file={}", path("devices").display());
+    let args = [models.as_str(), &devices, "--engine=tensorflow", "--max_num_load_retries=0"];
+    let server = Server::start(with_tensorflow(tensord()), &args);
+    for name in ["b", "c", "d"] {
+        list(name);
+        server.rest_until(&format!("/v1/models/{name}"), "AVAILABLE");
+        check_half_plus_two(&server, name);
+    }
+}
+
+#[test]
 fn on_the_host_beside_gpus_workers_and_our_own_engine_give_way_to_each_other() {
     let machine = Machine::new(&[6 * GIB]);
     fs::write(machine.path("devices"), "device { name: 'cpu:0' memory_limit: '1500MiB' }").unwrap();
