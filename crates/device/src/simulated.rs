@@ -28,6 +28,8 @@ pub struct Simulated {
     fail_at: AtomicU64,
     /// Every so many calls one fails; 0 for none.
     fail_every: AtomicU64,
+    /// The largest piece of memory that is refused; 0 for none.
+    refused_bytes: AtomicU64,
 }
 
 /// What a simulated GPU is like.
@@ -120,6 +122,7 @@ impl Simulated {
             takers: Mutex::default(),
             fail_at: AtomicU64::new(fail_at),
             fail_every: AtomicU64::new(fail_every),
+            refused_bytes: AtomicU64::new(0),
         }
     }
 
@@ -133,6 +136,16 @@ impl Simulated {
     pub fn fail_call(&self, n: u64) {
         self.fail_every.store(0, Ordering::Relaxed);
         self.fail_at.store(self.n_calls().saturating_add(n), Ordering::Relaxed);
+    }
+
+    /// Refuses pieces of memory of up to so many bytes from now on; with 0 none.
+    pub fn refuse_up_to(&self, bytes: u64) {
+        self.refused_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Up to how many bytes pieces of memory are refused; 0 if none is.
+    pub fn refused_bytes(&self) -> u64 {
+        self.refused_bytes.load(Ordering::Relaxed)
     }
 
     /// How many fallible calls there were.
@@ -163,8 +176,12 @@ impl Simulated {
         if !is_turn && n != self.fail_at.load(Ordering::Relaxed) {
             return Ok(());
         }
+        Err(self.injected(call))
+    }
+
+    fn injected(&self, call: &'static str) -> Error {
         let device = self.properties().name.clone();
-        Err(Error::Driver { device, call, reason: "injected failure".to_owned() })
+        Error::Driver { device, call, reason: "injected failure".to_owned() }
     }
 
     /// Copies, and lets it last as long as the rate says.
@@ -221,6 +238,9 @@ impl Driver for Simulated {
 
     unsafe fn commit(&self, range: Range<u64>) -> Result<()> {
         self.call("commit")?;
+        if range.end - range.start <= self.refused_bytes() {
+            return Err(self.injected("commit"));
+        }
         let name = std::thread::current().name().unwrap_or_default().to_owned();
         *self.takers.lock().entry(name).or_default() += 1;
         // SAFETY: the caller's promise is passed on.

@@ -72,6 +72,11 @@ fn setup(model: &str, limit_bytes: u64) -> Setup {
 impl Setup {
     /// Runs the default signature on so many rows, twice at once so that both lanes may run.
     fn ask(&self, rows: usize) {
+        self.ask_at_once(rows, 2);
+    }
+
+    /// Runs the default signature on so many rows, so many times at once.
+    fn ask_at_once(&self, rows: usize, n: usize) {
         let signature = self.loaded.servable.signature("").unwrap().unwrap();
         let input = |endpoint: &session::Endpoint| {
             let dims = endpoint.spec.dims().unwrap().iter();
@@ -87,7 +92,7 @@ impl Setup {
             self.loaded.engine.start(run, reply);
             receive
         };
-        let answers: Vec<_> = (0..2).map(start).collect();
+        let answers: Vec<_> = (0..n).map(start).collect();
         for answer in answers {
             assert_eq!(answer.recv().unwrap().unwrap()[0].shape()[0], rows);
         }
@@ -166,6 +171,32 @@ fn after_a_rest_memory_comes_back_before_the_request_needs_it() {
         assert_eq!(after.get("activations"), before.get("activations"));
     }
     assert_eq!(setup.taken_by_lanes(), 0, "{:?}", setup.gpu.takers());
+}
+
+#[test]
+fn after_a_rest_a_run_that_takes_most_of_what_is_left_finds_its_memory_too() {
+    let roomy = setup("digits", GIB);
+    roomy.ask_at_once(SIZES[3], 1);
+    let busy = roomy.owner.space().account().peak_bytes();
+    let setup = setup("digits", busy + (2 << 20));
+    let held = || setup.owner.space().account().held_bytes();
+    // The first of them is larger than what is taken ahead, and grows its lane itself.
+    setup.ask_at_once(SIZES[3], 1);
+    let taken = setup.taken_by_lanes();
+    assert!(taken > 0, "{:?}", setup.gpu.takers());
+    for _ in 0..3 {
+        setup.rest();
+        let resting = held();
+        assert!(resting <= setup.owner.bytes() + (4 << 20), "{resting} bytes are held");
+        let (n_free, n_used) = (busy - resting, busy - setup.owner.bytes());
+        assert!(n_used > n_free / 2 + (4 << 20), "{n_used} of {n_free} bytes are most of them");
+        setup.loaded.engine.expect();
+        while setup.owner.space().is_at_rest() || held() == resting {
+            std::thread::yield_now();
+        }
+        setup.ask_at_once(SIZES[3], 1);
+        assert_eq!(setup.taken_by_lanes(), taken, "{:?}", setup.gpu.takers());
+    }
 }
 
 #[test]

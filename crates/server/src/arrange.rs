@@ -83,8 +83,6 @@ impl Engines {
                 let until = Instant::now() + GIVE_WAY_MAX;
                 let gives_up = || cancel.is_cancelled();
                 if self.devices.left.wait(&change.resident, until, gives_up) {
-                    // What its worker held is in nobody's books any more.
-                    self.external.refresh();
                     return Ok(());
                 }
                 Err(Error::ResourceExhausted(format!("{whom}: what was to give way is busy")))

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use device::logical::{self, LogicalDevice, Physical};
-use device::{Account, Driver, Holder, Limited, Owner, Space, SpaceOptions};
+use device::{Account, Driver, Holder, Limited, Owner, Simulated, Space, SpaceOptions};
 use native::{Executor, Pace, WeightKey};
 use parking_lot::Mutex;
 use pool::Pool;
@@ -74,6 +74,8 @@ pub(crate) struct PhysicalDevice {
     pub(crate) driver: Arc<Limited>,
     /// What it takes for its work, if it is played.
     pub(crate) pace: Option<Arc<Pace>>,
+    /// Its driver, if it is played.
+    pub(crate) played: Option<Arc<Simulated>>,
 }
 
 /// A share of one, with lanes of its own.

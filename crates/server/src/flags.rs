@@ -353,8 +353,8 @@ pub(crate) struct Flags {
 
     /// GPUs that the host plays, with commas between them: sizes, and after an @ each, if wanted,
     /// how much they compute, how fast they copy, what a step takes at least, which allocation
-    /// fails and what the driver takes for itself, as in
-    /// 4GiB,2GiB@2TFLOPS@12GB/s@10us@fails=7@context=300MiB
+    /// fails, what the driver takes for itself and up to which size it refuses pieces of memory, as
+    /// in 4GiB,2GiB@2TFLOPS@12GB/s@10us@fails=7@context=300MiB@refuses=8MiB
     #[arg(long, value_name = "SIZES", default_value = "", help_heading = "Devices")]
     pub(crate) simulated_gpus: String,
     /// File with a DeviceConfig, as text proto or JSON: limits, growth and logical devices

@@ -78,6 +78,7 @@ pub(crate) fn devices(devices: &Devices) -> Json {
                 "flops_per_second": rates.flops_per_second,
                 "copy_bytes_per_second": rates.copy_bytes_per_second,
                 "launch_nanos": u64::try_from(rates.launch.as_nanos()).unwrap_or(u64::MAX),
+                "refused_bytes": one.played.as_ref().map_or(0, |played| played.refused_bytes()),
             });
         }
         shown

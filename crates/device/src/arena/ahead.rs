@@ -10,12 +10,24 @@ impl Arena {
     /// call; as many of them, the first first, as fit in `most_bytes` and in half of what the
     /// driver has left, which is for others. Returns the addresses.
     pub fn grow_ahead(&mut self, sizes: &[u64], most_bytes: u64) -> Vec<Range<u64>> {
+        let spare = self.idle_bytes().saturating_add(self.driver.available_bytes() / 2);
+        self.grow_within(sizes, spare.min(most_bytes))
+    }
+
+    /// Takes as much memory as lets a chunk of `bytes` be given out again without a driver call, if
+    /// the driver has that much: it was in use before, so that nothing of it is for others. Returns
+    /// the addresses.
+    pub fn grow_again(&mut self, bytes: u64) -> Vec<Range<u64>> {
+        let spare = self.idle_bytes().saturating_add(self.driver.available_bytes());
+        self.grow_within(&[bytes], spare)
+    }
+
+    /// Takes memory for chunks of these sizes, the first first, as many as fit in `left`.
+    fn grow_within(&mut self, sizes: &[u64], mut left: u64) -> Vec<Range<u64>> {
         if matches!(self.growth, Growth::Reserved { .. }) {
             return Vec::new();
         }
         let peaks = self.counters.peaks();
-        let spare = self.idle_bytes().saturating_add(self.driver.available_bytes() / 2);
-        let mut left = spare.min(most_bytes);
         let mut chunks: Vec<Chunk> = Vec::with_capacity(sizes.len());
         for bytes in sizes {
             let Some(rest) = left.checked_sub(*bytes) else { break };

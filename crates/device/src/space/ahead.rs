@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::{IDLE, Shelf, Space};
-use crate::arena::Chunk;
+use crate::arena::{Arena, Chunk};
 use crate::driver::Driver as _;
 use crate::error::Result;
 use crate::logical::GrowthRule;
@@ -102,9 +102,13 @@ impl Space {
     pub fn grow_ahead(self: &Arc<Self>, sizes: &[u64], n: usize) -> Pages {
         let sizes: Vec<u64> =
             sizes.iter().copied().filter(|bytes| *bytes > 0 && !self.is_for_heap(*bytes)).collect();
-        let once = sizes.iter().sum();
+        let once: u64 = sizes.iter().sum();
         let all: Vec<u64> = std::iter::repeat_n(sizes, n).flatten().collect();
-        self.take_ahead(&all, AHEAD_BYTES_MAX, once)
+        self.take_ahead(|arena| {
+            let left = arena.grow_ahead(&all, AHEAD_BYTES_MAX);
+            arena.note_use(once.min(AHEAD_BYTES_MAX));
+            left
+        })
     }
 
     /// Gives back all that nobody uses but a few megabytes, and remembers how much was used at
@@ -154,13 +158,13 @@ impl Space {
         self.rested.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes as much memory as was in use before the space rested; its pages come step by step.
-    /// `None` if it does not rest. For a thread that no request waits for.
+    /// Takes as much memory as was in use before the space rested, if that much is left; its pages
+    /// come step by step. `None` if it does not rest. For a thread that no request waits for.
     pub fn wake(self: &Arc<Self>) -> Option<Pages> {
         let used = self.rested.swap(0, Ordering::Relaxed);
         let in_use = if used > 0 { self.passing().lock().in_use_bytes() } else { 0 };
         let more = used.checked_sub(in_use).filter(|more| *more > 0)?;
-        Some(self.take_ahead(&[more], u64::MAX, 0))
+        Some(self.take_ahead(|arena| arena.grow_again(more)))
     }
 
     /// Whether [`Space::catch_up`] would do something. Costs next to nothing.
@@ -188,31 +192,24 @@ impl Space {
         if chunks.is_empty() {
             return None;
         }
-        let (mut arena, start) = (self.passing().lock(), Instant::now());
-        let held = arena.held_bytes();
-        let grow = |Large { address, bytes, is_growth }| {
-            // What was known of had its memory before it came.
-            let most_elsewhere = if is_growth { AHEAD_BYTES_MAX } else { 0 };
-            arena.grow_behind(address, bytes, most_elsewhere)
-        };
-        let left = chunks.into_iter().flat_map(grow).collect();
-        self.journal().changed(held, arena.held_bytes(), AHEAD, start);
-        drop(arena);
-        Some(self.pages(left))
+        Some(self.take_ahead(|arena| {
+            let grow = |Large { address, bytes, is_growth }| {
+                // What was known of had its memory before it came.
+                let most_elsewhere = if is_growth { AHEAD_BYTES_MAX } else { 0 };
+                arena.grow_behind(address, bytes, most_elsewhere)
+            };
+            chunks.into_iter().flat_map(grow).collect()
+        }))
     }
 
-    fn pages(self: &Arc<Self>, left: Vec<Range<u64>>) -> Pages {
+    /// Has memory taken for what passes, and notes it.
+    fn take_ahead(self: &Arc<Self>, take: impl FnOnce(&mut Arena) -> Vec<Range<u64>>) -> Pages {
+        let (mut arena, start) = (self.passing().lock(), Instant::now());
+        let held = arena.held_bytes();
+        let left = take(&mut arena);
+        self.journal().changed(held, arena.held_bytes(), AHEAD, start);
+        drop(arena);
         Pages { left: left.into_iter().map(|range| (Arc::clone(self), range)).collect() }
-    }
-
-    fn take_ahead(self: &Arc<Self>, sizes: &[u64], most_bytes: u64, counted: u64) -> Pages {
-        let (mut arena, start) = (self.passing().lock(), Instant::now());
-        let held = arena.held_bytes();
-        let left = arena.grow_ahead(sizes, most_bytes);
-        arena.note_use(counted.min(most_bytes));
-        self.journal().changed(held, arena.held_bytes(), AHEAD, start);
-        drop(arena);
-        self.pages(left)
     }
 }
 
@@ -434,6 +431,32 @@ mod tests {
         drop(take(&space, Category::Activations, 2 * MIB).unwrap());
         space.rest().unwrap();
         assert!(!space.is_at_rest());
+    }
+
+    #[test]
+    fn a_space_wakes_with_all_that_it_used_though_that_is_most_of_what_is_left() {
+        let space = space(24 * MIB, GrowthRule::OnDemand);
+        let run = || drop(take(&space, Category::Activations, 20 * MIB).unwrap());
+        run();
+        let before = grown(&space, "activations");
+        space.rest().unwrap();
+        assert_eq!(space.snapshot().held_bytes, KEPT_BYTES);
+        all_pages(space.wake().unwrap());
+        assert_eq!(space.snapshot().held_bytes, 20 * MIB);
+        run();
+        assert_eq!(grown(&space, "activations"), before);
+        space.rest().unwrap();
+        assert_eq!(space.snapshot().held_bytes, KEPT_BYTES);
+        // Whoever needs it gets it, and it does not come when there is too little left.
+        all_pages(space.wake().unwrap());
+        let weights = take(&space, Category::Weights, 24 * MIB).unwrap();
+        drop(weights);
+        run();
+        space.rest().unwrap();
+        let weights = take(&space, Category::Weights, 8 * MIB).unwrap();
+        all_pages(space.wake().unwrap());
+        assert_eq!(space.snapshot().held_bytes, 8 * MIB + KEPT_BYTES);
+        drop(weights);
     }
 
     #[test]

@@ -115,6 +115,19 @@ impl Space {
         entries.shrink_to_fit();
     }
 
+    /// The bytes of weights that a holder shares with others, here and in what was set aside.
+    pub fn shared_bytes(&self, holder: &Holder) -> u64 {
+        let is_shared = |entry: &&Entry| {
+            let mut holders = entry.sharers.iter().map(|owner| owner.holder());
+            distinct(&entry.sharers).count() > 1 && holders.any(|other| other == holder)
+        };
+        let bytes = |entry: &Entry| entry.buffer.upgrade().map_or(0, |buffer| buffer.len() as u64);
+        let entries = self.sharing.entries.lock();
+        let here: u64 = entries.values().flatten().filter(is_shared).map(bytes).sum();
+        drop(entries);
+        here + self.living().iter().map(|child| child.shared_bytes(holder)).sum::<u64>()
+    }
+
     /// How many bytes of a device's weights would have been there twice or more.
     pub fn saved_bytes(&self) -> u64 {
         let entries = self.sharing.entries.lock();

@@ -16,6 +16,7 @@ pub(super) struct Found {
     driver_name: &'static str,
     driver: Arc<dyn Driver>,
     pace: Option<Arc<Pace>>,
+    played: Option<Arc<Simulated>>,
 }
 
 impl Found {
@@ -31,15 +32,15 @@ impl Found {
             // As CUDA says of its streams.
             priorities: (0, if properties.kind == Kind::Gpu { -5 } else { 0 }),
         };
-        Found { found, driver_name, driver, pace: None }
+        Found { found, driver_name, driver, pace: None, played: None }
     }
 
     /// The same with a limit for all of it.
     pub(super) fn limited(self, limit_bytes: u64) -> PhysicalDevice {
         let driver = Limited::new(self.driver, self.found.name.clone(), limit_bytes);
-        let Found { found, driver_name, pace, .. } = self;
+        let Found { found, driver_name, pace, played, .. } = self;
         let total_bytes = AtomicU64::new(found.total_bytes);
-        PhysicalDevice { found, total_bytes, driver_name, driver: Arc::new(driver), pace }
+        PhysicalDevice { found, total_bytes, driver_name, driver: Arc::new(driver), pace, played }
     }
 }
 
@@ -55,9 +56,10 @@ pub(super) fn find(options: &DeviceOptions) -> Result<Vec<Found>> {
         let name = format!("gpu:{number}");
         let context_bytes = context(options, &name, gpu.bytes)?;
         let played = SimulatedOptions { context_bytes, ..SimulatedOptions::gpu(name, gpu.bytes) };
-        let driver = Simulated::new(played);
+        let driver = Arc::new(Simulated::new(played));
         let pace = Some(Arc::new(Pace::new(gpu.simulation.rates)));
-        found.push(Found { pace, ..Found::new(Arc::new(driver), "simulated") });
+        let played = Some(Arc::clone(&driver));
+        found.push(Found { pace, played, ..Found::new(driver, "simulated") });
     }
     Ok(found)
 }

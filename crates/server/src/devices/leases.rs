@@ -8,7 +8,7 @@ use device::placement::Replicas;
 use device::{Account, Amount, Holder, Kind, Owner, Space};
 use native::{Executor, WeightKey};
 
-use super::promises::Promise;
+use super::promises::{Promise, Share};
 use super::residents::{Board, Resident, Way};
 use super::{Devices, Logical, ModelRule};
 
@@ -162,14 +162,17 @@ impl Devices {
         let rule = self.rule(&resident.model);
         let n_gpus = on.iter().filter(|(one, _)| one.space.kind() == Kind::Gpu).count();
         let host = self.beside(resident, n_gpus)?;
-        let host_bytes = self.host_bytes_beside(resident, n_gpus);
+        let host_share = self.host_share_beside(resident, n_gpus);
         let mut leases = Vec::new();
         let mut refused = None;
         for (logical, bytes) in on {
+            // Before its own are among them.
+            let shared_bytes = self.shareable_bytes(&logical.space, &resident.keys);
             match self.take(resident, &rule, (logical, host.as_ref())) {
                 Ok(lease) => {
-                    let promise = Promise::new(logical.space.name(), *bytes);
-                    resident.promise(Promise { host_bytes, ..promise });
+                    let device = logical.space.name().to_owned();
+                    let share = Share { bytes: *bytes, shared_bytes };
+                    resident.promise(Promise { device, share, host: host_share });
                     leases.push(lease);
                 }
                 Err(refusal) => refused = Some(refusal),

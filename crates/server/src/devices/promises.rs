@@ -10,24 +10,42 @@ use super::{Devices, Logical};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Promise {
     pub(crate) device: String,
-    pub(crate) bytes: u64,
+    pub(crate) share: Share,
     /// What it is to hold of the host then, beside GPUs.
-    pub(crate) host_bytes: u64,
+    pub(crate) host: Share,
+}
+
+/// What a version is to hold of one device, alone and with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Share {
+    pub(crate) bytes: u64,
+    /// The weights that it shares already, and those that it was known to share: they are no part
+    /// of `bytes`. What it shares besides is.
+    pub(crate) shared_bytes: u64,
 }
 
 impl Promise {
     /// A promise of one device and nothing beside it.
     pub(crate) fn new(device: &str, bytes: u64) -> Self {
-        Self { device: device.to_owned(), bytes, host_bytes: 0 }
+        let share = Share { bytes, shared_bytes: 0 };
+        Self { device: device.to_owned(), share, host: Share::default() }
     }
 
     /// What it says of a device.
-    fn on(&self, logical: &Logical) -> u64 {
+    fn on(&self, logical: &Logical) -> Share {
         match logical.space.kind() {
-            _ if self.device == logical.space.name() => self.bytes,
-            Kind::Cpu => self.host_bytes,
-            Kind::Gpu => 0,
+            _ if self.device == logical.space.name() => self.share,
+            Kind::Cpu => self.host,
+            Kind::Gpu => Share::default(),
         }
+    }
+}
+
+impl Share {
+    /// What of it is not there yet, if so much is held, and so much shared with others.
+    fn missing_bytes(&self, held_bytes: u64, shared_bytes: u64) -> u64 {
+        let found = shared_bytes.saturating_sub(self.shared_bytes);
+        self.bytes.saturating_sub(held_bytes).saturating_sub(found)
     }
 }
 
@@ -43,12 +61,12 @@ impl Devices {
         let mut all = Vec::new();
         for resident in self.residents().iter().filter(|one| Some(one.who()) != but) {
             let promises = resident.promises();
-            let promised = promises.iter().map(|promise| promise.on(logical)).max().unwrap_or(0);
-            if promised == 0 {
-                continue;
-            }
+            let promised = promises.iter().map(|promise| promise.on(logical)).max();
+            let Some(promised) = promised.filter(|share| share.bytes > 0) else { continue };
             let snapshot = snapshot.get_or_insert_with(|| logical.space.snapshot());
-            match promised.saturating_sub(held(snapshot, resident)) {
+            // What turned out to be shared is booked to nobody in particular.
+            let shared = logical.space.shared_bytes(&resident.holder());
+            match promised.missing_bytes(held(snapshot, resident), shared) {
                 0 => {}
                 bytes => all.push((resident.holder(), bytes)),
             }
@@ -64,11 +82,12 @@ impl Devices {
     }
 
     /// What a version is to hold of the host when it is on so many more GPUs.
-    pub(super) fn host_bytes_beside(&self, resident: &Resident, n_gpus: usize) -> u64 {
+    pub(super) fn host_share_beside(&self, resident: &Resident, n_gpus: usize) -> Share {
         let more = resident.needed.host_bytes.saturating_mul(n_gpus as u64);
-        match self.host().filter(|_| more > 0) {
-            Some(host) => held(&host.space.snapshot(), resident).saturating_add(more),
-            None => 0,
+        let Some(host) = self.host().filter(|_| more > 0) else { return Share::default() };
+        Share {
+            bytes: held(&host.space.snapshot(), resident).saturating_add(more),
+            shared_bytes: host.space.shared_bytes(&resident.holder()),
         }
     }
 }
@@ -78,7 +97,7 @@ pub(crate) mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use device::{Buffer, Category};
+    use device::{Buffer, Category, Owner};
     use native::WeightKey;
     use pool::Pool;
 
@@ -155,6 +174,45 @@ pub(crate) mod tests {
         assert_eq!(said(devices.refusal(first.who(), &gpu, 99 * MIB)).2, 56);
         drop((weights, leases, first));
         assert_eq!(lease(&devices, &second).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn weights_that_turn_out_to_be_shared_are_promised_no_longer() {
+        let devices = devices();
+        let keys = vec![WeightKey { checksum: 7, bytes: 20 * MIB }];
+        let admit_alike = |model: &str, mib: u64| {
+            let newcomer = newcomer(model, (mib, 0), Within::Devices);
+            devices.admit(Newcomer { keys: keys.clone(), ..newcomer })
+        };
+        let (first, second) = (admit_alike("a", 30), admit_alike("b", 24));
+        let read = |owner: &Arc<Owner>| {
+            let mut buffer = Buffer::allocate_for(owner, Category::Weights, 20 << 20).unwrap();
+            buffer.bytes_mut().unwrap().fill(1);
+            owner.space().share(buffer, owner, Category::Weights)
+        };
+        let gpu = devices.logical("gpu:0").unwrap();
+        let promised = || {
+            let promises = devices.promises(&gpu, None).into_iter();
+            promises.map(|(holder, bytes)| (holder.to_string(), bytes / MIB)).collect::<Vec<_>>()
+        };
+        let said = |all: &[(&str, u64)]| {
+            all.iter().map(|(model, mib)| (format!("{model}:1"), *mib)).collect::<Vec<_>>()
+        };
+        let leases = lease(&devices, &first).unwrap();
+        let others = lease(&devices, &second).unwrap();
+        // The second was known to share what the first will have.
+        assert_eq!(promised(), said(&[("a", 30), ("b", 4)]));
+        let weights = read(&leases[0].owner);
+        assert_eq!(promised(), said(&[("a", 10), ("b", 4)]));
+        let same = read(&others[0].owner);
+        assert_eq!(promised(), said(&[("a", 10), ("b", 4)]));
+        let third = admit(&devices, "c", (30, 0));
+        assert_eq!(lease(&devices, &third).unwrap().len(), 1);
+        // What is no longer shared is the first one's own.
+        gpu.space.unshare(&others[0].owner);
+        drop((same, others, second, third));
+        assert_eq!(promised(), said(&[("a", 10)]));
+        drop(weights);
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Resident {
     /// What it is to hold of a device that it is being loaded on.
     pub(crate) fn promised_on(&self, device: &str) -> Option<u64> {
         let promised = self.promised.lock();
-        promised.iter().find(|promise| promise.device == device).map(|promise| promise.bytes)
+        promised.iter().find(|promise| promise.device == device).map(|promise| promise.share.bytes)
     }
 
     /// Says on which device it is being loaded, and what it is to hold there.

@@ -1,4 +1,4 @@
-//! GPUs that the host plays: `4GiB@2TFLOPS@12GB/s@10us@fails=7@context=300MiB`.
+//! GPUs that the host plays: `4GiB@2TFLOPS@12GB/s@10us@fails=7@context=300MiB@refuses=8MiB`.
 
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub(crate) struct Simulation {
     pub(crate) fail_allocation: u64,
     /// What its driver takes for itself, if that is said.
     pub(crate) context_bytes: Option<u64>,
+    /// Up to how many bytes its driver refuses pieces of memory; none if 0.
+    pub(crate) refused_bytes: u64,
 }
 
 impl SimulatedGpu {
@@ -41,6 +43,8 @@ impl SimulatedGpu {
                     n.parse().with_context(|| format!("{part}: a number is wanted"))?;
             } else if let Some(bytes) = part.strip_prefix("context=") {
                 simulation.context_bytes = Some(context(bytes)?);
+            } else if let Some(bytes) = part.strip_prefix("refuses=") {
+                simulation.refused_bytes = refused(bytes)?;
             } else if part.ends_with("/s") {
                 rates.copy_bytes_per_second = Some(copy_rate(part)?);
             } else if part.to_ascii_uppercase().ends_with("FLOPS") {
@@ -66,7 +70,13 @@ impl Simulation {
             launch: launch.unwrap_or_default(),
         };
         let context_bytes = given(&proto.context).map(|text| context(&text)).transpose()?;
-        Ok(Self { rates, fail_allocation: proto.fail_allocation, context_bytes })
+        let refused = given(&proto.refuse_up_to).map(|text| refused(&text)).transpose()?;
+        Ok(Self {
+            rates,
+            fail_allocation: proto.fail_allocation,
+            context_bytes,
+            refused_bytes: refused.unwrap_or(0),
+        })
     }
 }
 
@@ -85,6 +95,10 @@ fn context(text: &str) -> Result<u64> {
     parse_bytes(text).with_context(|| format!("{text} is no size of a context, such as 300MiB"))
 }
 
+fn refused(text: &str) -> Result<u64> {
+    parse_bytes(text).with_context(|| format!("{text} is no size of what is refused, such as 8MiB"))
+}
+
 /// `2T`, `500G`, `1.5M`.
 fn scaled(text: &str) -> Option<u64> {
     // Thousands, as of bytes.
@@ -100,21 +114,27 @@ fn time(text: &str) -> Result<Duration> {
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
-        _ => bail!("{text} is no time, such as 10us, no rate, no fails=N and no context=SIZE"),
+        _ => bail!(
+            "{text} is no time, such as 10us, no rate, no fails=N, no context=SIZE and no \
+             refuses=SIZE"
+        ),
     };
     let number: f64 = number.parse().with_context(|| format!("{text} is no time"))?;
     Duration::try_from_secs_f64(number * seconds).with_context(|| format!("{text} is no time"))
 }
 
 impl Devices {
-    /// Refuses rates and contexts of devices that are not simulated, and another context than one
-    /// has. Allocations may be let fail on any.
+    /// Refuses rates, contexts and refusals of devices that are not simulated, and another context
+    /// than one has. Allocations may be let fail on any.
     pub(super) fn check_simulations(&self, simulations: &Simulations) -> Result<()> {
         for (name, simulation) in simulations {
             let found = self.physical.iter().find(|one| one.found.name == *name);
             let has_rates = simulation.rates != Rates::default();
             if has_rates && found.is_some_and(|one| one.pace.is_none()) {
                 bail!("{name} is not simulated: it has no rates");
+            }
+            if simulation.refused_bytes > 0 && found.is_some_and(|one| one.played.is_none()) {
+                bail!("{name} is not simulated: its driver refuses nothing");
             }
             let has = found.map(|one| one.driver.context_bytes());
             let wanted =
@@ -137,6 +157,9 @@ impl Devices {
             if let Some(pace) = &self.physical[at].pace {
                 pace.set_rates(simulation.rates);
             }
+            if let Some(played) = &self.physical[at].played {
+                played.refuse_up_to(simulation.refused_bytes);
+            }
             for logical in self.all().iter().filter(|one| one.device.lock().physical == at) {
                 logical.space.fail_allocation(simulation.fail_allocation);
             }
@@ -157,10 +180,11 @@ mod tests {
             copy_bytes_per_second: Some(12_000_000_000),
             launch: Duration::from_micros(10),
         };
-        let (fail_allocation, context_bytes) = (7, None);
-        assert_eq!(gpu.simulation, Simulation { rates, fail_allocation, context_bytes });
-        let gpu = SimulatedGpu::parse("4GiB@context=300MiB@10us").unwrap();
+        let expected = Simulation { rates, fail_allocation: 7, ..Simulation::default() };
+        assert_eq!(gpu.simulation, expected);
+        let gpu = SimulatedGpu::parse("4GiB@context=300MiB@10us@refuses=8MiB").unwrap();
         assert_eq!(gpu.simulation.context_bytes, Some(300 << 20));
+        assert_eq!(gpu.simulation.refused_bytes, 8 << 20);
         let plain = SimulatedGpu::parse("300MiB").unwrap();
         assert_eq!(plain, SimulatedGpu { bytes: 300 << 20, simulation: Simulation::default() });
         let some = SimulatedGpu::parse("1GB@1.5gflops").unwrap();
@@ -170,17 +194,25 @@ mod tests {
     #[test]
     fn a_config_file_says_the_same() {
         let text = r#"compute_rate: "2TFLOPS" copy_rate: "12GB/s" launch_time: "10us"
-            fail_allocation: 7 context: "300MiB""#;
+            fail_allocation: 7 context: "300MiB" refuse_up_to: "8MiB""#;
         let simulation = Simulation::of(&proto::text::parse(text).unwrap()).unwrap();
-        let gpu = SimulatedGpu::parse("1@2TFLOPS@12GB/s@10us@fails=7@context=300MiB").unwrap();
+        let gpu = SimulatedGpu::parse("1@2TFLOPS@12GB/s@10us@fails=7@context=300MiB@refuses=8MiB");
+        let gpu = gpu.unwrap();
         assert_eq!(simulation, gpu.simulation);
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for text in
-            ["", "much", "1GiB@fast", "1GiB@0FLOPS", "1GiB@12GB/h", "1GiB@fails=x", "1@context=big"]
-        {
+        for text in [
+            "",
+            "much",
+            "1GiB@fast",
+            "1GiB@0FLOPS",
+            "1GiB@12GB/h",
+            "1GiB@fails=x",
+            "1@context=big",
+            "1@refuses=some",
+        ] {
             assert!(SimulatedGpu::parse(text).is_err(), "{text}");
         }
     }

@@ -20,6 +20,8 @@ impl External {
     /// All devices, our own first and then TensorFlow's GPUs, and all versions that are on them or
     /// look for a place. The host is for those of both engines.
     pub(crate) fn board(&self, looks: Option<&Resident>) -> Board {
+        // What a worker held that is gone is free, though its model only left a moment ago.
+        self.refresh();
         let mut board = self.devices.board(looks);
         let devices = self.all();
         if devices.is_empty() {

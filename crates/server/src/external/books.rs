@@ -42,10 +42,15 @@ struct Reserve {
 impl Reserve {
     /// Gives up what the worker has taken of it by now.
     fn leave(&self, workers: &[(Holder, u64)]) {
-        let own = workers.iter().filter(|(holder, _)| *holder == self.holder);
-        let taken: u64 = own.map(|(_, bytes)| bytes).sum();
+        let taken = taken_by(&self.holder, workers);
         self.charge.lock().set(self.bytes.saturating_sub(taken));
     }
+}
+
+/// What a version's own worker holds beside its variables.
+fn taken_by(version: &Holder, workers: &[(Holder, u64)]) -> u64 {
+    let own = workers.iter().filter(|(holder, _)| holder == version);
+    own.map(|(_, bytes)| bytes).sum()
 }
 
 impl Books {
@@ -54,13 +59,14 @@ impl Books {
         Self { host, workers: Mutex::default(), reserves: Mutex::default() }
     }
 
-    /// Books the variables of a version, and the rest of what is reserved for it. Fails, in words,
-    /// if there is no room for them.
+    /// Books the variables of a version, and what is reserved for it beside them and its worker has
+    /// not taken yet. Fails, in words, if there is no room for them.
     pub(super) fn book(
         &self,
         devices: &Devices,
         (model, version): (&str, i64),
         (bytes, reserved): (u64, Option<Amount>),
+        workers: &[(Holder, u64)],
     ) -> Result<Option<Booking>, String> {
         let Some(host) = &self.host else { return Ok(None) };
         let holder = Holder::Version { model: Arc::from(model), version };
@@ -74,8 +80,9 @@ impl Books {
         if rest == 0 {
             return Ok(Some(Booking { _weights: weights, _reserve: None }));
         }
-        let refused = |_| devices.refusal(who, host, bytes + rest).to_string();
-        let charge = Charge::new(&owner, Category::Reserve, rest).map_err(refused)?;
+        let left = rest.saturating_sub(taken_by(&holder, workers));
+        let refused = |_| devices.refusal(who, host, bytes + left).to_string();
+        let charge = Charge::new(&owner, Category::Reserve, left).map_err(refused)?;
         let reserve = Arc::new(Reserve { holder, bytes: rest, charge: Mutex::new(charge) });
         let mut reserves = self.reserves.lock();
         reserves.retain(|one| one.strong_count() > 0);
@@ -105,13 +112,7 @@ impl External {
         let Some(host) = &self.books.host else { return 0 };
         let mut workers = self.books.workers.lock();
         workers.retain(|pid, _| snapshots.iter().any(|worker| worker.pid == Some(*pid)));
-        let devices = self.all();
-        let bytes_of = |worker: &WorkerSnapshot| {
-            let on_host = !devices.iter().any(|device| device.name() == worker.device);
-            beside_variables(worker, on_host)
-        };
-        let all: Vec<(Holder, u64)> =
-            snapshots.iter().map(|worker| (holder(worker), bytes_of(worker))).collect();
+        let all = self.beside_variables_in(&snapshots);
         self.books.leave_reserves(&all);
         let mut missing = 0;
         for (worker, (_, bytes)) in snapshots.iter().zip(all) {
@@ -123,6 +124,20 @@ impl External {
             missing += bytes - charge.set(bytes);
         }
         missing
+    }
+
+    /// Whose each worker is, and what it holds of the host beside variables.
+    pub(super) fn beside_variables(&self) -> Vec<(Holder, u64)> {
+        self.beside_variables_in(&self.worker_snapshots())
+    }
+
+    fn beside_variables_in(&self, snapshots: &[WorkerSnapshot]) -> Vec<(Holder, u64)> {
+        let devices = self.all();
+        let one = |worker: &WorkerSnapshot| {
+            let on_host = !devices.iter().any(|device| device.name() == worker.device);
+            (holder(worker), beside_variables(worker, on_host))
+        };
+        snapshots.iter().map(one).collect()
     }
 
     /// Notes what workers hold of GPUs beside variables.
@@ -230,8 +245,12 @@ pub(super) mod tests {
         let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
         let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
         let books = Books::new(&devices);
-        let booking = books.book(&devices, ("m", 3), (100, Some(Amount::Bytes(1000)))).unwrap();
         let version = Holder::Version { model: Arc::from("m"), version: 3 };
+        let book = |workers: &[(Holder, u64)]| {
+            let needs = (100, Some(Amount::Bytes(1000)));
+            books.book(&devices, ("m", 3), needs, workers).unwrap()
+        };
+        let booking = book(&[]);
         let booked = || {
             let rows = devices.host().unwrap().space.snapshot().rows;
             let own = rows.into_iter().filter(|row| row.holder == version);
@@ -243,6 +262,11 @@ pub(super) mod tests {
         assert_eq!(booked(), [(Category::Weights, 100), (Category::Reserve, 600)]);
         drop(booking);
         assert_eq!(booked(), []);
+        // Its worker is there before its variables are; those of others take nothing of it.
+        let other = Holder::Version { model: Arc::from("n"), version: 3 };
+        let workers = [(version.clone(), 250), (other, 70), (Holder::Shared, 80)];
+        let _booking = book(&workers);
+        assert_eq!(booked(), [(Category::Weights, 100), (Category::Reserve, 650)]);
     }
 
     #[test]

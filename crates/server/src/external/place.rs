@@ -160,7 +160,8 @@ impl External {
         let on_host = if gpu.is_some() { 0 } else { needed.weights_bytes };
         let reserved = wish.rule.reservation.filter(|_| gpu.is_none());
         let who = (wish.model, wish.version);
-        let host = self.books.book(&self.devices, who, (on_host, reserved)).map_err(|refusal| {
+        let (needs, workers) = ((on_host, reserved), self.beside_variables());
+        let host = self.books.book(&self.devices, who, needs, &workers).map_err(|refusal| {
             Error::ResourceExhausted(format!(
                 "{} version {}: {refusal} ({} bytes are its worker's)",
                 wish.model, wish.version, needed.base_bytes
@@ -182,13 +183,16 @@ impl External {
         device: Option<&Arc<ExternalDevice>>,
         (session, workers): (&Session, &Workers),
     ) -> ModelSettings {
-        let own = session.own(wish.config);
+        let own = wants_own(wish).then(|| {
+            let own = session.own(wish.config).unwrap_or_else(|| session.shared());
+            workers.with_usual_threads(&own)
+        });
         let Some(device) = device else {
-            let session = own.map(|own| workers.with_usual_threads(&own));
             // A model that is not placed on one of the GPUs sees none.
             let gpus = (!self.all().is_empty()).then(Vec::new);
             let device = HOST.to_owned();
-            return ModelSettings { session, placement: Placement { device, gpus, session: None } };
+            let placement = Placement { device, gpus, session: None };
+            return ModelSettings { session: own, placement };
         };
         let logical = device.device.lock().clone();
         let mut shared = workers.with_usual_threads(&session.shared());
@@ -196,9 +200,7 @@ impl External {
         let priority = Some(logical.priority).filter(|priority| *priority != 0);
         let gpu = GpuOptions { memory_limit_bytes: limit, priority, ..GpuOptions::default() };
         shared = seeing_one(&shared, &gpu);
-        let session = wants_own(wish).then(|| {
-            let own = own.unwrap_or_else(|| session.shared());
-            let own = workers.with_usual_threads(&own);
+        let session = own.map(|own| {
             let memory = wish.config.memory.as_ref();
             let has_limit =
                 memory.is_some_and(|m| !m.limit.is_empty() || !m.reservation.is_empty());
@@ -220,7 +222,8 @@ fn reserved(wish: &Wish<'_>, device: &ExternalDevice) -> u64 {
     wish.rule.reservation.map_or(0, |amount| amount.of(device.gpu.total_bytes))
 }
 
-/// Whether a model has settings of its own, so that it has a worker of its own.
+/// Whether a model has settings of its own, so that it has a worker of its own: in one that it
+/// shares, nobody could tell what it took of what is reserved for it.
 fn wants_own(wish: &Wish<'_>) -> bool {
     wish.config.config.is_some() || wish.rule.limit.is_some()
 }

@@ -133,6 +133,40 @@ fn a_device_that_does_not_grow_lends_models_what_is_reserved_for_them() {
 }
 
 #[test]
+fn another_limit_does_not_wait_for_a_driver_that_gives_nothing_back() {
+    let never = [("TF_FORCE_GPU_ALLOW_GROWTH", "false")];
+    let server = start(&["--simulated_gpus=64MiB"], &never);
+    let held = || number(&device(&server, "gpu:0")["reserved_bytes"]);
+    let put = |rule: Value| {
+        let (status, body) =
+            server.rest("PUT", "/v1/devices", &json!({"device": [rule]}).to_string());
+        assert_eq!(status, 200, "{body}");
+    };
+    reload(&server, &config("m", &model("half_plus_two"), "reservation: '8MiB'")).unwrap();
+    assert_eq!(held(), 64 * MIB);
+    let refuses = json!({"refuse_up_to": "8MiB"});
+    put(json!({"name": "gpu:0", "allow_growth": false, "simulation": refuses}));
+    reload(&server, "").unwrap();
+    // What the model was lent does not come back, however often the driver is asked for it.
+    while held() > 56 * MIB {
+        thread::yield_now();
+    }
+    assert_eq!(server.rest("POST", "/v1/memory:trim", "").0, 200);
+    assert_eq!(held(), 56 * MIB);
+    for mib in [32, 48] {
+        let limit = format!("{mib}MiB");
+        put(json!({"name": "gpu:0", "allow_growth": false, "memory_limit": limit}));
+        assert_eq!(held(), mib * MIB);
+    }
+    // A driver that gives some again is a driver like any other.
+    let limit = "48MiB";
+    put(json!({"name": "gpu:0", "allow_growth": false, "memory_limit": limit, "simulation": {}}));
+    reload(&server, &config("m", &model("half_plus_two"), "reservation: '8MiB'")).unwrap();
+    assert_eq!(predict(&server, "m").0, 200);
+    assert_eq!(held(), 48 * MIB);
+}
+
+#[test]
 fn what_was_held_beyond_a_reserve_goes_back_after_a_rest() {
     let dir = tempfile::tempdir().unwrap();
     let base = write_tight(dir.path());

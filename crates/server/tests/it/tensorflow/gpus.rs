@@ -261,8 +261,13 @@ fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() 
     let memory = page(&server, "/v1/memory");
     let one = named(named(&memory, "devices", "cpu:0"), "models", "one").clone();
     assert_eq!(one["bytes"], GIB, "{one:#}");
-    // What it has not taken is nobody else's.
-    assert_eq!(one["categories"], json!({"weights": 12, "reserve": GIB - 12}));
+    // What it has not taken is nobody else's, and what its worker has is booked once.
+    let context = one["categories"]["context"].as_u64().unwrap_or(0);
+    assert!(context > 100 << 20, "{one:#}");
+    let reserve = GIB - 12 - context;
+    let categories = json!({"weights": 12, "context": context, "reserve": reserve});
+    assert_eq!(one["categories"], categories);
+    assert_eq!(named(&memory, "devices", "cpu:0")["shared"]["bytes"], 0);
     list(&[("one", 0), ("two", 0)]);
     let refused = server.rest_until("/v1/models/two", "END");
     assert!(refused.contains("RESOURCE_EXHAUSTED"), "{refused}");
@@ -282,6 +287,31 @@ fn on_the_host_a_worker_has_what_is_reserved_for_it_and_gives_way_like_others() 
     list(&[("one", 0)]);
     server.rest_until("/v1/models/one", "AVAILABLE");
     check_half_plus_two(&server, "one");
+}
+
+#[test]
+fn what_a_worker_held_is_free_for_the_next_when_its_model_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let base = root().join("models/half_plus_two");
+    let list = |name: &str| {
+        let memory = "memory { reservation: '1GiB' }";
+        let one = format!("config {{ name: '{name}' base_path: '{}' {memory} }}", base.display());
+        fs::write(path("new"), format!("model_config_list {{ {one} }}")).unwrap();
+        fs::rename(path("new"), path("models")).unwrap();
+    };
+    list("a");
+    // Room for one reservation and no worker besides.
+    fs::write(path("devices"), "device { name: 'cpu:0' memory_limit: '1100MiB' }").unwrap();
+    let models = format!("--model_config_file={}", path("models").display());
+    let devices = format!("--device_config_file={}", path("devices").display());
+    let args = [models.as_str(), &devices, "--engine=tensorflow", "--max_num_load_retries=0"];
+    let server = Server::start(with_tensorflow(tensord()), &args);
+    for name in ["b", "c", "d"] {
+        list(name);
+        server.rest_until(&format!("/v1/models/{name}"), "AVAILABLE");
+        check_half_plus_two(&server, name);
+    }
 }
 
 #[test]
