@@ -28,13 +28,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".")
         .btree_map(".")
         .build_transport(true)
-        .compile_fds_with_config(descriptors, names())?;
+        .compile_fds_with_config(descriptors, messages())?;
     Ok(())
 }
 
-/// Generated messages know their full names, by which their descriptors are found.
-fn names() -> tonic_prost_build::Config {
+/// What an attribute of a node may be and seldom is. Every attribute would take the room of the
+/// largest, a tensor, and a map has room for eleven.
+const SELDOM: [&str; 3] = ["tensor", "list", "func"];
+
+/// Generated messages know their full names, by which their descriptors are found, and attributes
+/// are small.
+fn messages() -> tonic_prost_build::Config {
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names();
+    for name in SELDOM {
+        config.boxed(format!(".tensorflow.AttrValue.value.{name}"));
+    }
     config
 }

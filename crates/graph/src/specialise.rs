@@ -131,7 +131,7 @@ fn names(attr: &AttrValue) -> Vec<&str> {
 
 fn rename(attr: &mut AttrValue, from: &str, to: &str) {
     let functions = match &mut attr.value {
-        Some(AttrKind::Func(function)) => std::slice::from_mut(function),
+        Some(AttrKind::Func(function)) => std::slice::from_mut(&mut **function),
         Some(AttrKind::List(list)) => &mut list.func[..],
         _ => return,
     };

@@ -63,7 +63,7 @@ fn node(number: usize, line: &str) -> NodeDef {
     };
     if let Some(tensor) = constant {
         set("dtype", Value::Type(tensor.dtype().number()));
-        set("value", Value::Tensor(tensor.to_proto(Layout::Values).unwrap()));
+        set("value", Value::Tensor(Box::new(tensor.to_proto(Layout::Values).unwrap())));
         node.op = "Const".to_owned();
         return node;
     }
@@ -86,7 +86,7 @@ fn attr_value(text: &str) -> Value {
         "true" | "false" => Value::B(text == "true"),
         _ if text.contains('/') => {
             let i = text.split('/').filter(|n| !n.is_empty()).map(|n| n.parse().unwrap()).collect();
-            Value::List(ListValue { i, ..ListValue::default() })
+            Value::List(Box::new(ListValue { i, ..ListValue::default() }))
         }
         _ => match (text.parse(), text.parse()) {
             (Ok(number), _) => Value::I(number),

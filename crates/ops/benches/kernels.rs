@@ -126,7 +126,10 @@ fn main() {
 fn sliding(stride: usize) -> Vec<(&'static str, Value)> {
     let stride = i64::try_from(stride).expect("a small stride");
     let strides = ListValue { i: vec![1, stride, stride, 1], ..ListValue::default() };
-    vec![("strides", Value::List(strides)), ("padding", Value::S(b"SAME".to_vec().into()))]
+    vec![
+        ("strides", Value::List(Box::new(strides))),
+        ("padding", Value::S(b"SAME".to_vec().into())),
+    ]
 }
 
 /// An op with its inputs.

@@ -125,7 +125,7 @@ impl Subject {
 }
 
 fn ints(values: &[i64]) -> Value {
-    Value::List(ListValue { i: values.to_vec(), ..ListValue::default() })
+    Value::List(Box::new(ListValue { i: values.to_vec(), ..ListValue::default() }))
 }
 
 fn text(value: &str) -> Value {
@@ -162,7 +162,7 @@ fn products_are_the_same_in_any_company() {
         let attrs = [
             ("contracted", Value::I(1)),
             ("tail", ints(&[i64::try_from(columns).unwrap()])),
-            ("fused_ops", Value::List(steps)),
+            ("fused_ops", Value::List(Box::new(steps))),
         ];
         Subject::new("_Linear", &attrs, inputs, 0).check("_Linear");
     }

@@ -45,7 +45,7 @@ fn run(op: &str, attrs: &Attributes, inputs: &[&Tensor]) -> Tensor {
 
 fn strings(values: &[&str]) -> Value {
     let s = values.iter().map(|value| value.as_bytes().to_vec().into()).collect();
-    Value::List(ListValue { s, ..ListValue::default() })
+    Value::List(Box::new(ListValue { s, ..ListValue::default() }))
 }
 
 /// Runs `op` fused with each activation, with bias and sum, and compares with its parts.
@@ -103,7 +103,7 @@ fn window(format: &str, stride: i64) -> Vec<(&'static str, Value)> {
     let strides = if format == "NHWC" { [1, stride, stride, 1] } else { [1, 1, stride, stride] };
     let strides = ListValue { i: strides.to_vec(), ..ListValue::default() };
     vec![
-        ("strides", Value::List(strides)),
+        ("strides", Value::List(Box::new(strides))),
         ("padding", Value::S(b"SAME".to_vec().into())),
         ("data_format", Value::S(format.as_bytes().to_vec().into())),
     ]

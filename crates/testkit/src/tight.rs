@@ -183,7 +183,8 @@ impl Nodes {
     }
 
     fn tensor(&mut self, name: &str, value: TensorProto) {
-        let attributes = vec![type_of("dtype", DType::I32), ("value", Value::Tensor(value))];
+        let attributes =
+            vec![type_of("dtype", DType::I32), ("value", Value::Tensor(Box::new(value)))];
         self.all.push(node(name, "Const", &[], attributes));
     }
 }

@@ -144,10 +144,10 @@ pub(super) fn text(value: &str) -> Value {
 /// Texts as an attribute.
 pub(super) fn texts(values: &[&str]) -> Value {
     let s = values.iter().map(|value| value.as_bytes().to_vec().into()).collect();
-    Value::List(ListValue { s, ..ListValue::default() })
+    Value::List(Box::new(ListValue { s, ..ListValue::default() }))
 }
 
 /// Numbers as an attribute.
 pub(super) fn ints(values: impl IntoIterator<Item = i64>) -> Value {
-    Value::List(ListValue { i: values.into_iter().collect(), ..ListValue::default() })
+    Value::List(Box::new(ListValue { i: values.into_iter().collect(), ..ListValue::default() }))
 }

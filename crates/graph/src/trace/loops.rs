@@ -177,7 +177,7 @@ impl<'a> Tracer<'a> {
             // No function of the graph has such a name, and no two loops of a model have one.
             let function = format!("{} {name} #{} {attr}", self.name, self.n_loops);
             let call = NameAttrList { name: function.clone(), attr: BTreeMap::new() };
-            let value = Some(AttrKind::Func(call));
+            let value = Some(AttrKind::Func(Box::new(call)));
             attrs.insert(attr.to_owned(), AttrValue { value });
             self.graph.functions.insert(function, part);
         }

@@ -10,7 +10,7 @@ fn scalar(text: &str, value: f32) -> NodeDef {
     let mut node = node(&format!("{} Const", words.next().unwrap()));
     node.input = words.map(str::to_owned).collect();
     let tensor = Tensor::scalar(value).unwrap().to_proto(Layout::Values).unwrap();
-    node.attr.insert("value".to_owned(), attr(Value::Tensor(tensor)));
+    node.attr.insert("value".to_owned(), attr(Value::Tensor(Box::new(tensor))));
     node
 }
 
@@ -130,7 +130,7 @@ fn a_merge_gives_what_is_alive_and_a_dead_result_is_an_error() {
 fn a_branch_that_is_not_taken_may_be_impossible() {
     let mut shape = node("shape Const ^w");
     let seven = Tensor::vector(&[7i32]).unwrap().to_proto(Layout::Values).unwrap();
-    shape.attr.insert("value".to_owned(), attr(Value::Tensor(seven)));
+    shape.attr.insert("value".to_owned(), attr(Value::Tensor(Box::new(seven))));
     let nodes = vec![
         node("x Placeholder"),
         scalar("zero", 0.0),

@@ -43,14 +43,14 @@ fn attr(value: Value) -> AttrValue {
 fn constant(name: &str, values: &[f32]) -> NodeDef {
     let tensor = Tensor::vector(values).unwrap().to_proto(Layout::Values).unwrap();
     let mut node = node(&format!("{name} Const"));
-    node.attr.insert("value".to_owned(), attr(Value::Tensor(tensor)));
+    node.attr.insert("value".to_owned(), attr(Value::Tensor(Box::new(tensor))));
     node
 }
 
 fn call(name: &str, function: &str, inputs: &str) -> NodeDef {
     let mut node = node(&format!("{name} StatefulPartitionedCall {inputs}"));
     let function = NameAttrList { name: function.to_owned(), attr: BTreeMap::new() };
-    node.attr.insert("f".to_owned(), attr(Value::Func(function)));
+    node.attr.insert("f".to_owned(), attr(Value::Func(Box::new(function))));
     node
 }
 
@@ -231,7 +231,7 @@ fn products() -> [(Vec<NodeDef>, &'static str, [Shape; 2]); 2] {
     };
     let mut convolution = node("product Conv2D x read");
     let strides = ListValue { i: vec![1; 4], ..ListValue::default() };
-    convolution.attr.insert("strides".to_owned(), attr(Value::List(strides)));
+    convolution.attr.insert("strides".to_owned(), attr(Value::List(Box::new(strides))));
     convolution.attr.insert("padding".to_owned(), attr(Value::S("SAME".into())));
     [
         (
@@ -418,7 +418,7 @@ fn matrix(name: &str, dims: [usize; 2], values: &[f32]) -> NodeDef {
     let tensor = Tensor::from_slice(Shape::of(&dims), values).unwrap();
     let mut node = node(&format!("{name} Const"));
     let proto = tensor.to_proto(Layout::Values).unwrap();
-    node.attr.insert("value".to_owned(), attr(Value::Tensor(proto)));
+    node.attr.insert("value".to_owned(), attr(Value::Tensor(Box::new(proto))));
     node
 }
 

@@ -26,7 +26,7 @@ fn the_first_request_takes_no_memory_that_was_not_announced() {
     gather.attr.insert("Tparams".to_owned(), attr(Value::Type(DType::F32.number())));
     let axis = Tensor::scalar(0i32).unwrap().to_proto(Layout::Values).unwrap();
     let mut axis_node = node("axis Const");
-    axis_node.attr.insert("value".to_owned(), attr(Value::Tensor(axis)));
+    axis_node.attr.insert("value".to_owned(), attr(Value::Tensor(Box::new(axis))));
     let nodes = vec![
         index,
         variable("v"),

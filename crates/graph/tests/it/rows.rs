@@ -19,7 +19,7 @@ fn int(name: &str, value: i32) -> NodeDef {
 fn integers(name: &str, tensor: &Tensor) -> NodeDef {
     let mut node = node(&format!("{name} Const"));
     let value = tensor.to_proto(Layout::Values).unwrap();
-    node.attr.insert("value".to_owned(), attr(Value::Tensor(value)));
+    node.attr.insert("value".to_owned(), attr(Value::Tensor(Box::new(value))));
     node.attr.insert("dtype".to_owned(), attr(Value::Type(DType::I32.number())));
     node
 }
@@ -30,7 +30,7 @@ fn matrix(name: &str, dims: &[usize]) -> NodeDef {
     let tensor = Tensor::from_slice(Shape::of(dims), &values).unwrap();
     let mut node = node(&format!("{name} Const"));
     let value = tensor.to_proto(Layout::Values).unwrap();
-    node.attr.insert("value".to_owned(), attr(Value::Tensor(value)));
+    node.attr.insert("value".to_owned(), attr(Value::Tensor(Box::new(value))));
     node
 }
 

@@ -49,10 +49,10 @@ fn attrs(functions: &[(&str, &str)]) -> BTreeMap<String, AttrValue> {
     let mut attrs = BTreeMap::new();
     let branches: Vec<_> =
         functions.iter().filter(|f| f.0 == "branches").map(|f| function(f.1)).collect();
-    let list = Value::List(ListValue { func: branches, ..ListValue::default() });
+    let list = Value::List(Box::new(ListValue { func: branches, ..ListValue::default() }));
     attrs.insert("branches".to_owned(), AttrValue { value: Some(list) });
     for (name, target) in functions.iter().filter(|f| f.0 != "branches") {
-        let value = Some(Value::Func(function(target)));
+        let value = Some(Value::Func(Box::new(function(target))));
         attrs.insert((*name).to_owned(), AttrValue { value });
     }
     attrs

@@ -201,9 +201,9 @@ pub(super) fn attr(text: &str) -> Result<(String, AttrValue)> {
         "shape" => Value::Shape(shape(rest.split_whitespace())?),
         "tensor" => {
             let proto = tensor(rest)?.to_proto(Layout::Values);
-            Value::Tensor(proto.map_err(|error| error.to_string())?)
+            Value::Tensor(Box::new(proto.map_err(|error| error.to_string())?))
         }
-        _ => Value::List(list(kind, rest)?),
+        _ => Value::List(Box::new(list(kind, rest)?)),
     };
     Ok((name.to_owned(), AttrValue { value: Some(value) }))
 }

@@ -52,7 +52,7 @@ fn saved_model() -> Result<SavedModel> {
     let one = Tensor::scalar(1f32)?.to_proto(tensor::Layout::Values)?;
     let nodes = vec![
         node("x", "Placeholder", &[], vec![dtype()]),
-        node("one", "Const", &[], vec![dtype(), ("value", Value::Tensor(one))]),
+        node("one", "Const", &[], vec![dtype(), ("value", Value::Tensor(Box::new(one)))]),
         node("product", "MatMul", &["x", "x"], vec![float()]),
         node("y", "AddV2", &["product", "one"], vec![float()]),
     ];
