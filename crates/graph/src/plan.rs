@@ -36,23 +36,24 @@ use crate::program::Program;
 use build::Scope;
 use room::Missed;
 
-/// Steps and their buffers for inputs of given shapes.
+/// Steps and their buffers for inputs of given shapes. There is one for each batch size, so lists
+/// take no more room than they need.
 #[derive(Debug)]
 pub struct Plan {
     /// Its number among all plans.
     id: u64,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) consts: Vec<Tensor>,
+    pub(crate) steps: Box<[Step]>,
+    pub(crate) consts: Box<[Tensor]>,
     /// The bytes of each open slot and of each input, as far as they are known.
-    pub(crate) open: Vec<Size>,
-    input_bytes: Vec<usize>,
-    pub(crate) outputs: Vec<Place>,
+    pub(crate) open: Box<[Size]>,
+    input_bytes: Box<[usize]>,
+    pub(crate) outputs: Box<[Place]>,
     /// For each input of a function the open slot that it comes in, if it is in no span.
-    pub(crate) handed: Vec<Option<usize>>,
+    pub(crate) handed: Box<[Option<usize>]>,
     /// Whether the size of every tensor is known.
     is_static: bool,
     /// The bytes of workspace alive while each step runs.
-    live: Vec<u64>,
+    live: Box<[u64]>,
     /// The bytes of workspace that the steps want.
     work_bytes: usize,
     /// The same of the part on the host, where that is another device.

@@ -41,7 +41,7 @@ pub struct NativeEngine {
 
 #[derive(Debug)]
 pub(crate) struct Model {
-    pub(crate) programs: BTreeMap<String, Programs>,
+    pub(crate) programs: BTreeMap<String, Box<Programs>>,
     pub(crate) library: Library,
     pub(crate) resources: Resources,
     /// What each signature says of its inputs.
@@ -98,7 +98,7 @@ impl NativeEngine {
 
     /// The program of a signature for inputs of any shape.
     pub fn program(&self, signature: &str) -> Option<&Program> {
-        self.model.programs.get(signature).map(Programs::any)
+        self.model.programs.get(signature).map(|programs| programs.any())
     }
 
     /// Runs on this thread while an observer watches; gives the plan.

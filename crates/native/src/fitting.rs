@@ -10,7 +10,7 @@ use pool::Pool;
 use session::Result;
 
 use crate::engine::Model;
-use crate::programs::{Inputs, Programs};
+use crate::programs::Inputs;
 use crate::rehearsal::Batch;
 
 /// How long offsets are searched for, at most: a plan is kept, so a run that has to wait for its
@@ -69,7 +69,7 @@ impl Model {
 
     /// How often offsets were searched for, in all programs.
     pub(crate) fn searches(&self) -> Searches {
-        let programs = self.programs.values().flat_map(Programs::all);
+        let programs = self.programs.values().flat_map(|one| one.all());
         programs.map(Program::searches).fold(Searches::default(), |a, b| Searches {
             n_searches: a.n_searches + b.n_searches,
             n_found: a.n_found + b.n_found,

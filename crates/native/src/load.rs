@@ -163,11 +163,11 @@ impl Opened {
         let loading = Loading { source, model, pool, options, homes, holder };
         loading.run_init(self.init.clone(), &resources)?;
         let (mut programs, mut library) = loading.build(traced, &resources)?;
-        let all = programs.values().flat_map(Programs::all);
+        let all = programs.values().flat_map(|one| one.all());
         variables::release(all, &library, &traced.uses, &resources);
         // Programs that are packed no longer know the functions that all of them call.
         let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
-        let all = programs.values_mut().flat_map(Programs::all_mut);
+        let all = programs.values_mut().flat_map(|one| one.all_mut());
         graph::pack(all, &mut library).map_err(session_error)?;
         let workspaces = parking_lot::Mutex::default();
         let specs = traced.specs.clone();
@@ -339,7 +339,7 @@ impl Loading<'_> {
         &self,
         traced: &Traced,
         resources: &Resources,
-    ) -> Result<(BTreeMap<String, Programs>, Library)> {
+    ) -> Result<(BTreeMap<String, Box<Programs>>, Library)> {
         let cancel = Cancel::default();
         let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
         let bindings = Bindings::new(resources, &traced.written);
@@ -368,7 +368,8 @@ impl Loading<'_> {
             let graph = adoption.take(graph).map_err(session_error)?;
             let specs = &traced.specs[name];
             let built = Program::build_both(graph, specs, &build).map_err(session_error)?;
-            programs.insert(name.clone(), Programs::new(title, built, specs));
+            // A map has room for eleven, and most models have one.
+            programs.insert(name.clone(), Box::new(Programs::new(title, built, specs)));
         }
         Ok((programs, library))
     }

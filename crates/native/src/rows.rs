@@ -34,7 +34,7 @@ pub(crate) fn fills_table(node: &graph::Node) -> bool {
 pub(crate) fn prove(
     signatures: &BTreeMap<String, Arc<Signature>>,
     writes: &FxHashSet<String>,
-    programs: &BTreeMap<String, Programs>,
+    programs: &BTreeMap<String, Box<Programs>>,
     library: &Library,
 ) -> BTreeMap<String, Rows> {
     let (pool, cancel, resources) = (Pool::new(1), Cancel::default(), Resources::default());

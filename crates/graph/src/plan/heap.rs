@@ -16,13 +16,13 @@ impl Plan {
         size_of::<Self>()
             + steps
             + outputs
-            + bytes(&self.steps)
-            + bytes(&self.consts)
-            + bytes(&self.open)
-            + bytes(&self.input_bytes)
-            + bytes(&self.outputs)
-            + bytes(&self.handed)
-            + bytes(&self.live)
+            + size_of_val(&*self.steps)
+            + size_of_val(&*self.consts)
+            + size_of_val(&*self.open)
+            + size_of_val(&*self.input_bytes)
+            + size_of_val(&*self.outputs)
+            + size_of_val(&*self.handed)
+            + size_of_val(&*self.live)
     }
 
     /// The same plan, with what it holds of the heap in the books of whom this thread works for; so
@@ -54,10 +54,6 @@ impl Place {
             Place::Input(_, None) | Place::Const(_) | Place::Open(_) => 0,
         }
     }
-}
-
-fn bytes<T>(list: &Vec<T>) -> usize {
-    list.capacity() * size_of::<T>()
 }
 
 /// What a list takes that has become too long for its place.
