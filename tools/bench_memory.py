@@ -164,31 +164,34 @@ def make_dense(count, megabytes):
     return side, folders
 
 
+def come_and_go(server, side, models):
+    """Loads models, asks each of them, looks at memory and unloads them; what was seen of it."""
+    loaded = server.serve(models)
+    failed = [name for name, _ in models if server.predict(name, [[1.0] * side])[0] != 200]
+    device, resident = server.device("cpu:0")
+    start = time.monotonic()
+    server.serve([])
+    server.released("cpu:0", 0)
+    took = time.monotonic() - start
+    return {"all_loaded": loaded, "failed": failed, "held_loaded": device["reserved_bytes"],
+            "resident_loaded": resident, "seconds": took, "after": server.settled("cpu:0", 0)}
+
+
 def unload(args):
     """TensorFlow Serving's issue 1664: models loaded, asked, unloaded; then many times over."""
     side, folders = make_dense(args.models, args.mb)
     server = Server(args.binary)
     try:
-        warm = [("warm", folders[0])]
-        server.serve(warm)
-        server.predict("warm", [[0.0] * side])
-        server.serve([])
-        before = server.settled("cpu:0", 0)
+        # One model comes and goes first, in the same way: code that never ran is not in memory yet.
+        before = come_and_go(server, side, [("warm", folders[0])])["after"]
         models = [(folder.name, folder) for folder in folders]
         # Once from a server that has not had so many, once from one that has.
         for passed in ("first", "second"):
-            loaded = server.serve(models)
-            failed = [name for name, _ in models if server.predict(name, [[1.0] * side])[0] != 200]
-            device, resident = server.device("cpu:0")
-            start = time.monotonic()
-            server.serve([])
-            server.released("cpu:0", 0)
-            took = time.monotonic() - start
-            after = server.settled("cpu:0", 0)
-            say(what="unload", models=len(models), passed=passed, all_loaded=loaded, failed=failed,
-                held_loaded=device["reserved_bytes"], resident_loaded=resident,
+            seen = come_and_go(server, side, models)
+            after = seen.pop("after")
+            say(what="unload", models=len(models), passed=passed, **seen,
                 held_before=before[0], held_after=after[0], resident_before=before[2],
-                resident_after=after[2], resident_ratio=after[2] / before[2], seconds=took)
+                resident_after=after[2], resident_ratio=after[2] / before[2])
             before = after
         side, folders = make_dense(4, 1)
         asked = [(folder.name, folder) for folder in folders]

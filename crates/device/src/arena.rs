@@ -130,6 +130,10 @@ struct Side {
     voids: Vec<u32>,
 }
 
+/// Void chunks that a side has room for from the start: a list that grows while a model is loaded
+/// would be on pages of the heap that go with the model.
+const FEW_VOIDS: usize = 32;
+
 const SMALL: u8 = 0;
 const LARGE: u8 = 1;
 
@@ -144,7 +148,7 @@ impl Arena {
         let unit_bytes = unit_bytes(properties.alignment_bytes, properties.capacity_bytes);
         let unit_bytes = unit_bytes.min(properties.granule_bytes);
         let granule_units = u32::try_from(properties.granule_bytes / unit_bytes);
-        let side = || Side { bins: Bins::new(), voids: Vec::new() };
+        let side = || Side { bins: Bins::new(), voids: Vec::with_capacity(FEW_VOIDS) };
         let mut arena = Arena {
             unit_bytes,
             unit_shift: unit_bytes.ilog2(),

@@ -4,9 +4,10 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::num::NonZero;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::stack::{release_stacks, settle_stack};
 
@@ -18,9 +19,11 @@ static HEAP: Heap = Heap;
 
 /// The heap reads this when it starts. A thread looks through what it keeps for itself after so
 /// many bytes, which small requests would reach every few times; threads that wait give it back
-/// anyway ([`settle_heap`]).
+/// anyway ([`settle_heap`]). It keeps few pieces of each size, and pages for pieces of one size are
+/// taken three at a time, not up to seven: one piece that stays holds them all.
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: &[u8; 29] = b"tcache_gc_incr_bytes:1048576\0";
+static SETTINGS: &[u8; 99] = b"tcache_gc_incr_bytes:1048576,\
+    tcache_nslots_small_max:20,tcache_nslots_large:4,slab_sizes:65-2048:3\0";
 
 /// The name of a call that returns the free pages of all arenas: 4096 stands for all of them.
 const PURGE_ALL: &CStr = c"arena.4096.purge";
@@ -32,8 +35,14 @@ const FLUSH: &CStr = c"thread.tcache.flush";
 const CREATE: &CStr = c"arenas.create";
 const USE: &CStr = c"thread.arena";
 
+/// The name of whether this thread keeps anything for itself.
+const KEEP: &CStr = c"thread.tcache.enabled";
+
 /// The part of the heap that loads use, if there is one.
 static LOADS: OnceLock<Option<u32>> = OnceLock::new();
+
+/// How many threads share the parts of the heap.
+static N_SHARING: AtomicUsize = AtomicUsize::new(0);
 
 /// How often the heap was trimmed.
 static N_TRIMS: AtomicU64 = AtomicU64::new(0);
@@ -75,19 +84,31 @@ pub fn share_system_heap() {
 pub fn settle_heap() {
     let n_trims = N_TRIMS.load(Ordering::Relaxed);
     if SETTLED.replace(n_trims) != n_trims {
-        let codes = [FLUSH, PURGE_ALL].map(call);
-        debug_assert_eq!(codes, [0, 0], "the heap knows what to do");
+        // A thread that keeps nothing for itself cannot give it back, which is an error there.
+        let _ = call(FLUSH);
+        let code = call(PURGE_ALL);
+        debug_assert_eq!(code, 0, "the heap knows what to do");
         settle_stack();
     }
 }
 
-/// Lets this thread take what it allocates from a part of the heap that only loads use. What a
-/// model consists of is then not on the same pages as what stays when it goes, and its pages go
-/// with it. For a thread that does nothing but load.
+/// Lets this thread share a part of the heap with others. There is one for each CPU, since no more
+/// threads run at once, and each further one would have pages of its own for the little that stays.
+/// For the start of a thread.
+pub fn share_heap() {
+    let n_parts = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let part = N_SHARING.fetch_add(1, Ordering::Relaxed) % n_parts;
+    // With fewer parts than that, which somebody must have set, the heap chooses one itself.
+    let _ = set(USE, u32::try_from(part).unwrap_or(0));
+}
+
+/// Lets this thread take what it allocates from a part of the heap that only loads use, and keep
+/// nothing for itself. What a model consists of is then not on the same pages as what stays when it
+/// goes, and its pages go with it. For a thread that does nothing but load.
 pub fn use_heap_of_loads() {
     let Some(part) = *LOADS.get_or_init(create) else { return };
-    let code = set(USE, part);
-    debug_assert_eq!(code, 0, "the heap knows its parts");
+    let codes = [set(USE, part), set(KEEP, false)];
+    debug_assert_eq!(codes, [0, 0], "the heap knows its parts");
 }
 
 /// Gives something of the heap's a value; its code of what became of it.
@@ -100,11 +121,7 @@ fn set<T>(name: &CStr, mut value: T) -> i32 {
 
 /// Makes a part of the heap; `None` if it cannot be.
 fn create() -> Option<u32> {
-    let (mut part, mut len) = (0u32, size_of::<u32>());
-    let (old, new) = ((&raw mut part).cast(), ptr::null_mut());
-    // SAFETY: the call writes a number of the length that it is told, and reads nothing.
-    let code = unsafe { tikv_jemalloc_sys::mallctl(CREATE.as_ptr(), old, &raw mut len, new, 0) };
-    (code == 0).then_some(part)
+    get(CREATE)
 }
 
 /// Makes the heap do something that takes and gives no value; its code of what became of it.
@@ -133,15 +150,22 @@ pub fn heap_bytes() -> HeapBytes {
 
 /// A figure of the heap's; 0 if it does not tell.
 fn figure(name: &CStr) -> usize {
-    let (mut value, mut len) = (0usize, size_of::<usize>());
+    get(name).unwrap_or(0)
+}
+
+/// A number that the heap tells, if it does.
+fn get<T: Default>(name: &CStr) -> Option<T> {
+    let (mut value, mut len) = (T::default(), size_of::<T>());
     let (old, new) = ((&raw mut value).cast(), ptr::null_mut());
     // SAFETY: the call writes a number of the length that it is told, and reads nothing.
     let code = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), old, &raw mut len, new, 0) };
-    if code == 0 { value } else { 0 }
+    (code == 0).then_some(value)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+
     use super::*;
 
     /// What the system says that this process has in memory.
@@ -206,6 +230,55 @@ mod tests {
         to_thread.send(()).unwrap();
         other.join().unwrap();
         assert!(after + (256 << 10) < before, "{before} bytes became {after}");
+    }
+
+    #[test]
+    fn a_thread_that_loads_keeps_nothing_for_itself() {
+        let kept = |prepare: fn()| {
+            let (to_main, from_thread) = std::sync::mpsc::channel();
+            let (to_thread, from_main) = std::sync::mpsc::channel::<()>();
+            let before = heap_bytes().allocated_bytes;
+            let other = std::thread::spawn(move || {
+                prepare();
+                for size in (1..=64).map(|n| n * 448) {
+                    drop((0..64).map(|_| vec![1u8; size]).collect::<Vec<_>>());
+                }
+                to_main.send(()).unwrap();
+                from_main.recv().unwrap();
+            });
+            from_thread.recv().unwrap();
+            let kept = heap_bytes().allocated_bytes.saturating_sub(before);
+            to_thread.send(()).unwrap();
+            other.join().unwrap();
+            kept
+        };
+        let (usually, loading) = (kept(|| {}), kept(use_heap_of_loads));
+        assert!(4 * loading < usually, "{loading} bytes, and {usually} bytes otherwise");
+    }
+
+    #[test]
+    fn threads_share_a_part_of_the_heap_for_each_cpu() {
+        let n_cpus = std::thread::available_parallelism().unwrap().get();
+        let part = || {
+            share_heap();
+            get::<u32>(USE).unwrap()
+        };
+        let threads: Vec<_> = (0..3 * n_cpus).map(|_| std::thread::spawn(part)).collect();
+        let parts = threads.into_iter().map(|thread| thread.join().unwrap());
+        assert_eq!(parts.collect::<std::collections::BTreeSet<_>>().len(), n_cpus);
+    }
+
+    #[test]
+    fn the_heap_has_read_its_settings() {
+        assert_eq!(get::<u32>(c"opt.tcache_nslots_small_max"), Some(20));
+        assert_eq!(get::<u32>(c"opt.tcache_nslots_large"), Some(4));
+        assert_eq!(get::<usize>(c"opt.tcache_gc_incr_bytes"), Some(1 << 20));
+        // Pieces of 448 bytes would be on seven pages.
+        let classes = (0..get::<u32>(c"arenas.nbins").unwrap()).map(|number| {
+            let name = |what: &str| CString::new(format!("arenas.bin.{number}.{what}")).unwrap();
+            (get::<usize>(&name("size")).unwrap(), get::<usize>(&name("slab_size")).unwrap())
+        });
+        assert!(classes.into_iter().any(|class| class == (448, 3 << 12)));
     }
 
     #[test]

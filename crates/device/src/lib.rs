@@ -35,7 +35,8 @@ pub use cuda::{Cuda, cuda_gpus};
 pub use driver::{Driver, Kind, Properties};
 pub use error::{ConfigCode, Error, Result};
 pub use heap::{
-    Heap, HeapBytes, heap_bytes, settle_heap, share_system_heap, trim_heap, use_heap_of_loads,
+    Heap, HeapBytes, heap_bytes, settle_heap, share_heap, share_system_heap, trim_heap,
+    use_heap_of_loads,
 };
 pub use host::Host;
 pub use ledger::{Category, Holder, Row};

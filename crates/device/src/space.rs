@@ -149,6 +149,10 @@ const HEAP_BELOW_BYTES: u64 = 64 << 10;
 /// How much is given back before others get their turn.
 const TRIM_STEP_BYTES: u64 = 16 << 20;
 
+/// Tallies that a space has room for from the start: a list that grows while a model is loaded
+/// would be on pages of the heap that go with the model.
+const FEW_TALLIES: usize = 256;
+
 /// Causes of events: memory that was set aside, and memory that somebody else needs.
 const RESERVATION: &str = "reservation";
 const PRESSURE: &str = "pressure";
@@ -239,7 +243,7 @@ impl Space {
             outgrown: ahead::Outgrown::default(),
             is_rehearsal: false,
             fail_in: AtomicU64::new(0),
-            tallies: Mutex::default(),
+            tallies: Mutex::new(Vec::with_capacity(FEW_TALLIES)),
             sharing: sharing::Sharing::default(),
             events: events::Events::default(),
             children: Mutex::default(),
@@ -548,8 +552,8 @@ impl Space {
     fn forget_gone(&self) {
         let mut tallies = self.tallies.lock();
         tallies.retain(|tally| tally.strong_count() > 0);
-        if tallies.capacity() > 4 * tallies.len() {
-            tallies.shrink_to_fit();
+        if tallies.capacity() > FEW_TALLIES.max(4 * tallies.len()) {
+            tallies.shrink_to(FEW_TALLIES);
         }
     }
 }

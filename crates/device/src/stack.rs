@@ -1,5 +1,6 @@
 //! The stack of a thread, whose pages stay once they were used.
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr;
 
@@ -36,8 +37,18 @@ pub(crate) fn release_stacks() {
     }
 }
 
-/// The lowest address of this thread's stack, if the system tells.
+/// The lowest address of this thread's stack, if the system tells. It is asked once, since it takes
+/// memory from the C library's own heap for its answer.
 fn lowest() -> Option<usize> {
+    thread_local! {
+        static LOWEST: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    let found = LOWEST.get().or_else(ask_lowest);
+    LOWEST.set(found);
+    found
+}
+
+fn ask_lowest() -> Option<usize> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: a query of the calling thread itself.
     let own = unsafe { libc::pthread_self() };

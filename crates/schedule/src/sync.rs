@@ -10,7 +10,10 @@ pub(crate) fn spawn(
     name: String,
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name).spawn(body)
+    std::thread::Builder::new().name(name).spawn(|| {
+        device::share_heap();
+        body();
+    })
 }
 
 /// Whether it is the thread that asks.

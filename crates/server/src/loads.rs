@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use api::{Kind, Metric, Point, Value};
 use arc_swap::ArcSwap;
 use lifecycle::{Code, LoadError, Loader};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio_util::sync::CancellationToken;
 
 /// How much a thread that loads gives way to others: of two threads on one core, the one that
@@ -104,9 +104,10 @@ pub(crate) fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result
         if let Err(error) = rustix::process::nice(NICENESS) {
             tracing::debug!("loads are as urgent as requests: {error}");
         }
-        // Whoever reads an `ArcSwap` has a record of it that outlives the thread: not on a page of
-        // the heap that goes with a model.
+        // Whoever reads an `ArcSwap` has a record of it that outlives the thread, and the locks have
+        // a table that grows with the threads that wait: not on pages that go with a model.
         drop(ArcSwap::from_pointee(()).load());
+        Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
         device::use_heap_of_loads();
         let done = work();
         device::settle_stack();

@@ -79,6 +79,7 @@ impl RequestLog {
         let counts = Arc::new(Counts::default());
         let (written_tags, written) = (tags.clone(), Arc::clone(&counts));
         let write = move || {
+            device::share_heap();
             let mut files = Files::default();
             for job in receive {
                 let model = job.record.model.clone();

@@ -64,7 +64,8 @@ pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
     crate::logging::start(flags.log_format);
     let config = Config::new(persona, flags)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.enable_all().on_thread_park(device::settle_heap).on_thread_stop(device::settle_stack);
+    runtime.enable_all().on_thread_start(device::share_heap);
+    runtime.on_thread_park(device::settle_heap).on_thread_stop(device::settle_stack);
     let runtime = runtime.thread_keep_alive(IDLE_THREAD).build()?;
     let served = runtime.block_on(serve(&config, flags));
     // A file system or a kernel may hang for ever: nothing that was left behind is waited for.
