@@ -167,7 +167,7 @@ impl Devices {
         let mut refused = None;
         for (logical, bytes) in on {
             // Before its own are among them.
-            let shared_bytes = self.shareable_bytes(&logical.space, &resident.keys);
+            let shared_bytes = self.shareable_bytes(resident, &rule, logical);
             match self.take(resident, &rule, (logical, host.as_ref())) {
                 Ok(lease) => {
                     let device = logical.space.name().to_owned();
@@ -193,7 +193,7 @@ impl Devices {
         logical: &Logical,
     ) -> Option<u64> {
         // Weights that are there already are not needed again.
-        let shareable = self.shareable_bytes(&logical.space, &resident.keys);
+        let shareable = self.shareable_bytes(resident, rule, logical);
         let needed = resident.needed.bytes.saturating_sub(shareable);
         let account = self.account(&resident.model, logical);
         let Some((reserved, limit)) = self.aside_on(rule, logical) else {
@@ -427,8 +427,18 @@ impl Devices {
 }
 
 impl Devices {
-    /// The bytes of weights that are on a device already, as far as checksums tell.
-    fn shareable_bytes(&self, space: &Arc<Space>, wanted: &[WeightKey]) -> u64 {
+    /// The bytes of a version's weights that are on a device already, as far as checksums tell. What
+    /// is set aside for a model shares nothing with the rest of the device.
+    fn shareable_bytes(&self, resident: &Resident, rule: &ModelRule, logical: &Logical) -> u64 {
+        let space = match self.aside_on(rule, logical) {
+            Some(_) => self.aside(&resident.model, logical),
+            None => Some(Arc::clone(&logical.space)),
+        };
+        space.map_or(0, |space| self.bytes_there(&space, &resident.keys))
+    }
+
+    /// The bytes of weights that a space has already.
+    fn bytes_there(&self, space: &Arc<Space>, wanted: &[WeightKey]) -> u64 {
         let keys = self.keys.lock();
         let is_here = |owner: &Weak<Owner>| {
             owner.upgrade().is_some_and(|owner| Arc::ptr_eq(owner.space(), space))

@@ -216,6 +216,24 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn weights_of_others_are_no_use_to_a_model_with_memory_of_its_own() {
+        let devices = devices();
+        let config = "name: \"b\" memory { reservation: \"8MiB\" limit: \"64MiB\" }";
+        let _before = devices.active.replace(&[proto::text::parse(config).unwrap()]);
+        let keys = vec![WeightKey { checksum: 7, bytes: 20 * MIB }];
+        let alike = |model: &str| {
+            let newcomer = newcomer(model, (34, 0), Within::Devices);
+            devices.admit(Newcomer { keys: keys.clone(), ..newcomer })
+        };
+        let (first, with_its_own, plain) = (alike("a"), alike("b"), alike("c"));
+        let leases = lease(&devices, &first).unwrap();
+        let refused = said(lease(&devices, &with_its_own).err().unwrap());
+        assert_eq!(refused, ("gpu:0".to_owned(), 34, 30, vec![("a:1".to_owned(), 34)]));
+        assert_eq!(lease(&devices, &plain).unwrap().len(), 1);
+        drop(leases);
+    }
+
+    #[test]
     fn what_loads_on_gpus_need_of_the_host_is_promised_too() {
         let devices = devices();
         let (first, second) = (admit(&devices, "a", (1, 40)), admit(&devices, "b", (1, 30)));
