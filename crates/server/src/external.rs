@@ -6,6 +6,7 @@ mod books;
 mod metrics;
 mod pages;
 mod place;
+mod reserve;
 mod visible;
 
 use std::sync::{Arc, Weak};

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tensorflow::{ModelState, WorkerSnapshot};
 use tokio_util::sync::CancellationToken;
 
+use super::reserve::{Part, Reserve};
 use super::{External, ExternalDevice};
 use crate::devices::{Devices, Logical};
 
@@ -21,36 +22,14 @@ pub(super) struct Books {
     host: Option<Arc<Logical>>,
     /// What workers hold beside variables, by their processes.
     workers: Mutex<BTreeMap<u32, Charge>>,
-    /// What is reserved for versions on the host.
+    /// What is reserved for models on the host.
     reserves: Mutex<Vec<Weak<Reserve>>>,
 }
 
-/// The variables of a version in a worker, and what is reserved for it beside.
+/// The variables of a version in a worker, and its part of what is reserved for its model.
 pub(crate) struct Booking {
     _weights: Charge,
-    _reserve: Option<Arc<Reserve>>,
-}
-
-/// What is reserved for a version beside its variables: its worker takes it as it needs it, and
-/// nobody else gets it.
-struct Reserve {
-    holder: Holder,
-    bytes: u64,
-    charge: Mutex<Charge>,
-}
-
-impl Reserve {
-    /// Gives up what the worker has taken of it by now.
-    fn leave(&self, workers: &[(Holder, u64)]) {
-        let taken = taken_by(&self.holder, workers);
-        self.charge.lock().set(self.bytes.saturating_sub(taken));
-    }
-}
-
-/// What a version's own worker holds beside its variables.
-fn taken_by(version: &Holder, workers: &[(Holder, u64)]) -> u64 {
-    let own = workers.iter().filter(|(holder, _)| holder == version);
-    own.map(|(_, bytes)| bytes).sum()
+    _part: Option<Part>,
 }
 
 impl Books {
@@ -59,8 +38,8 @@ impl Books {
         Self { host, workers: Mutex::default(), reserves: Mutex::default() }
     }
 
-    /// Books the variables of a version, and what is reserved for it beside them and its worker has
-    /// not taken yet. Fails, in words, if there is no room for them.
+    /// Books the variables of a version, and what is reserved for its model beside and nobody has
+    /// taken yet. Fails, in words, if there is no room for them.
     pub(super) fn book(
         &self,
         devices: &Devices,
@@ -69,28 +48,35 @@ impl Books {
         workers: &[(Holder, u64)],
     ) -> Result<Option<Booking>, String> {
         let Some(host) = &self.host else { return Ok(None) };
-        let holder = Holder::Version { model: Arc::from(model), version };
+        let name: Arc<str> = Arc::from(model);
+        let holder = Holder::Version { model: Arc::clone(&name), version };
         let account = Some(devices.account(model, host));
-        let owner = Owner::new(&host.space, holder.clone(), account);
+        let owner = Owner::new(&host.space, holder, account);
         devices.note(&owner);
-        let who = (model, version);
-        let refused = |_| devices.refusal(who, host, bytes).to_string();
-        let weights = Charge::new(&owner, Category::Weights, bytes).map_err(refused)?;
-        let rest = devices.amount_on(reserved, host).map_or(0, |all| all.saturating_sub(bytes));
-        if rest == 0 {
-            return Ok(Some(Booking { _weights: weights, _reserve: None }));
-        }
-        let left = rest.saturating_sub(taken_by(&holder, workers));
-        let refused = |_| devices.refusal(who, host, bytes + left).to_string();
-        let charge = Charge::new(&owner, Category::Reserve, left).map_err(refused)?;
-        let reserve = Arc::new(Reserve { holder, bytes: rest, charge: Mutex::new(charge) });
-        let mut reserves = self.reserves.lock();
-        reserves.retain(|one| one.strong_count() > 0);
-        reserves.push(Arc::downgrade(&reserve));
-        Ok(Some(Booking { _weights: weights, _reserve: Some(reserve) }))
+        let refused = |bytes: u64| devices.refusal((model, version), host, bytes).to_string();
+        let part = devices.amount_on(reserved, host).map(|all| {
+            let taken = (bytes, workers);
+            self.reserve_of(&name).take(all, (version, &owner), taken)
+        });
+        // What is left is booked first: the variables of the next version come out of it.
+        let part = part.transpose().map_err(|left| refused(bytes + left))?;
+        let weights = Charge::new(&owner, Category::Weights, bytes).map_err(|_| refused(bytes))?;
+        Ok(Some(Booking { _weights: weights, _part: part }))
     }
 
-    /// Lets workers have what is reserved for their versions, before it is booked as theirs.
+    /// What is reserved for a model.
+    fn reserve_of(&self, model: &Arc<str>) -> Arc<Reserve> {
+        let mut reserves = self.reserves.lock();
+        reserves.retain(|one| one.strong_count() > 0);
+        let known = reserves.iter().filter_map(Weak::upgrade).find(|one| one.model() == &**model);
+        known.unwrap_or_else(|| {
+            let new = Arc::new(Reserve::new(model));
+            reserves.push(Arc::downgrade(&new));
+            new
+        })
+    }
+
+    /// Lets workers have what is reserved for their models, before it is booked as theirs.
     fn leave_reserves(&self, workers: &[(Holder, u64)]) {
         let reserves: Vec<Arc<Reserve>> =
             self.reserves.lock().iter().filter_map(Weak::upgrade).collect();
@@ -202,9 +188,11 @@ pub(crate) async fn watch(external: Arc<External>, token: CancellationToken) {
 #[cfg(test)]
 pub(super) mod tests {
     use pool::Pool;
+    use proto::serving::ModelConfig;
     use tensorflow::{ModelSnapshot, WorkerState};
 
     use super::*;
+    use crate::active::Active;
     use crate::devices::{DeviceOptions, LaneOptions};
 
     /// A worker with models in these states and with so many bytes of variables.
@@ -237,13 +225,20 @@ pub(super) mod tests {
         }
     }
 
-    #[test]
-    fn what_is_reserved_and_not_taken_yet_is_a_reserve() {
+    /// The host, and models of these configs.
+    fn devices(configs: &[ModelConfig]) -> Arc<Devices> {
+        let active = Arc::new(Active::default());
+        drop(active.replace(configs));
         let flags = crate::cli::parse(&[]);
         let options = DeviceOptions::new(&flags).unwrap();
         let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
         let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
-        let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
+        Devices::start(&options, &lanes, active).unwrap()
+    }
+
+    #[test]
+    fn what_is_reserved_and_not_taken_yet_is_a_reserve() {
+        let devices = devices(&[]);
         let books = Books::new(&devices);
         let version = Holder::Version { model: Arc::from("m"), version: 3 };
         let book = |workers: &[(Holder, u64)]| {
@@ -267,6 +262,37 @@ pub(super) mod tests {
         let workers = [(version.clone(), 250), (other, 70), (Holder::Shared, 80)];
         let _booking = book(&workers);
         assert_eq!(booked(), [(Category::Weights, 100), (Category::Reserve, 650)]);
+    }
+
+    #[test]
+    fn versions_of_a_model_take_what_is_reserved_for_it_together() {
+        use Category::{Reserve, Weights};
+        let config = "name: \"m\" memory { reservation: \"1000\" }";
+        let devices = devices(&[proto::text::parse(config).unwrap()]);
+        let books = Books::new(&devices);
+        let book = |version: i64, bytes: u64| {
+            let needs = (bytes, Some(Amount::Bytes(1000)));
+            books.book(&devices, ("m", version), needs, &[])
+        };
+        let booked = || {
+            let rows = devices.host().unwrap().space.snapshot().rows;
+            let own = rows.into_iter().filter_map(|row| match row.holder {
+                Holder::Version { version, .. } => Some((version, row.category, row.bytes)),
+                Holder::Server | Holder::Shared => None,
+            });
+            own.collect::<Vec<_>>()
+        };
+        let old = book(1, 600).unwrap();
+        assert_eq!(booked(), [(1, Weights, 600), (1, Reserve, 400)]);
+        // One that does not fit beside it changes nothing.
+        assert!(book(2, 500).is_err());
+        assert_eq!(booked(), [(1, Weights, 600), (1, Reserve, 400)]);
+        let new = book(2, 300).unwrap();
+        assert_eq!(booked(), [(1, Weights, 600), (2, Weights, 300), (2, Reserve, 100)]);
+        drop(old);
+        assert_eq!(booked(), [(2, Weights, 300), (2, Reserve, 700)]);
+        drop(new);
+        assert_eq!(booked(), []);
     }
 
     #[test]
