@@ -104,8 +104,8 @@ pub(crate) fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result
         if let Err(error) = rustix::process::nice(NICENESS) {
             tracing::debug!("loads are as urgent as requests: {error}");
         }
-        // Whoever reads an `ArcSwap` has a record of it that outlives the thread, and the locks have
-        // a table that grows with the threads that wait: not on pages that go with a model.
+        // Whoever reads an `ArcSwap` has a record of it that outlives the thread, and locks have a
+        // table that grows with the threads that wait: not on pages that go with a model.
         drop(ArcSwap::from_pointee(()).load());
         Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
         device::use_heap_of_loads();

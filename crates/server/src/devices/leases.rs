@@ -427,8 +427,8 @@ impl Devices {
 }
 
 impl Devices {
-    /// The bytes of a version's weights that are on a device already, as far as checksums tell. What
-    /// is set aside for a model shares nothing with the rest of the device.
+    /// The bytes of a version's weights that are on a device already, as far as checksums tell.
+    /// What is set aside for a model shares nothing with the rest of the device.
     fn shareable_bytes(&self, resident: &Resident, rule: &ModelRule, logical: &Logical) -> u64 {
         let space = match self.aside_on(rule, logical) {
             Some(_) => self.aside(&resident.model, logical),
