@@ -350,9 +350,10 @@ def drive(args, server, seconds):
 
 
 def growth(args):
-    """The same load on a device that grows and on one that is held whole."""
+    """The same load on a device that grows and on one that is held whole; beside them another of
+    these, which differs from it by what servers differ without a reason."""
     servers = {}
-    for name, allow in (("growth", "true"), ("reserved", "false")):
+    for name, allow in (("growth", "true"), ("reserved", "false"), ("control", "false")):
         servers[name] = Server(args.binary, "--simulated_gpus=2GiB",
                                environment={"TF_FORCE_GPU_ALLOW_GROWTH": allow})
         servers[name].serve([("m", Path(args.model).resolve())])
@@ -372,9 +373,12 @@ def growth(args):
             server.stop()
     middle = {name: {key: percentile(values, 0.5) for key, values in rows.items()}
               for name, rows in totals.items()}
+    def ratio(name, key):
+        return middle[name][key] / middle["reserved"][key]
     say(what="growth", rounds=args.rounds, **middle,
-        throughput_ratio=middle["growth"]["throughput"] / middle["reserved"]["throughput"],
-        p99_ratio=middle["growth"]["p99"] / middle["reserved"]["p99"])
+        throughput_ratio=ratio("growth", "throughput"), p99_ratio=ratio("growth", "p99"),
+        control_throughput_ratio=ratio("control", "throughput"),
+        control_p99_ratio=ratio("control", "p99"))
 
 
 def limits(args):
