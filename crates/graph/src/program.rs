@@ -215,10 +215,26 @@ impl Program {
         functions.programs_mut().for_each(|program| program.parts(parts));
     }
 
-    /// Calls `each` with the nodes of the program and of the functions that are its own.
+    /// Calls `each` with the nodes of the program and of the functions that are its own, but for
+    /// constants that loops only hand around.
     pub fn visit(&self, each: &mut dyn FnMut(&Node)) {
-        self.graph.nodes.iter().for_each(&mut *each);
+        let read = self.read();
+        let numbered = self.graph.nodes.iter().zip(0u32..);
+        let seen =
+            numbered.filter(|(node, number)| node.as_const().is_none() || read.contains(number));
+        seen.for_each(|(node, _)| each(node));
         self.functions.visit(each);
+    }
+
+    /// The nodes that are fetched, or that others read.
+    fn read(&self) -> FxHashSet<u32> {
+        let mut read: FxHashSet<u32> = self.graph.fetches.iter().map(|port| port.node).collect();
+        for (node, number) in self.graph.nodes.iter().zip(0u32..) {
+            let inputs = node.inputs.iter().enumerate();
+            let inputs = inputs.filter(|(input, _)| !self.handed.contains(&(number, *input)));
+            read.extend(inputs.map(|(_, port)| port.node));
+        }
+        read
     }
 
     /// The bytes of constants, weights and packed weights that the program holds. Those that it

@@ -16,6 +16,7 @@ use schedule::Lanes;
 use session::{Batching, Endpoint, Engine as _, Error, Run};
 use tensor::{DType, Tensor};
 use testkit::tight::{BEST_UNITS, GREEDY_UNITS};
+use testkit::zoo::small_zoo;
 
 /// Every version of every small model in the project, and those of the small zoo if it is there.
 fn versions() -> Vec<PathBuf> {
@@ -71,6 +72,21 @@ fn a_weight_that_is_only_used_packed_is_held_once() {
     assert!(of("packed_weights") > 0, "{rows:?}");
     // What is left is what kernels read as it is: biases and the like.
     assert!(of("weights") * 4 < of("packed_weights"), "{rows:?}");
+}
+
+#[test]
+fn weights_that_a_loop_reads_by_their_handles_are_held_once() {
+    let (pool, zoo) = (Arc::new(Pool::new(2)), small_zoo());
+    for name in ["lstm", "gru", "bidirectional"] {
+        let dir = zoo.join(name).join("1");
+        let weights = open(&dir).unwrap().weights_bytes();
+        let folder = storage::open(&dir.to_string_lossy()).unwrap();
+        let rows = measure(&folder, &[], &pool, device::Kind::Cpu).unwrap();
+        let of = |what: &str| rows.iter().find(|row| row.what == what).unwrap().measured_bytes;
+        assert!(of("packed_weights") > 0, "{name}: {rows:?}");
+        // What is left is what kernels read as it is: biases and the like.
+        assert!(of("weights") < weights / 2, "{name}: {weights} bytes, {rows:?}");
+    }
 }
 
 const MIB: u64 = 1 << 20;
