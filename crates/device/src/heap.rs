@@ -67,6 +67,13 @@ pub fn trim_heap() {
     };
 }
 
+/// Lets the heap return the pages that nobody uses to the system. For before something large is
+/// taken: what was freed a moment ago would be held beside it.
+pub fn purge_heap() {
+    let code = call(PURGE_ALL);
+    debug_assert_eq!(code, 0, "the heap knows what to do");
+}
+
 /// Lets all threads share one heap of the C library's own, which it uses for little more than to
 /// start threads. Each new one would keep some pages for that, for ever. For the start of a
 /// program.

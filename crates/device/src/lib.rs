@@ -35,7 +35,7 @@ pub use cuda::{Cuda, cuda_gpus};
 pub use driver::{Driver, Kind, Properties};
 pub use error::{ConfigCode, Error, Result};
 pub use heap::{
-    Heap, HeapBytes, heap_bytes, settle_heap, share_heap, share_system_heap, trim_heap,
+    Heap, HeapBytes, heap_bytes, purge_heap, settle_heap, share_heap, share_system_heap, trim_heap,
     use_heap_of_loads,
 };
 pub use host::Host;
@@ -45,8 +45,8 @@ pub use region::Region;
 pub use shared::{Cache, Piece, SharedArena};
 pub use simulated::{Failures, Pace, Simulated, SimulatedOptions};
 pub use space::{
-    AHEAD_BYTES_MAX, Booked, Change, Charge, EVENT_MICROS, Event, EventSum, EventTotal, Idle,
-    NameScope, Owner, Pages, Recent, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as,
+    AHEAD_BYTES_MAX, Booked, BookedVec, Change, Charge, EVENT_MICROS, Event, EventSum, EventTotal,
+    Idle, NameScope, Owner, Pages, Recent, Scope, Snapshot, Space, SpaceOptions, Tally, booked_as,
     booked_on_host, booked_to, named, set_default_owner, settled, shared,
 };
 pub use stack::settle_stack;

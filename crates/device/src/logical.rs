@@ -6,12 +6,14 @@
 
 mod change;
 mod environment;
+mod growth;
 mod rules;
 mod tensorflow;
 mod virtual_devices;
 
 pub use change::check_change;
 pub use environment::Environment;
+pub use growth::{GrowthRule, GrowthSetting};
 pub use rules::{DeviceRule, LogicalRule, configure_rules};
 pub use tensorflow::{GpuOptions, VirtualDevices, configure};
 
@@ -44,21 +46,16 @@ pub struct LogicalDevice {
     pub physical: usize,
     /// The most it may hold.
     pub limit_bytes: u64,
+    /// The setting that says how much that is.
+    pub limit_by: &'static str,
     /// Whether it takes its memory as it is needed, or all at once.
     pub growth: GrowthRule,
+    /// The setting that says which of the two.
+    pub growth_by: GrowthSetting,
     /// The priority of its streams; 0 if not set.
     pub priority: i32,
     /// How many lanes it has; `None` leaves that to the server.
     pub n_lanes: Option<usize>,
-}
-
-/// Whether memory is taken as it is needed, or all at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GrowthRule {
-    /// As it is needed.
-    OnDemand,
-    /// All that the limit allows, at the start.
-    Reserved,
 }
 
 /// What was made of the devices found.
@@ -71,6 +68,9 @@ pub struct Configured {
     /// What a person should know, in the order it was noticed.
     pub warnings: Vec<String>,
 }
+
+/// What the host's limit is if nobody sets it.
+const WHOLE_HOST: &str = "the memory that the process may have";
 
 /// The most logical devices there may be: each has lanes, which are threads.
 const DEVICES_MAX: usize = 256;
@@ -94,7 +94,9 @@ fn cpus(physical: &[Physical]) -> Vec<LogicalDevice> {
         name: format!("cpu:{n}"),
         physical: i,
         limit_bytes: physical[i].total_bytes,
+        limit_by: WHOLE_HOST,
         growth: GrowthRule::OnDemand,
+        growth_by: GrowthSetting::Default,
         priority: 0,
         n_lanes: None,
     };

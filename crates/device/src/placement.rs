@@ -3,18 +3,23 @@
 //! A pure function from needs, limits, pins and replicas to devices. It packs as many bytes as it
 //! can onto devices of unequal size, leaves what is placed where it is if everything fits that way,
 //! and spreads models so that no device idles while another has several. [`adapt`] is run again
-//! when devices or models change: it goes out from what is there, and says in which steps.
+//! when devices or models change: it goes out from what is there, and says in which steps. A server
+//! asks it as versions arrive, and [`fleet`] asks it for all of them, before anything is served.
+//! [`place`] says what could be placed at most, whoever came first.
 
 mod adapt;
 mod assign;
 mod exact;
+mod fleet;
 mod subset;
+mod together;
 
 use std::collections::BTreeSet;
 
 pub use adapt::{Seat, Step, adapt};
 use assign::{Item, assign};
 pub use exact::most_bytes;
+pub use fleet::{Fleet, fleet};
 
 /// A device that models can be placed on.
 #[derive(Debug, Clone, PartialEq, Eq)]

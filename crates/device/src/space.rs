@@ -22,6 +22,7 @@ mod scope;
 mod sharing;
 mod shelf;
 mod snapshot;
+mod vector;
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -51,6 +52,7 @@ pub use scope::{
 };
 pub(crate) use scope::{current, current_tensor};
 pub use snapshot::Snapshot;
+pub use vector::BookedVec;
 
 /// The memory of one logical device; see the module.
 pub struct Space {
@@ -496,6 +498,13 @@ impl Space {
         let others = others.filter_map(|number| self.arenas.all[number].as_ref());
         let own: u64 = others.map(|arena| self.trim_arena(arena, 0, PRESSURE).unwrap_or(0)).sum();
         own + self.relieve_relatives(bytes)
+    }
+
+    /// The same for bytes that are on the heap, however many they are.
+    #[cold]
+    fn relieve_heap(&self, bytes: u64) -> u64 {
+        let trim = |arena| self.trim_arena(arena, 0, PRESSURE).unwrap_or(0);
+        self.arenas().map(trim).sum::<u64>() + self.relieve_relatives(bytes)
     }
 
     fn is_for_heap(&self, bytes: u64) -> bool {

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use super::virtual_devices::check_range;
 use super::{
-    Configured, GrowthRule, LANES_MAX, LogicalDevice, Physical, check_count, check_shares, invalid,
+    Configured, GrowthRule, GrowthSetting, LANES_MAX, LogicalDevice, Physical, WHOLE_HOST,
+    check_count, check_shares, invalid,
 };
 use crate::amount::Amount;
 use crate::driver::Kind;
@@ -22,7 +23,7 @@ pub struct DeviceRule {
     pub is_visible: bool,
     /// The most all of it may hold; `None` for what it has.
     pub limit: Option<Amount>,
-    /// How it grows; `None` for on demand.
+    /// How it grows; `None` for as the flag says, or on demand.
     pub growth: Option<GrowthRule>,
     /// How many lanes it has; `None` leaves that to the server.
     pub n_lanes: Option<usize>,
@@ -59,11 +60,16 @@ pub struct LogicalRule {
     pub n_lanes: Option<usize>,
 }
 
-/// Makes logical devices of what was found. Rules for devices that are not there are warnings.
+/// Makes logical devices of what was found. Rules for devices that are not there are warnings. GPUs
+/// of which no rule says how they grow do as `gpu_memory` says, or grow.
 ///
 /// # Errors
 /// [`Error::Config`] if a rule contradicts itself, or asks for more than a device has.
-pub fn configure_rules(rules: &[DeviceRule], physical: &[Physical]) -> Result<Configured, Error> {
+pub fn configure_rules(
+    rules: &[DeviceRule],
+    physical: &[Physical],
+    gpu_memory: Option<GrowthRule>,
+) -> Result<Configured, Error> {
     let mut warnings = Vec::new();
     check_names(rules)?;
     check_count(rules.iter().map(|rule| rule.logical.len()).sum())?;
@@ -80,7 +86,11 @@ pub fn configure_rules(rules: &[DeviceRule], physical: &[Physical]) -> Result<Co
         check_shares(device, &[limit])?;
         physical_limit_bytes.push(limit);
         let within = Physical { total_bytes: limit, ..device.clone() };
-        shares.extend(share(rule, at, &within)?);
+        let usual = match device.kind {
+            Kind::Gpu => GrowthSetting::of_flag(gpu_memory),
+            Kind::Cpu => GrowthSetting::Default,
+        };
+        shares.extend(share(rule, at, &within, usual)?);
     }
     check_count(shares.len())?;
     shares.sort_by_key(|(ordinal, device)| {
@@ -103,14 +113,23 @@ fn share(
     rule: Option<&DeviceRule>,
     at: usize,
     device: &Physical,
+    usual: GrowthSetting,
 ) -> Result<Vec<(i32, LogicalDevice)>, Error> {
-    let growth = rule.and_then(|rule| rule.growth).unwrap_or(GrowthRule::OnDemand);
+    let growth = rule.and_then(|rule| rule.growth);
+    let growth_by = growth.map_or(usual, GrowthSetting::DeviceConfig);
+    let whole_by = match (rule.and_then(|rule| rule.limit), device.kind) {
+        (Some(_), _) => MEMORY_LIMIT,
+        (None, Kind::Cpu) => WHOLE_HOST,
+        (None, Kind::Gpu) => "default",
+    };
     let n_lanes = rule.and_then(|rule| rule.n_lanes);
     let whole = LogicalDevice {
         name: String::new(),
         physical: at,
         limit_bytes: device.total_bytes,
-        growth,
+        limit_by: whole_by,
+        growth: growth_by.rule(),
+        growth_by,
         priority: 0,
         n_lanes,
     };
@@ -123,9 +142,12 @@ fn share(
     }
     let share = |share: &LogicalRule| {
         let limit = limit_of(share.limit, device)?;
+        let growth_by = share.growth.map_or(growth_by, GrowthSetting::DeviceConfig);
         let device = LogicalDevice {
             limit_bytes: limit.unwrap_or(device.total_bytes),
-            growth: share.growth.unwrap_or(growth),
+            limit_by: if limit.is_some() { MEMORY_LIMIT } else { whole_by },
+            growth: growth_by.rule(),
+            growth_by,
             priority: share.priority.unwrap_or(0),
             n_lanes: share.n_lanes.or(n_lanes),
             ..whole.clone()
@@ -139,6 +161,9 @@ fn share(
     }
     Ok(shares)
 }
+
+/// The setting that limits a device of a device config.
+const MEMORY_LIMIT: &str = "memory_limit of the device config";
 
 /// A limit in bytes, which must be some.
 fn limit_of(limit: Option<Amount>, device: &Physical) -> Result<Option<u64>, Error> {

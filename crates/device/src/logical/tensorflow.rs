@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use super::environment::Environment;
 use super::virtual_devices::check_virtual_devices;
 use super::{
-    Configured, GrowthRule, LogicalDevice, Physical, check_count, check_shares, cpus, indices,
-    invalid,
+    Configured, GrowthRule, LogicalDevice, Physical, check_count, check_shares, cpus, growth,
+    indices, invalid,
 };
 use crate::amount::scale;
 use crate::driver::Kind;
@@ -25,8 +25,10 @@ pub struct GpuOptions {
     pub per_process_gpu_memory_fraction: f64,
     /// Empty or `BFC`.
     pub allocator_type: String,
-    /// Whether memory is taken as it is needed.
-    pub allow_growth: bool,
+    /// Whether memory is taken as it is needed, if that is written out.
+    pub allow_growth: Option<bool>,
+    /// What our own flag `--gpu_memory` says of that, if it was given.
+    pub gpu_memory: Option<GrowthRule>,
     /// Which GPUs, in which order; empty for all.
     pub visible_device_list: String,
     /// Logical devices for each visible GPU; empty for one each.
@@ -59,7 +61,8 @@ impl GpuOptions {
             device_count: None,
             per_process_gpu_memory_fraction: 0.0,
             allocator_type: String::new(),
-            allow_growth: false,
+            allow_growth: None,
+            gpu_memory: None,
             visible_device_list: String::new(),
             virtual_devices: Vec::new(),
             use_unified_memory: false,
@@ -89,7 +92,7 @@ pub fn configure(
         return Err(invalid(text));
     }
     let mut warnings = Vec::new();
-    let growth = growth(options.allow_growth, environment, &mut warnings);
+    let growth_by = growth::decide(options, environment, &mut warnings);
     environment.warn(&mut warnings);
     let gpus = visible(options, &indices(physical, Kind::Gpu))?;
     if !gpus.is_empty() {
@@ -109,7 +112,9 @@ pub fn configure(
         name: format!("gpu:{n}"),
         physical: share.physical,
         limit_bytes: share.limit_bytes,
-        growth,
+        limit_by: share.limit_by,
+        growth: growth_by.rule(),
+        growth_by,
         priority: share.priority,
         n_lanes: None,
     };
@@ -117,7 +122,11 @@ pub fn configure(
     devices.extend(shares.iter().enumerate().map(logical));
     let physical_limit_bytes = configuration.physical_limits();
     for device in &mut devices {
-        device.limit_bytes = device.limit_bytes.min(physical_limit_bytes[device.physical]);
+        let limit = physical_limit_bytes[device.physical];
+        if limit < device.limit_bytes {
+            let kind = physical[device.physical].kind;
+            (device.limit_bytes, device.limit_by) = (limit, limit_variable(kind));
+        }
     }
     Ok(Configured { devices, physical_limit_bytes, warnings: configuration.warnings })
 }
@@ -134,6 +143,7 @@ struct Share {
     order: (i32, usize, usize),
     physical: usize,
     limit_bytes: u64,
+    limit_by: &'static str,
     priority: i32,
 }
 
@@ -155,30 +165,27 @@ impl Configuration<'_> {
             let ordinal = entry.device_ordinal.get(position).copied().unwrap_or(0);
             let priority = entry.priority.get(position).copied().unwrap_or(0);
             let order = (ordinal, at, position);
-            shares.push(Share { order, physical: gpu, limit_bytes, priority });
+            let limit_by = "memory_limit_mb of virtual_devices";
+            shares.push(Share { order, physical: gpu, limit_bytes, limit_by, priority });
         }
         Ok(())
     }
 
     /// One logical device with everything, or several equal ones.
     fn push_whole(&mut self, shares: &mut Vec<Share>, at: usize, gpu: usize) -> Result<(), Error> {
-        let limit = self.limit(gpu)?;
+        let (limit, limit_by) = self.limit(gpu)?;
         let n = usize::try_from(self.options.num_virtual_devices_per_gpu).unwrap_or(1).max(1);
         check_count(shares.len().saturating_add(n))?;
+        let limit_by = if n > 1 { "num_virtual_devices_per_gpu" } else { limit_by };
         for position in 0..n {
-            let limit_bytes = limit / n as u64;
-            shares.push(Share {
-                order: (0, at, position),
-                physical: gpu,
-                limit_bytes,
-                priority: 0,
-            });
+            let (order, limit_bytes) = ((0, at, position), limit / n as u64);
+            shares.push(Share { order, physical: gpu, limit_bytes, limit_by, priority: 0 });
         }
         Ok(())
     }
 
-    /// What a GPU gives to a single logical device.
-    fn limit(&mut self, gpu: usize) -> Result<u64, Error> {
+    /// What a GPU gives to a single logical device, and the setting that says so.
+    fn limit(&mut self, gpu: usize) -> Result<(u64, &'static str), Error> {
         let device = &self.physical[gpu];
         let fraction = self.options.per_process_gpu_memory_fraction;
         let major = device.compute_capability.map_or(0, |(major, _)| major);
@@ -194,16 +201,22 @@ impl Configuration<'_> {
             self.warn_of_unified_memory(gpu);
         }
         let mut limit = match fraction > 0.0 {
-            true => scale(device.total_bytes, fraction.min(1.0)),
-            false => less_reserve(device.free_bytes, major),
+            true => {
+                (scale(device.total_bytes, fraction.min(1.0)), "per_process_gpu_memory_fraction")
+            }
+            false => (less_reserve(device.free_bytes, major), "default"),
         };
         if let Ok(mb @ 1..) = u64::try_from(self.options.gpu_system_memory_size_in_mb) {
-            limit = self.less_system(gpu, mb).unwrap_or(limit);
+            let rest = self.less_system(gpu, mb);
+            limit = rest.map_or(limit, |rest| (rest, "gpu_system_memory_size_in_mb"));
         }
         let forced = self.environment.device_min_sys_memory_in_mb.as_deref().unwrap_or("");
         if !forced.is_empty() {
             limit = match forced.trim().parse() {
-                Ok(mb) => self.less_system(gpu, mb).unwrap_or(limit),
+                Ok(mb) => {
+                    let rest = self.less_system(gpu, mb);
+                    rest.map_or(limit, |rest| (rest, "TF_DEVICE_MIN_SYS_MEMORY_IN_MB"))
+                }
                 Err(_) => {
                     self.warnings.push(format!(
                         "The requested reserved device memory {forced} is invalid. The request \
@@ -261,6 +274,14 @@ impl Configuration<'_> {
     }
 }
 
+/// The variable that limits all of a device.
+fn limit_variable(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Gpu => "TF_PER_DEVICE_MEMORY_LIMIT_MB",
+        Kind::Cpu => "TF_CPU_BFC_MEM_LIMIT_IN_MB",
+    }
+}
+
 /// What is free, less what TensorFlow leaves to the system.
 fn less_reserve(free_bytes: u64, major: u32) -> u64 {
     let reserve_mb = match major {
@@ -272,33 +293,6 @@ fn less_reserve(free_bytes: u64, major: u32) -> u64 {
     };
     let reserve = reserve_mb << 20;
     if reserve < free_bytes { free_bytes - reserve } else { free_bytes }
-}
-
-/// Whether memory is taken on demand, after the environment had its say.
-fn growth(allow: bool, environment: &Environment, warnings: &mut Vec<String>) -> GrowthRule {
-    let rule = |allow| if allow { GrowthRule::OnDemand } else { GrowthRule::Reserved };
-    let forced = match environment.force_gpu_allow_growth.as_deref() {
-        None => return rule(allow),
-        Some("true") => true,
-        Some("false") => false,
-        Some(other) => {
-            warnings.push(format!(
-                "The TF_FORCE_GPU_ALLOW_GROWTH environment variable is set but could not be \
-                 parsed: \"{other}\".  Valid values are \"true\" or \"false\".  Using original \
-                 config value of {}.",
-                u8::from(allow)
-            ));
-            return rule(allow);
-        }
-    };
-    if forced != allow {
-        warnings.push(format!(
-            "Overriding orig_value setting because the TF_FORCE_GPU_ALLOW_GROWTH environment \
-             variable is set. Original config value was {}.",
-            u8::from(allow)
-        ));
-    }
-    rule(forced)
 }
 
 /// The GPUs that may be used, in the order that was asked for.

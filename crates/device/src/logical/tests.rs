@@ -56,10 +56,10 @@ fn check(gpus: &[u64], change: impl FnOnce(&mut GpuOptions, &mut Environment), e
 fn without_options_every_gpu_is_one_device_less_a_reserve() {
     check(&[], |_, _| {}, &[]);
     check(&[], |o, _| o.visible_device_list = "0,1".to_owned(), &[]);
-    check(&[8], |_, _| {}, &["gpu:0=gpu:0 6656MiB reserved"]);
+    check(&[8], |_, _| {}, &["gpu:0=gpu:0 6656MiB grows"]);
     check(
         &[1, 4],
-        |o, _| o.allow_growth = true,
+        |o, _| o.allow_growth = Some(true),
         &["gpu:0=gpu:0 799MiB grows", "gpu:1=gpu:1 2560MiB grows"],
     );
 }
@@ -70,7 +70,7 @@ fn the_reserve_follows_the_compute_capability() {
         let mut physical = machine(&[8]);
         physical[1].compute_capability = Some((major, 0));
         let made = configure(&GpuOptions::unset(), &Environment::unset(), &physical);
-        let expected = format!("gpu:0=gpu:0 {mib}MiB reserved");
+        let expected = format!("gpu:0=gpu:0 {mib}MiB grows");
         assert_eq!(show(&made, &physical), [expected]);
     }
 }
@@ -100,14 +100,14 @@ fn more_than_all_memory_is_all_of_it() {
 #[test]
 fn the_system_reserve_can_be_set() {
     let set = |o: &mut GpuOptions| o.gpu_system_memory_size_in_mb = 1024;
-    check(&[8], |o, _| set(o), &["gpu:0=gpu:0 7168MiB reserved"]);
+    check(&[8], |o, _| set(o), &["gpu:0=gpu:0 7168MiB grows"]);
     check(
         &[8],
         |o, e| {
             set(o);
             e.device_min_sys_memory_in_mb = Some("2048".to_owned());
         },
-        &["gpu:0=gpu:0 6144MiB reserved"],
+        &["gpu:0=gpu:0 6144MiB grows"],
     );
     let text = "The requested reserved device memory lots is invalid. The request will be ignored.";
     check(
@@ -116,14 +116,14 @@ fn the_system_reserve_can_be_set() {
             set(o);
             e.device_min_sys_memory_in_mb = Some("lots".to_owned());
         },
-        &["gpu:0=gpu:0 7168MiB reserved", text],
+        &["gpu:0=gpu:0 7168MiB grows", text],
     );
     let text = "The requested reserved device memory 9000 MiB is larger than the available memory \
                 of 8589934592 bytes. The request is ignored.";
     check(
         &[8],
         |_, e| e.device_min_sys_memory_in_mb = Some("9000".to_owned()),
-        &["gpu:0=gpu:0 6656MiB reserved", text],
+        &["gpu:0=gpu:0 6656MiB grows", text],
     );
 }
 
@@ -139,10 +139,10 @@ fn the_environment_overrides_growth() {
                     parsed: \"1\".  Valid values are \"true\" or \"false\".  Using original \
                     config value of 0.";
     let cases = [
-        ("true", false, vec!["gpu:0=gpu:0 6656MiB grows".to_owned(), overriding(0)]),
-        ("true", true, vec!["gpu:0=gpu:0 6656MiB grows".to_owned()]),
-        ("false", true, vec!["gpu:0=gpu:0 6656MiB reserved".to_owned(), overriding(1)]),
-        ("1", false, vec!["gpu:0=gpu:0 6656MiB reserved".to_owned(), unparsed.to_owned()]),
+        ("true", None, vec!["gpu:0=gpu:0 6656MiB grows".to_owned(), overriding(0)]),
+        ("true", Some(true), vec!["gpu:0=gpu:0 6656MiB grows".to_owned()]),
+        ("false", Some(true), vec!["gpu:0=gpu:0 6656MiB reserved".to_owned(), overriding(1)]),
+        ("1", None, vec!["gpu:0=gpu:0 6656MiB grows".to_owned(), unparsed.to_owned()]),
     ];
     for (value, allow, expected) in cases {
         let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
@@ -155,6 +155,95 @@ fn the_environment_overrides_growth() {
             &expected,
         );
     }
+}
+
+/// The growth of a GPU and the setting that decided on it, with a value of the environment
+/// variable, of our flag, of `allow_growth` and of the fraction.
+#[track_caller]
+fn check_growth(
+    forced: &str,
+    flag: Option<GrowthRule>,
+    (allow, fraction): (Option<bool>, f64),
+    expected: &str,
+) {
+    let options = GpuOptions {
+        allow_growth: allow,
+        gpu_memory: flag,
+        per_process_gpu_memory_fraction: fraction,
+        ..GpuOptions::unset()
+    };
+    let force_gpu_allow_growth = (!forced.is_empty()).then(|| forced.to_owned());
+    let environment = Environment { force_gpu_allow_growth, ..Environment::unset() };
+    let made = configure(&options, &environment, &machine(&[8])).unwrap();
+    let [host, gpu] = &made.devices[..] else { panic!("{made:?}") };
+    assert_eq!(host.growth_by, GrowthSetting::Default);
+    assert_eq!(gpu.growth, gpu.growth_by.rule());
+    assert_eq!(format!("{:?}: {}", gpu.growth, gpu.growth_by), expected);
+}
+
+#[test]
+fn memory_grows_unless_somebody_asked_for_a_reservation() {
+    let (grow, reserve) = (Some(GrowthRule::OnDemand), Some(GrowthRule::Reserved));
+    check_growth("", None, (None, 0.0), "OnDemand: default");
+    check_growth("", None, (Some(true), 0.7), "OnDemand: gpu_options.allow_growth: true");
+    check_growth("", None, (Some(false), 0.0), "Reserved: gpu_options.allow_growth: false");
+    let fraction = "Reserved: per_process_gpu_memory_fraction without allow_growth";
+    check_growth("", None, (None, 0.5), fraction);
+    check_growth("nonsense", None, (None, 0.5), fraction);
+    // The flag has more to say than the file, and the environment than the flag.
+    check_growth("", grow, (Some(false), 0.5), "OnDemand: --gpu_memory=grow");
+    check_growth("", reserve, (Some(true), 0.0), "Reserved: --gpu_memory=reserve");
+    check_growth("true", reserve, (None, 0.5), "OnDemand: TF_FORCE_GPU_ALLOW_GROWTH=true");
+    check_growth("false", grow, (Some(true), 0.0), "Reserved: TF_FORCE_GPU_ALLOW_GROWTH=false");
+}
+
+#[test]
+fn a_device_config_says_how_each_gpu_grows_and_the_flag_how_the_others_do() {
+    let fixed = DeviceRule { growth: Some(GrowthRule::Reserved), ..rule("gpu:0") };
+    let growing = DeviceRule { growth: Some(GrowthRule::OnDemand), ..rule("gpu:1") };
+    let of = |flag| {
+        let made = configure_rules(&[fixed.clone(), growing.clone()], &machine(&[1, 1, 1]), flag);
+        let devices = made.unwrap().devices;
+        devices.iter().map(|one| one.growth_by.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let both = "default, allow_growth: false of the device config, \
+                allow_growth: true of the device config";
+    assert_eq!(of(None), format!("{both}, default"));
+    assert_eq!(of(Some(GrowthRule::Reserved)), format!("{both}, --gpu_memory=reserve"));
+}
+
+#[test]
+fn every_limit_has_a_setting_that_says_it() {
+    let check = |change: fn(&mut GpuOptions, &mut Environment), expected: [&str; 2]| {
+        let (mut options, mut environment) = (GpuOptions::unset(), Environment::unset());
+        change(&mut options, &mut environment);
+        let made = configure(&options, &environment, &machine(&[8])).unwrap();
+        let by: Vec<&str> = made.devices.iter().map(|device| device.limit_by).collect();
+        assert_eq!(by[..2], expected);
+    };
+    check(|_, _| {}, [WHOLE_HOST, "default"]);
+    let fraction = "per_process_gpu_memory_fraction";
+    check(|o, _| o.per_process_gpu_memory_fraction = 0.5, [WHOLE_HOST, fraction]);
+    let virtual_devices = "memory_limit_mb of virtual_devices";
+    check(|o, _| o.virtual_devices = vec![shares(&[9.0])], [WHOLE_HOST, virtual_devices]);
+    let n = "num_virtual_devices_per_gpu";
+    check(|o, _| o.num_virtual_devices_per_gpu = 2, [WHOLE_HOST, n]);
+    let system = "gpu_system_memory_size_in_mb";
+    check(|o, _| o.gpu_system_memory_size_in_mb = 1, [WHOLE_HOST, system]);
+    let variable = "TF_DEVICE_MIN_SYS_MEMORY_IN_MB";
+    let set = |_: &mut GpuOptions, e: &mut Environment| {
+        e.device_min_sys_memory_in_mb = Some("1".to_owned());
+    };
+    check(set, [WHOLE_HOST, variable]);
+    let set = |_: &mut GpuOptions, e: &mut Environment| {
+        e.per_device_memory_limit_mb = Some("1".to_owned());
+        e.cpu_allocator_use_bfc = Some("1".to_owned());
+        e.cpu_bfc_mem_limit_in_mb = Some("1".to_owned());
+    };
+    check(set, ["TF_CPU_BFC_MEM_LIMIT_IN_MB", "TF_PER_DEVICE_MEMORY_LIMIT_MB"]);
+    let rules = [DeviceRule { limit: Some(Amount::Fraction(0.5)), ..rule("gpu:0") }];
+    let made = configure_rules(&rules, &machine(&[1]), None).unwrap();
+    assert_eq!(made.devices[1].limit_by, "memory_limit of the device config");
 }
 
 #[test]
@@ -207,13 +296,13 @@ fn the_device_count_bounds_the_gpus() {
 
 #[test]
 fn virtual_devices_share_a_gpu() {
-    let both = ["gpu:0=gpu:0 1024MiB reserved", "gpu:1=gpu:0 2048MiB reserved"];
+    let both = ["gpu:0=gpu:0 1024MiB grows", "gpu:1=gpu:0 2048MiB grows"];
     check(&[4], |o, _| o.virtual_devices = vec![shares(&[1024.0, 2048.0])], &both);
-    check(&[4], |o, _| o.virtual_devices = vec![shares(&[])], &["gpu:0=gpu:0 2560MiB reserved"]);
+    check(&[4], |o, _| o.virtual_devices = vec![shares(&[])], &["gpu:0=gpu:0 2560MiB grows"]);
     check(
         &[8],
         |o, _| o.num_virtual_devices_per_gpu = 2,
-        &["gpu:0=gpu:0 3328MiB reserved", "gpu:1=gpu:0 3328MiB reserved"],
+        &["gpu:0=gpu:0 3328MiB grows", "gpu:1=gpu:0 3328MiB grows"],
     );
     let text = "InvalidArgument: the logical devices of gpu:0 need 5368709120 bytes together, but \
                 it has 4294967296";
@@ -223,11 +312,8 @@ fn virtual_devices_share_a_gpu() {
 #[test]
 fn fewer_gpus_than_configured_are_configured_with_a_warning() {
     let entries = || [1024.0, 4096.0, 2048.0].map(|mb| shares(&[mb])).to_vec();
-    let devices = [
-        "gpu:0=gpu:0 1024MiB reserved",
-        "gpu:1=gpu:1 4096MiB reserved",
-        "gpu:2=gpu:2 2048MiB reserved",
-    ];
+    let devices =
+        ["gpu:0=gpu:0 1024MiB grows", "gpu:1=gpu:1 4096MiB grows", "gpu:2=gpu:2 2048MiB grows"];
     for n in 0..=3 {
         let warning = format!(
             "Not enough GPUs to create virtual devices. num_gpus_to_use: {n} #virtual_devices: 3"
@@ -274,7 +360,7 @@ fn virtual_devices_that_contradict_the_rest_are_refused() {
             o.use_unified_memory = true;
         },
         &[
-            "gpu:0=gpu:0 1024MiB reserved",
+            "gpu:0=gpu:0 1024MiB grows",
             "unified memory is not used: gpu:0 is limited to its own 8589934592 bytes",
         ],
     );
@@ -325,10 +411,10 @@ fn ordinals_number_the_devices_over_all_gpus() {
             o.virtual_devices = vec![entry(&[1.0, 2.0], &[10, 20]), entry(&[3.0, 4.0], &[10, 20])];
         },
         &[
-            "gpu:0=gpu:0 1MiB reserved",
-            "gpu:1=gpu:1 3MiB reserved",
-            "gpu:2=gpu:0 2MiB reserved",
-            "gpu:3=gpu:1 4MiB reserved",
+            "gpu:0=gpu:0 1MiB grows",
+            "gpu:1=gpu:1 3MiB grows",
+            "gpu:2=gpu:0 2MiB grows",
+            "gpu:3=gpu:1 4MiB grows",
         ],
     );
     check(
@@ -383,7 +469,7 @@ fn a_device_wide_limit_holds_for_everything_on_it() {
     check(
         &[8],
         |_, e| e.per_device_memory_limit_mb = Some("512".to_owned()),
-        &["gpu:0=gpu:0 512MiB reserved"],
+        &["gpu:0=gpu:0 512MiB grows"],
     );
     let environment =
         Environment { per_device_memory_limit_mb: Some("512".to_owned()), ..Environment::unset() };
@@ -466,7 +552,7 @@ fn share_of(limit: &str) -> LogicalRule {
 #[track_caller]
 fn check_rules(gpus: &[u64], rules: &[DeviceRule], expected: &[&str]) {
     let physical = machine(gpus);
-    assert_eq!(show(&configure_rules(rules, &physical), &physical), expected);
+    assert_eq!(show(&configure_rules(rules, &physical, None), &physical), expected);
 }
 
 #[test]
@@ -507,7 +593,7 @@ fn every_share_has_its_own_limit_growth_and_lanes() {
         ],
         ..rule("gpu:0")
     }];
-    let made = configure_rules(&rules, &machine(&[4, 8])).unwrap();
+    let made = configure_rules(&rules, &machine(&[4, 8]), None).unwrap();
     let of = |device: &LogicalDevice| {
         (device.name.clone(), device.limit_bytes / MIB, device.growth, device.n_lanes)
     };
@@ -606,7 +692,8 @@ fn rules_that_make_no_sense_are_refused() {
 
 #[test]
 fn devices_in_use_may_change_their_limits_but_not_vanish() {
-    let devices = |rules: &[DeviceRule]| configure_rules(rules, &machine(&[4, 4])).unwrap().devices;
+    let devices =
+        |rules: &[DeviceRule]| configure_rules(rules, &machine(&[4, 4]), None).unwrap().devices;
     let before = devices(&[]);
     let smaller = devices(&[DeviceRule { limit: Amount::parse("1GiB"), ..rule("gpu:1") }]);
     let split = devices(&[DeviceRule {

@@ -1,9 +1,14 @@
 //! From where models are to where they should be, in steps that fit one after another.
 //!
-//! What serves stays where it is unless another would find no place otherwise: then a few move,
-//! then replicas beyond the first give way, and at last those of a lower priority do. A model whose
-//! devices have changed moves, one that may have more replicas gets them where there is room, and
-//! a device that idles gets one of those that crowd another.
+//! What serves stays where it is unless another would find no place otherwise: then a few move, or
+//! all that may ([`rearrange`]), then replicas beyond the first give way, and at last those of a
+//! lower priority do. A model whose devices have changed moves, one that may have more replicas
+//! gets them where there is room, and a device that idles gets one of those that crowd another.
+//!
+//! Whether there is a place for one more depends on what the others need, not on where they are:
+//! so it does not matter in which order they came.
+
+mod rearrange;
 
 use std::collections::BTreeMap;
 
@@ -12,8 +17,12 @@ use super::Replicas;
 /// A model that is placed, or is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
-    /// For each device what it holds there or would take; nothing where it may not be.
+    /// For each device what it holds there or would take beside its runs; nothing where it may not
+    /// be.
     pub bytes: Vec<Option<u64>>,
+    /// For each device what its runs may take there. Seats share that: the most of any of them is
+    /// kept free for all.
+    pub runs: Vec<u64>,
     /// What it holds of each device that it is on.
     pub current: Vec<(usize, u64)>,
     /// On how many devices it is to be.
@@ -22,6 +31,9 @@ pub struct Seat {
     pub priority: i32,
     /// Whether it has to stay as it is: it is being loaded, or a copy would be another model.
     pub stays: bool,
+    /// A device where it may serve for a moment while others change places, and what it takes
+    /// there.
+    pub park: Option<(usize, u64)>,
 }
 
 /// One change of where models are. Each fits when those before it are done.
@@ -44,20 +56,23 @@ pub enum Step {
 }
 
 /// The steps from where the seats are to where they should be. `free_bytes` says what each device
-/// has to give beside what the seats hold. A seat that gets no step and is nowhere has no place.
+/// has to give beside what the seats hold, for their runs too. Those that have no place find one in
+/// the order of the seats, which is that in which they came, a higher priority first. A seat that
+/// gets no step and is nowhere has no place.
 ///
-/// Takes some milliseconds at most.
+/// Takes some milliseconds, and some tens of them if there is hardly a way to fit all in.
 ///
 /// # Panics
 /// If a seat has not as many figures as there are devices, or is on one that is not there.
 pub fn adapt(free_bytes: &[u64], seats: &[Seat]) -> Vec<Step> {
     for seat in seats {
-        assert_eq!(seat.bytes.len(), free_bytes.len(), "a figure for each device");
+        let n_figures = [seat.bytes.len(), seat.runs.len()];
+        assert_eq!(n_figures, [free_bytes.len(); 2], "a figure for each device");
         assert!(seat.current.iter().all(|(device, _)| *device < free_bytes.len()), "{seat:?}");
     }
     let mut board = Board::new(free_bytes, seats);
     board.retire();
-    for seat in board.order() {
+    for seat in board.arrivals() {
         if !board.has_place(seat) {
             board.find_place(seat);
         }
@@ -100,13 +115,37 @@ impl<'a> Board<'a> {
         self.seats[seat].bytes[device].filter(|_| is_new)
     }
 
+    /// What is kept free of a device for runs of the seats on it, but for one of them.
+    fn runs(&self, device: usize, but: Option<usize>) -> u64 {
+        let there = self.seats_on(device).into_iter().filter(|seat| Some(*seat) != but);
+        there.map(|seat| self.seats[seat].runs[device]).max().unwrap_or(0)
+    }
+
+    /// What could still be taken of a device.
+    fn room(&self, device: usize) -> u64 {
+        self.free[device].saturating_sub(self.runs(device, None))
+    }
+
     fn fits(&self, seat: usize, device: usize) -> bool {
-        self.wants(seat, device).is_some_and(|bytes| bytes <= self.free[device])
+        self.fits_without(seat, device, None)
+    }
+
+    /// Whether a seat would fit on a device if another were gone from there.
+    fn fits_without(&self, seat: usize, device: usize, other: Option<usize>) -> bool {
+        let freed = other.map_or(0, |other| self.held(other, device));
+        let runs = self.runs(device, other).max(self.seats[seat].runs[device]);
+        let room = self.free[device].saturating_add(freed);
+        self.wants(seat, device).is_some_and(|bytes| bytes.saturating_add(runs) <= room)
     }
 
     fn add(&mut self, seat: usize, device: usize) {
-        let bytes = self.wants(seat, device).filter(|bytes| *bytes <= self.free[device]);
-        let bytes = bytes.expect("only what fits is added");
+        assert!(self.fits(seat, device), "only what fits is added");
+        let bytes = self.wants(seat, device).expect("what fits may be there");
+        self.take(seat, device, bytes);
+    }
+
+    /// Adds a seat to a device where it takes so many bytes.
+    fn take(&mut self, seat: usize, device: usize, bytes: u64) {
         self.free[device] -= bytes;
         self.on[seat].insert(device, bytes);
         self.steps.push(Step::Add { seat, device });
@@ -132,6 +171,13 @@ impl<'a> Board<'a> {
         on.keys().any(|device| bytes[*device].is_some()) || (*stays && !on.is_empty())
     }
 
+    /// By priority, and then as they came.
+    fn arrivals(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.seats.len()).collect();
+        order.sort_by_key(|seat| -i64::from(self.seats[*seat].priority));
+        order
+    }
+
     /// By priority, and the largest first, since small ones find gaps.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.seats.len()).collect();
@@ -153,7 +199,7 @@ impl<'a> Board<'a> {
             while self.on[seat].len() > self.n_wanted(seat) {
                 let is_allowed = |device: usize| self.seats[seat].bytes[device].is_some();
                 let worst = self.on[seat].keys().copied();
-                let worst = worst.min_by_key(|device| (is_allowed(*device), self.free[*device]));
+                let worst = worst.min_by_key(|device| (is_allowed(*device), self.room(*device)));
                 self.remove(seat, worst.expect("there are more than are wanted"));
             }
         }
@@ -175,8 +221,13 @@ impl<'a> Board<'a> {
         if self.place(seat) {
             return;
         }
-        let ways: [fn(&Self, usize) -> Option<Self>; 3] =
-            [Self::with_moves, Self::without_replicas, Self::without_lower];
+        let ways: [fn(&Self, usize) -> Option<Self>; 5] = [
+            Self::with_moves,
+            Self::rearranged,
+            Self::without_replicas,
+            Self::rearranged_without_replicas,
+            Self::without_lower,
+        ];
         if let Some(board) = ways.iter().find_map(|way| way(self, seat)) {
             *self = board;
         }
@@ -185,7 +236,7 @@ impl<'a> Board<'a> {
     /// Adds a seat where it fits: where the fewest are, then where the most is free.
     fn place(&mut self, seat: usize) -> bool {
         let fitting = (0..self.free.len()).filter(|device| self.fits(seat, *device));
-        let key = |device: &usize| (self.seats_on(*device).len(), u64::MAX - self.free[*device]);
+        let key = |device: &usize| (self.seats_on(*device).len(), u64::MAX - self.room(*device));
         let Some(device) = fitting.min_by_key(key) else { return false };
         self.add(seat, device);
         true
@@ -221,8 +272,7 @@ impl<'a> Board<'a> {
         let mut moves = Vec::new();
         for from in 0..self.free.len() {
             for other in self.seats_on(from) {
-                let room = self.free[from].saturating_add(self.held(other, from));
-                let helps = self.wants(seat, from).is_some_and(|bytes| bytes <= room);
+                let helps = self.fits_without(seat, from, Some(other));
                 if self.seats[other].stays || (n_moves == 1 && !helps) {
                     continue;
                 }
@@ -241,14 +291,6 @@ impl<'a> Board<'a> {
             board.on[other].len() > 1
                 && board.seats[other].priority <= board.seats[seat].priority
                 && !board.seats[other].stays
-        };
-        self.without(seat, gives_way)
-    }
-
-    /// The board with the seat on it in place of seats of a lower priority.
-    fn without_lower(&self, seat: usize) -> Option<Self> {
-        let gives_way = |board: &Self, other: usize| {
-            board.seats[other].priority < board.seats[seat].priority && !board.seats[other].stays
         };
         self.without(seat, gives_way)
     }
@@ -276,7 +318,8 @@ impl<'a> Board<'a> {
         let wanted = self.wants(seat, device)?;
         let mut board = self.clone();
         while !board.fits(seat, device) {
-            let missing = wanted - board.free[device];
+            let runs = board.runs(device, None).max(self.seats[seat].runs[device]);
+            let missing = wanted.saturating_add(runs).saturating_sub(board.free[device]);
             let there = board.seats_on(device).into_iter();
             let other = there.filter(|other| gives_way(&board, *other)).min_by_key(|other| {
                 let held = board.held(*other, device);
@@ -296,7 +339,7 @@ impl<'a> Board<'a> {
             let is_open = self.has_place(seat) && !self.seats[seat].stays;
             while is_open && self.on[seat].len() < self.n_wanted(seat) {
                 let fitting = (0..self.free.len()).filter(|device| self.fits(seat, *device));
-                match fitting.min_by_key(|device| (u64::MAX - self.free[*device], *device)) {
+                match fitting.min_by_key(|device| (u64::MAX - self.room(*device), *device)) {
                     Some(device) => self.add(seat, device),
                     None => break,
                 }

@@ -45,16 +45,29 @@ impl Charge {
     }
 
     fn add(&mut self, bytes: u64) -> Result<()> {
-        let tally = self.owner.tally(self.category);
-        self.owner.space().charge(tally, bytes, None)?;
+        self.owner.take(self.category, bytes)?;
         self.bytes += bytes;
         Ok(())
     }
 
     fn take_back(&mut self, bytes: u64) {
-        let tally = self.owner.tally(self.category);
-        self.owner.space().free((tally, None), Block::Heap, bytes);
+        self.owner.give_back(self.category, bytes);
         self.bytes -= bytes;
+    }
+}
+
+impl Owner {
+    /// Charges bytes of the device that somebody else took, until they are given back.
+    ///
+    /// # Errors
+    /// If a limit refuses.
+    pub fn take(&self, category: Category, bytes: u64) -> Result<()> {
+        self.space().charge(self.tally(category), bytes, None)
+    }
+
+    /// Takes back a charge of [`Owner::take`].
+    pub fn give_back(&self, category: Category, bytes: u64) {
+        self.space().free((self.tally(category), None), Block::Heap, bytes);
     }
 }
 
@@ -76,6 +89,11 @@ pub struct Booked {
 }
 
 impl Booked {
+    /// Books nothing.
+    pub const fn nothing() -> Booked {
+        Booked { taken: None, tensor: None, bytes: 0 }
+    }
+
     /// Books `bytes` to whom this thread works for.
     ///
     /// # Errors
@@ -84,7 +102,7 @@ impl Booked {
         let bytes = bytes as u64;
         let tally = if bytes == 0 { None } else { scope::current_on_host() };
         let Some(tally) = tally else {
-            return Ok(Booked { taken: None, tensor: None, bytes: 0 });
+            return Ok(Booked::nothing());
         };
         let tensor = scope::current_tensor(tally.category());
         let block = tally.space().book(&tally, bytes, tensor.as_ref())?;
@@ -122,7 +140,13 @@ impl Space {
         if let Some(account) = tally.account() {
             account.charge(bytes).map_err(|error| self.with_holders(error))?;
         }
-        if let Err(error) = self.charge_heap(tally, bytes, tensor) {
+        let charge = || self.charge_heap(tally, bytes, tensor);
+        // What is kept for later is in the way of what is needed now.
+        let charged = charge().or_else(|error| match self.relieve_heap(bytes) {
+            1.. => charge(),
+            0 => Err(error),
+        });
+        if let Err(error) = charged {
             if let Some(account) = tally.account() {
                 account.refund(bytes);
             }
@@ -176,6 +200,22 @@ mod tests {
         assert_eq!((charge.bytes(), account.held_bytes()), (MIB, MIB));
         drop(charge);
         assert_eq!((account.held_bytes(), space.snapshot().in_use_bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_charge_takes_what_is_kept_for_later() {
+        let space = space();
+        let owner = Owner::new(&space, Holder::Server, None);
+        let scope = crate::booked_to(&owner, Category::Requests);
+        drop(crate::Buffer::allocate(8 << 20).unwrap());
+        assert!(space.account().free_bytes() < 4 * MIB, "the arena keeps its memory");
+        let strings = Booked::new(9 << 20).unwrap();
+        assert_eq!(owner.bytes(), 9 * MIB);
+        drop((scope, strings));
+        owner.take(Category::Requests, 10 * MIB).unwrap();
+        assert!(owner.take(Category::Requests, MIB).is_err());
+        owner.give_back(Category::Requests, 10 * MIB);
+        assert_eq!((owner.bytes(), space.account().held_bytes()), (0, 0));
     }
 
     #[test]

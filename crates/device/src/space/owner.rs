@@ -20,6 +20,8 @@ pub struct Owner {
     tallies: [Arc<Tally>; CATEGORIES.len()],
     /// The most workspace that a run needed.
     work: AtomicU64,
+    /// What a run may take at most.
+    peak: AtomicU64,
 }
 
 /// What an owner can hold memory for.
@@ -58,8 +60,9 @@ impl Owner {
         host: Option<Arc<Owner>>,
     ) -> Arc<Owner> {
         let tallies = CATEGORIES.map(|category| Tally::new(space, &holder, category, &account));
-        let (space, work) = (Arc::clone(space), AtomicU64::new(0));
-        Arc::new(Owner { holder, space, account, host, tallies, work })
+        let (work, peak) = (AtomicU64::new(0), AtomicU64::new(0));
+        let space = Arc::clone(space);
+        Arc::new(Owner { holder, space, account, host, tallies, work, peak })
     }
 
     /// Who holds its strings and tables: often itself.
@@ -78,6 +81,16 @@ impl Owner {
         if self.work.load(Ordering::Relaxed) < bytes {
             self.work.fetch_max(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Notes what a run may take at most, its results included.
+    pub fn note_peak(&self, bytes: u64) {
+        self.peak.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What a run may take at most, as far as that is known.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
     }
 
     /// The most workspace that a run needed.

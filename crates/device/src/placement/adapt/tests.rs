@@ -5,10 +5,12 @@ use crate::random::Random;
 fn seat(bytes: u64, n_devices: usize) -> Seat {
     Seat {
         bytes: vec![Some(bytes); n_devices],
+        runs: vec![0; n_devices],
         current: Vec::new(),
         replicas: Replicas::Number(1),
         priority: 0,
         stays: false,
+        park: None,
     }
 }
 
@@ -214,4 +216,42 @@ fn most_that_fits_in_all_finds_its_place() {
         n_placed += usize::from(!after[newcomer].current.is_empty());
     }
     assert!(n_fitting > 100 && n_placed * 2 > n_fitting, "{n_placed} of {n_fitting}");
+}
+
+#[test]
+fn all_change_places_if_that_is_what_it_takes() {
+    // No move fits before another: one waits on the last device, where nobody may be.
+    let parked = |device: usize, bytes: u64| {
+        let mut one = on(device, bytes, 3);
+        one.bytes[2] = None;
+        Seat { park: Some((2, bytes)), ..one }
+    };
+    let mut newcomer = seat(20, 3);
+    newcomer.bytes[2] = None;
+    let seats = [parked(0, 30), parked(0, 20), parked(1, 30), parked(1, 20), newcomer];
+    let steps = adapt(&[10, 10, 100], &seats);
+    let n_waits = |seat: &usize| steps.contains(&Step::Add { seat: *seat, device: 2 });
+    assert_eq!((0..5).filter(n_waits).count(), 1, "{steps:?}");
+    let is_placed = |step: &Step| matches!(step, Step::Add { seat: 4, .. });
+    assert!(steps.iter().any(is_placed), "{steps:?}");
+    // Without room for one that waits, all stay where they are.
+    assert_eq!(adapt(&[10, 10, 19], &seats), []);
+}
+
+#[test]
+fn what_runs_take_is_kept_free_once_for_all_of_a_device() {
+    let running = |one: Seat, runs: u64| Seat { runs: vec![runs; one.bytes.len()], ..one };
+    check(&[9], &[running(on(0, 4, 1), 3), running(seat(6, 1), 3)], "+1@0");
+    check(&[9], &[running(on(0, 4, 1), 3), running(seat(6, 1), 4)], "");
+    check(&[9], &[running(on(0, 4, 1), 4), seat(6, 1)], "");
+}
+
+#[test]
+fn one_whose_devices_have_changed_finds_another_place_for_one_copy() {
+    let moved = Seat { bytes: vec![None, Some(4), Some(4)], ..on(0, 4, 3) };
+    // Both others have to move for it: one to the place that it leaves is not there yet.
+    let seats = [moved, on(1, 7, 3), on(2, 6, 3)];
+    let steps = adapt(&[9, 3, 1], &seats);
+    let adds = steps.iter().filter(|step| matches!(step, Step::Add { seat: 0, .. })).count();
+    assert_eq!(adds, 1, "{steps:?}");
 }
