@@ -66,7 +66,7 @@ impl Adoption {
 
 /// The same strings, paid for by whom this thread works for.
 fn own_strings(value: &Tensor) -> tensor::Result<Tensor> {
-    Tensor::from_strings(value.shape().clone(), value.strings().clone())
+    Tensor::from_strings(value.shape().clone(), value.strings().try_clone()?)
 }
 
 fn hash(bytes: &[u8]) -> u64 {

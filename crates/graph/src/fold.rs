@@ -61,9 +61,13 @@ fn run(
     Ok(ctx.finish()?.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
-/// The bytes of a tensor of this spec; `None` if they are not known. Others than plain elements
-/// count as nothing: they are small.
+/// The bytes of a tensor of this spec; `None` if they are not known. Of strings only their number
+/// counts, if it is known, and others than these and plain elements count as nothing: they are
+/// small.
 fn n_bytes(spec: &Spec) -> Option<usize> {
+    if spec.dtype == DType::String {
+        return Some(spec.shape().map_or(0, |shape| shape.n_elements() * size_of::<usize>()));
+    }
     if !spec.dtype.is_plain() {
         return Some(0);
     }

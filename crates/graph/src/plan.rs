@@ -26,7 +26,7 @@ use ops::{Env, Op, Packed};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor};
 
-pub(crate) use build::Size;
+pub(crate) use build::{CALLS, Size};
 pub use homes::Homes;
 pub(crate) use room::Capacities;
 pub use room::Room;

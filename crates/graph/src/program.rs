@@ -14,7 +14,7 @@ use crate::graph::{Graph, Node};
 use crate::infer;
 use crate::pack::{PackedInputs, Part};
 use crate::passes;
-use crate::plan::{Homes, Plan};
+use crate::plan::{CALLS, Homes, Plan};
 use crate::rows::{self, Mixing};
 use crate::run;
 use crate::scaled::Scaled;
@@ -258,6 +258,12 @@ impl Program {
     pub fn prove_rows(&self, inputs: &[Spec], env: &Env<'_>) -> std::result::Result<(), Mixing> {
         // Others know what the plain graph calls, down to the bodies.
         rows::prove(self.plain_graph(), inputs, env)
+    }
+
+    /// Whether it calls functions: the bodies of loops and branches. A run may then take as long
+    /// as its inputs say.
+    pub fn has_calls(&self) -> bool {
+        self.graph.nodes.iter().any(|node| CALLS.contains(&node.op_name()))
     }
 
     /// Whether running it changes state or draws random numbers, so that a run may not be repeated.

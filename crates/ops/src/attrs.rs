@@ -6,13 +6,16 @@
 use std::collections::BTreeMap;
 
 use proto::tensorflow::attr_value::{ListValue, Value};
-use proto::tensorflow::{AttrValue, TensorShapeProto};
+use proto::tensorflow::{AttrValue, TensorProto, TensorShapeProto};
 use tensor::{DType, Tensor};
 
 use crate::error::{Error, Result, invalid};
 
 /// The most bytes that a tensor in an attribute may unfold to: what a `GraphDef` can hold.
 const TENSOR_LIMIT_BYTES: usize = 2 << 30;
+
+/// The most inputs or outputs that an attribute may count.
+const COUNT_MAX: usize = 1 << 16;
 
 /// The attributes of one node.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +57,14 @@ impl<'a> Attrs<'a> {
         match self.required(name)? {
             Value::F(value) => Ok(*value),
             _ => wrong(name, "a float"),
+        }
+    }
+
+    /// A number of inputs or outputs. Fails for more than any node has.
+    pub fn count(&self, name: &str) -> Result<usize> {
+        match self.size(name)? {
+            n if n <= COUNT_MAX => Ok(n),
+            n => invalid!("attribute {name} is {n}, above {COUNT_MAX}"),
         }
     }
 
@@ -118,8 +129,9 @@ impl<'a> Attrs<'a> {
     /// A tensor.
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         match self.required(name)? {
-            Value::Tensor(proto) => Tensor::from_proto(proto, TENSOR_LIMIT_BYTES)
-                .map_err(|error| Error::from(error).context(&format!("attribute {name}"))),
+            Value::Tensor(proto) => check_strings(proto)
+                .and_then(|()| Ok(Tensor::from_proto(proto, TENSOR_LIMIT_BYTES)?))
+                .map_err(|error| error.context(&format!("attribute {name}"))),
             _ => wrong(name, "a tensor"),
         }
     }
@@ -204,6 +216,26 @@ fn dtype(name: &str, number: i32) -> Result<DType> {
         || invalid!("attribute {name} is dtype number {number}, which we do not know"),
         Ok,
     )
+}
+
+/// Fails if the last string, which stands for all that are missing, makes more bytes than a tensor
+/// may have.
+fn check_strings(proto: &TensorProto) -> Result<()> {
+    let (Some(last), Some(shape)) = (proto.string_val.last(), &proto.tensor_shape) else {
+        return Ok(());
+    };
+    let dims = shape.dim.iter().map(|dim| usize::try_from(dim.size).unwrap_or(0));
+    let n_elements = dims.fold(1usize, usize::saturating_mul);
+    let n_missing = n_elements.saturating_sub(proto.string_val.len());
+    let bytes = n_missing.saturating_mul(last.len() + size_of::<usize>());
+    if bytes > TENSOR_LIMIT_BYTES {
+        let text = format!(
+            "{n_missing} strings of {} bytes take {bytes} bytes, more than {TENSOR_LIMIT_BYTES}",
+            last.len()
+        );
+        return Err(Error::ResourceExhausted(text));
+    }
+    Ok(())
 }
 
 fn wrong<T>(name: &str, expected: &str) -> Result<T> {

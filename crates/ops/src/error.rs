@@ -50,6 +50,12 @@ impl From<tensor::Error> for Error {
     }
 }
 
+impl From<device::Error> for Error {
+    fn from(error: device::Error) -> Self {
+        tensor::Error::from(error).into()
+    }
+}
+
 impl Error {
     /// The same error with `context: ` before its text.
     #[must_use]

@@ -3,6 +3,10 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
+use device::BookedVec;
+
+use crate::error::Result;
+
 const MIX: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f];
 
 /// The hash of a number.
@@ -43,10 +47,10 @@ fn seed() -> u64 {
 }
 
 /// Finds the numbers of keys that are stored elsewhere, in the order they were added.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Index {
     /// Open addressing over a power of two of slots: the number plus one, or zero.
-    slots: Vec<u32>,
+    slots: BookedVec<u32>,
     n_keys: usize,
 }
 
@@ -75,19 +79,24 @@ impl Index {
     }
 
     /// Adds a key that is not there, and gives it the next number. `hash_of` hashes the keys before
-    /// it again.
+    /// it again. Fails without memory.
     ///
     /// # Panics
     /// After four billion keys.
-    pub(crate) fn add(&mut self, hash: u64, hash_of: impl Fn(usize) -> u64) -> usize {
+    pub(crate) fn add(&mut self, hash: u64, hash_of: impl Fn(usize) -> u64) -> Result<usize> {
         if (self.n_keys + 1) * 4 > self.slots.len() * 3 {
-            self.slots = vec![0; (self.slots.len() * 2).max(8)];
+            self.slots = BookedVec::filled(0, (self.slots.len() * 2).max(8))?;
             (0..self.n_keys).for_each(|number| self.put(hash_of(number), number));
         }
         let number = self.n_keys;
         self.put(hash, number);
         self.n_keys += 1;
-        number
+        Ok(number)
+    }
+
+    /// A copy of its own. Fails without memory.
+    pub(crate) fn try_clone(&self) -> Result<Self> {
+        Ok(Self { slots: self.slots.try_clone()?, n_keys: self.n_keys })
     }
 
     fn put(&mut self, hash: u64, number: usize) {
@@ -111,7 +120,7 @@ mod tests {
         for (i, key) in keys.iter().enumerate() {
             let hash = of_bytes(key.as_bytes());
             assert_eq!(index.find(hash, |at| keys[at] == *key), None);
-            assert_eq!(index.add(hash, |at| of_bytes(keys[at].as_bytes())), i);
+            assert_eq!(index.add(hash, |at| of_bytes(keys[at].as_bytes())), Ok(i));
         }
         for (i, key) in keys.iter().enumerate() {
             assert_eq!(index.find(of_bytes(key.as_bytes()), |at| keys[at] == *key), Some(i));

@@ -1,7 +1,8 @@
 //! Moving elements of any dtype: kernels that never look at them.
 
+use device::BookedVec;
 use smallvec::SmallVec;
-use tensor::{DType, Handle, Shape, Strings, Tensor, View};
+use tensor::{DType, Shape, Strings, Tensor, View};
 
 use crate::ctx::Ctx;
 use crate::dispatch::for_width;
@@ -69,43 +70,37 @@ fn move_objects(
     how: &impl Move,
 ) -> Result<Tensor> {
     let mut ends = Vec::with_capacity(inputs.len());
-    let mut numbers: Vec<Vec<u64>> = Vec::with_capacity(inputs.len());
+    let mut numbers: Vec<BookedVec<u64>> = Vec::with_capacity(inputs.len());
     let mut end = 0u64;
     for view in inputs {
         let start = end;
         end += view.n_elements() as u64;
-        numbers.push((start + 1..=end).collect());
+        numbers.push(BookedVec::collect(start + 1..=end)?);
         ends.push(end);
     }
-    let slices: Vec<&[u64]> = numbers.iter().map(Vec::as_slice).collect();
-    let mut moved = vec![0u64; shape.n_elements()];
+    let slices: Vec<&[u64]> = numbers.iter().map(|numbers| &numbers[..]).collect();
+    let mut moved = BookedVec::filled(0u64, shape.n_elements())?;
     how.apply(&slices, &mut moved)?;
     let place = |number: u64| {
         let input = ends.partition_point(|end| *end < number);
         (input, (number - 1) as usize - input.checked_sub(1).map_or(0, |i| ends[i] as usize))
     };
     if dtype == DType::String {
-        let strings: Strings = moved
-            .iter()
-            .map(|number| match number {
-                0 => &b""[..],
-                number => {
-                    let (input, at) = place(*number);
-                    inputs[input].strings().get(at)
-                }
-            })
-            .collect();
-        return Ok(Tensor::from_strings(shape.clone(), strings)?);
+        let strings = moved.iter().map(|number| match number {
+            0 => &b""[..],
+            number => {
+                let (input, at) = place(*number);
+                inputs[input].strings().get(at)
+            }
+        });
+        return Ok(Tensor::from_strings(shape.clone(), Strings::copied(strings)?)?);
     }
-    let handles: Option<Vec<Handle>> = moved
-        .iter()
-        .map(|number| {
-            let (input, at) = place((*number > 0).then_some(*number)?);
-            Some(inputs[input].handles()[at].clone())
-        })
-        .collect();
-    match handles {
-        None => invalid!("a {dtype} tensor has no zero to fill with"),
-        Some(handles) => Ok(Tensor::from_handles(dtype, shape.clone(), handles)?),
+    if moved.contains(&0) {
+        return invalid!("a {dtype} tensor has no zero to fill with");
     }
+    let handles = moved.iter().map(|number| {
+        let (input, at) = place(*number);
+        inputs[input].handles()[at].clone()
+    });
+    Ok(Tensor::from_handles(dtype, shape.clone(), handles)?)
 }

@@ -1,5 +1,6 @@
 //! What every op file uses.
 
+pub(crate) use device::{Booked, BookedVec};
 pub(crate) use tensor::{DType, Dim, Element, Shape, Spec, Strings, Tensor, View, ViewMut};
 
 pub(crate) use crate::attrs::Attrs;
@@ -14,7 +15,7 @@ pub(crate) use crate::op::{Kind, Op, OpDef};
 pub(crate) use crate::pieces::in_pieces;
 pub(crate) use crate::scratch::{Part, Scratch};
 pub(crate) use crate::sizes::{
-    Dims, Ints, dims_of_attr, int, int_at, ints, known_int, known_ints, merge_dim, merge_dims,
-    size, sizes_of, spec_of, spec_of_rank, with_sizes,
+    Dims, Ints, booked_i64, dims_of_attr, int, int_at, ints, known_int, known_ints, merge_dim,
+    merge_dims, size, sizes_of, spec_of, spec_of_rank, with_sizes,
 };
 pub(crate) use crate::walk::{Gather, Walk};

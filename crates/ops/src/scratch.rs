@@ -3,7 +3,10 @@
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::Pod;
+use device::BookedVec;
 use tensor::Spec;
+
+use crate::error::Result;
 
 /// Where parts begin: at multiples of so many bytes.
 const ALIGNMENT: usize = 64;
@@ -16,8 +19,15 @@ pub(crate) struct Scratch<'a>(&'a mut [u8]);
 #[derive(Debug)]
 pub(crate) enum Part<'a, T> {
     Given(&'a mut [T]),
-    Own(Vec<T>),
+    /// On the heap and in the books.
+    Own(BookedVec<T>),
+    /// On the heap, and too small for the books.
+    Small(Vec<T>),
 }
+
+/// Parts on the heap of no more bytes are not in the books: what is booked is predicted to the
+/// byte, and what has no plan cannot be.
+const SMALL_BYTES: usize = 4 << 10;
 
 impl<'a> Scratch<'a> {
     pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
@@ -35,16 +45,18 @@ impl<'a> Scratch<'a> {
         Self::bytes_of::<T>(spec.shape().map_or(0, |shape| shape.n_elements()))
     }
 
-    /// Room for `n` elements; what they are is not specified.
-    pub(crate) fn part<T: Pod>(&mut self, n: usize) -> Part<'a, T> {
+    /// Room for `n` elements; what they are is not specified. Fails without memory.
+    pub(crate) fn part<T: Pod>(&mut self, n: usize) -> Result<Part<'a, T>> {
         let bytes = Self::bytes_of::<T>(n);
         // The last part may end where the memory does.
-        let bytes = if n * size_of::<T>() <= self.0.len() { bytes.min(self.0.len()) } else { 0 };
+        let exact = n.saturating_mul(size_of::<T>());
+        let bytes = if exact <= self.0.len() { bytes.min(self.0.len()) } else { 0 };
         let (memory, rest) = std::mem::take(&mut self.0).split_at_mut(bytes);
         self.0 = rest;
-        match bytemuck::try_cast_slice_mut(&mut memory[..(n * size_of::<T>()).min(bytes)]) {
-            Ok(part) if part.len() == n => Part::Given(part),
-            _ => Part::Own(vec![T::zeroed(); n]),
+        match bytemuck::try_cast_slice_mut(&mut memory[..exact.min(bytes)]) {
+            Ok(part) if part.len() == n => Ok(Part::Given(part)),
+            _ if exact <= SMALL_BYTES => Ok(Part::Small(vec![T::zeroed(); n])),
+            _ => Ok(Part::Own(BookedVec::filled(T::zeroed(), n)?)),
         }
     }
 }
@@ -56,6 +68,7 @@ impl<T> Deref for Part<'_, T> {
         match self {
             Self::Given(part) => part,
             Self::Own(part) => part,
+            Self::Small(part) => part,
         }
     }
 }
@@ -65,6 +78,7 @@ impl<T> DerefMut for Part<'_, T> {
         match self {
             Self::Given(part) => part,
             Self::Own(part) => part,
+            Self::Small(part) => part,
         }
     }
 }
@@ -79,12 +93,13 @@ mod tests {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut lines);
         assert_eq!(Scratch::bytes_of::<f32>(3) + Scratch::bytes_of::<u64>(16), bytes.len());
         let mut scratch = Scratch::new(bytes);
-        let (mut floats, mut longs) = (scratch.part::<f32>(3), scratch.part::<u64>(16));
+        let (mut floats, mut longs) =
+            (scratch.part::<f32>(3).unwrap(), scratch.part::<u64>(16).unwrap());
         floats.fill(1.);
         longs.fill(2);
         assert!(matches!((&floats, &longs), (Part::Given(_), Part::Given(_))));
-        assert!(matches!(scratch.part::<u8>(1), Part::Own(own) if own == [0]));
-        assert!(matches!(scratch.part::<u8>(0), Part::Given([])));
+        assert!(matches!(scratch.part::<u8>(1), Ok(Part::Small(own)) if own[..] == [0]));
+        assert!(matches!(scratch.part::<u8>(0), Ok(Part::Given([]))));
         assert_eq!((&floats[..], longs.len()), (&[1f32; 3][..], 16));
         assert_eq!((lines[1], lines[4]), (0, 2 | 2 << 64));
     }

@@ -1,6 +1,7 @@
 //! Sizes as values: how shapes travel through a graph as small integer tensors, and how kernels
 //! and inference read them.
 
+use device::BookedVec;
 use smallvec::SmallVec;
 use tensor::{DType, Dim, Spec, Value, View};
 
@@ -96,8 +97,16 @@ pub(crate) fn spec_of_rank(dtype: DType, rank: Option<usize>) -> Spec {
     spec_of(dtype, rank.map(|rank| SmallVec::from_elem(Dim::Unknown, rank)))
 }
 
-/// The elements of an integer input, as a kernel reads them.
+/// The most elements of an input that says sizes, axes or the like.
+const INTS_MAX: usize = 4096;
+
+/// The elements of an integer input that says sizes, axes or the like, as a kernel reads them.
+/// Fails for more of them than that.
 pub(crate) fn ints(view: &View<'_>) -> Result<Ints> {
+    if view.n_elements() > INTS_MAX {
+        let n = view.n_elements();
+        return invalid!("{n} sizes, axes or the like are more than the {INTS_MAX} that may be");
+    }
     match view.dtype() {
         DType::I32 => Ok(view.as_slice::<i32>().iter().map(|x| i64::from(*x)).collect()),
         DType::I64 => Ok(view.as_slice::<i64>().iter().copied().collect()),
@@ -105,6 +114,17 @@ pub(crate) fn ints(view: &View<'_>) -> Result<Ints> {
         DType::I8 => Ok(view.as_slice::<i8>().iter().map(|x| i64::from(*x)).collect()),
         other => invalid!("expected int32 or int64 but got {other}"),
     }
+}
+
+/// The elements of an `int32` or `int64` input of any size, widened; `None` for other dtypes.
+pub(crate) fn booked_i64(view: &View<'_>) -> Result<Option<BookedVec<i64>>> {
+    Ok(match view.dtype() {
+        DType::I64 => Some(BookedVec::from_slice(view.as_slice())?),
+        DType::I32 => {
+            Some(BookedVec::collect(view.as_slice::<i32>().iter().map(|x| i64::from(*x)))?)
+        }
+        _ => None,
+    })
 }
 
 /// Element `at` of an integer input.

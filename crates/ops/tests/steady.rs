@@ -129,8 +129,8 @@ fn calls_to_make(tensor: &Tensor) -> usize {
     let copy = if tensor.dtype() == DType::String {
         let strings = tensor.strings();
         let n_bytes = strings.iter().map(<[u8]>::len).sum();
-        let mut copy = Strings::with_capacity(strings.len(), n_bytes);
-        strings.iter().for_each(|string| copy.push(string));
+        let mut copy = Strings::with_capacity(strings.len(), n_bytes).unwrap();
+        strings.iter().for_each(|string| copy.push(string).unwrap());
         Tensor::from_strings(shape, copy).unwrap()
     } else {
         Tensor::zeros(tensor.dtype(), shape).unwrap()

@@ -20,7 +20,7 @@ pub use dtype::DType;
 pub use element::Element;
 pub use error::{Error, Result};
 pub use handle::Handle;
-pub use proto::{Layout, dims_from_proto};
+pub use proto::{Layout, dims_from_proto, proto_dtype};
 pub use shape::Shape;
 pub use spec::{Items, ListSpec, Spec, Value};
 pub use strings::Strings;

@@ -1,13 +1,16 @@
 //! To and from `TensorProto`, by the rules of TensorFlow's `tensor.cc`: fewer values than elements
 //! repeat the last one, none at all mean zeros, more are ignored, and `tensor_content` has exactly
 //! the right size.
+//!
+//! A few bytes of a message may stand for any number of elements. So the bytes of a tensor are
+//! computed, held against the limit and booked before anything of it is built.
 
 use ::proto::tensorflow::tensor_shape_proto::Dim as ProtoDim;
 use ::proto::tensorflow::{TensorProto, TensorShapeProto};
 use bytemuck::Pod;
 
 use crate::error::{Error, Result};
-use crate::{DType, Dim, Shape, Spec, Strings, Tensor};
+use crate::{DType, Dim, Shape, Spec, Tensor};
 
 /// How the elements of a `TensorProto` are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,26 +22,46 @@ pub enum Layout {
 }
 
 impl Tensor {
-    /// Reads a `TensorProto`. Refuses one whose elements would take more than `limit_bytes`: a few
-    /// bytes on the wire may stand for any number of elements.
+    /// Reads a `TensorProto`. Refuses one whose elements would take more than `limit_bytes`, or
+    /// more than whom the thread works for may hold: a few bytes on the wire may stand for any
+    /// number of elements.
     pub fn from_proto(proto: &TensorProto, limit_bytes: usize) -> Result<Self> {
-        let dtype =
-            DType::from_number(proto.dtype)
-                .filter(|dtype| dtype.number() == proto.dtype)
-                .ok_or_else(|| malformed(format!("dtype {} is not a value type", proto.dtype)))?;
+        let dtype = proto_dtype(proto)
+            .ok_or_else(|| malformed(format!("dtype {} is not a value type", proto.dtype)))?;
         let shape = shape(proto)?;
         let width = dtype.size().max(size_of::<usize>() * usize::from(!dtype.is_plain()));
-        if shape.n_elements().saturating_mul(width) > limit_bytes {
+        let too_large = |bytes: Option<usize>| bytes.is_none_or(|bytes| bytes > limit_bytes);
+        let refused = || {
             let reason = format!("{dtype}{shape} is larger than the limit of {limit_bytes} bytes");
-            return Err(malformed(reason));
+            malformed(reason)
+        };
+        if too_large(shape.n_elements().checked_mul(width)) {
+            return Err(refused());
         }
         match dtype {
-            DType::String => strings(proto, shape),
+            DType::String => {
+                let given = Given::new(proto, shape.n_elements())?;
+                if too_large(given.held_bytes()) {
+                    return Err(refused());
+                }
+                given.into_tensor(shape)
+            }
             DType::Resource | DType::Variant => {
                 Err(malformed(format!("a {dtype} tensor cannot be sent")))
             }
             _ if proto.tensor_content.is_empty() => values(proto, dtype, shape),
             _ => content(proto, dtype, shape),
+        }
+    }
+
+    /// The bytes of memory that its `TensorProto` takes, at most.
+    pub fn proto_bytes(&self) -> usize {
+        // A field for each string, and what the heap adds to each.
+        const STRING_BYTES: usize = 64;
+        match self.dtype() {
+            DType::String => self.n_bytes() + self.n_elements() * STRING_BYTES,
+            // Narrow values travel in fields of four bytes.
+            dtype => self.n_elements() * dtype.size().max(size_of::<i32>()),
         }
     }
 
@@ -63,6 +86,11 @@ impl Tensor {
         write_values(self, &mut proto);
         Ok(proto)
     }
+}
+
+/// The dtype of a message, if it is one that values have.
+pub fn proto_dtype(proto: &TensorProto) -> Option<DType> {
+    DType::from_number(proto.dtype).filter(|dtype| dtype.number() == proto.dtype)
 }
 
 /// Reads a partial shape: a negative size is unknown, as in signatures and attributes.
@@ -113,28 +141,68 @@ fn content(proto: &TensorProto, dtype: DType, shape: Shape) -> Result<Tensor> {
     Tensor::from_bytes(dtype, shape, &proto.tensor_content)
 }
 
-/// Strings in `string_val`, or in `tensor_content` as lengths followed by bytes.
-fn strings(proto: &TensorProto, shape: Shape) -> Result<Tensor> {
-    let count = shape.n_elements();
-    if !proto.tensor_content.is_empty() {
-        return Tensor::from_strings(shape, strings_in_content(&proto.tensor_content, count)?);
-    }
-    let given = &proto.string_val;
-    let mut strings: Strings = given.iter().take(count).collect();
-    let last: &[u8] = given.last().map_or(b"", |last| last);
-    (strings.len()..count).for_each(|_| strings.push(last));
-    Tensor::from_strings(shape, strings)
+/// The strings of a message, of which nothing is copied yet.
+struct Given<'a> {
+    /// The strings that are given, in order.
+    each: Vec<&'a [u8]>,
+    /// The string that stands for each one that is missing, and how many are.
+    last: &'a [u8],
+    n_missing: usize,
 }
 
-fn strings_in_content(content: &[u8], count: usize) -> Result<Strings> {
+impl<'a> Given<'a> {
+    /// Finds `count` strings in `string_val`, or in `tensor_content` as lengths followed by bytes.
+    fn new(proto: &'a TensorProto, count: usize) -> Result<Self> {
+        if !proto.tensor_content.is_empty() {
+            let each = strings_in_content(&proto.tensor_content, count)?;
+            return Ok(Self { each, last: b"", n_missing: 0 });
+        }
+        let each: Vec<&[u8]> = proto.string_val.iter().take(count).map(|s| &**s).collect();
+        let last: &[u8] = proto.string_val.last().map_or(b"", |last| last);
+        let n_missing = count - each.len();
+        Ok(Self { each, last, n_missing })
+    }
+
+    fn len(&self) -> usize {
+        self.each.len() + self.n_missing
+    }
+
+    /// The bytes of all strings without their ends. `None` if they are more than can be counted.
+    fn text_bytes(&self) -> Option<usize> {
+        let repeated = self.last.len().checked_mul(self.n_missing)?;
+        self.each.iter().try_fold(repeated, |sum, string| sum.checked_add(string.len()))
+    }
+
+    /// The bytes that the strings take in a tensor.
+    fn held_bytes(&self) -> Option<usize> {
+        self.text_bytes()?.checked_add(self.len().checked_mul(size_of::<usize>())?)
+    }
+
+    /// Books the bytes, and builds the tensor.
+    fn into_tensor(self, shape: Shape) -> Result<Tensor> {
+        let uncountable = || malformed(format!("string{shape} has more bytes than can be counted"));
+        let n_bytes = self.text_bytes().ok_or_else(uncountable)?;
+        Tensor::of_strings(shape, n_bytes, |strings| {
+            self.each.iter().try_for_each(|string| strings.push(string))?;
+            (0..self.n_missing).try_for_each(|_| strings.push(self.last))
+        })
+    }
+}
+
+/// The strings in `tensor_content`: all lengths, and then the bytes of all.
+fn strings_in_content(content: &[u8], count: usize) -> Result<Vec<&[u8]>> {
     let truncated = || malformed("tensor_content ends inside a string tensor".to_owned());
+    // Each string has a length, of a byte at least.
+    if count > content.len() {
+        return Err(truncated());
+    }
     let mut rest = content;
-    let mut lengths = Vec::with_capacity(count.min(content.len()));
+    let mut lengths = Vec::with_capacity(count);
     for _ in 0..count {
         let length = varint(&mut rest).ok_or_else(truncated)?;
         lengths.push(usize::try_from(length).map_err(|_| truncated())?);
     }
-    let mut strings = Strings::with_capacity(lengths.len(), rest.len());
+    let mut strings = Vec::with_capacity(count);
     for length in lengths {
         let (string, more) = rest.split_at_checked(length).ok_or_else(truncated)?;
         strings.push(string);
@@ -171,15 +239,13 @@ fn values(proto: &TensorProto, dtype: DType, shape: Shape) -> Result<Tensor> {
         DType::U64 => fill(bytes, &proto.uint64_val),
         DType::I32 | DType::QI32 => fill(bytes, &proto.int_val),
         DType::I16 | DType::QI16 | DType::U16 | DType::QU16 => {
-            fill(bytes, &low_halves(&proto.int_val));
+            fill_as(bytes, &proto.int_val, low_half);
         }
         DType::I8 | DType::QI8 | DType::U8 | DType::QU8 | DType::I4 | DType::U4 => {
-            fill(bytes, &low_bytes(&proto.int_val));
+            fill_as(bytes, &proto.int_val, |value| value.to_le_bytes()[0]);
         }
-        DType::F16 | DType::BF16 => fill(bytes, &low_halves(&proto.half_val)),
-        DType::Bool => {
-            fill(bytes, &proto.bool_val.iter().map(|b| u8::from(*b)).collect::<Vec<_>>())
-        }
+        DType::F16 | DType::BF16 => fill_as(bytes, &proto.half_val, low_half),
+        DType::Bool => fill_as(bytes, &proto.bool_val, u8::from),
         DType::Complex64 => fill(bytes, proto.scomplex_val.as_chunks::<2>().0),
         DType::Complex128 => fill(bytes, proto.dcomplex_val.as_chunks::<2>().0),
         DType::F8E5M2
@@ -203,13 +269,18 @@ fn fill<T: Pod>(bytes: &mut [u8], values: &[T]) {
     elements[given..].fill(*last);
 }
 
-/// 16-bit values travel in the low bits; higher ones are dropped, as TensorFlow does.
-fn low_halves(values: &[i32]) -> Vec<[u8; 2]> {
-    values.iter().map(|v| [v.to_le_bytes()[0], v.to_le_bytes()[1]]).collect()
+/// The same with values that become narrower elements on their way.
+fn fill_as<V: Copy, T: Pod>(bytes: &mut [u8], values: &[V], narrow: impl Fn(V) -> T) {
+    let Some(last) = values.last() else { return };
+    let elements: &mut [T] = bytemuck::cast_slice_mut(bytes);
+    let given = values.len().min(elements.len());
+    elements.iter_mut().zip(values).for_each(|(element, value)| *element = narrow(*value));
+    elements[given..].fill(narrow(*last));
 }
 
-fn low_bytes(values: &[i32]) -> Vec<u8> {
-    values.iter().map(|v| v.to_le_bytes()[0]).collect()
+/// 16-bit values travel in the low bits; higher ones are dropped, as TensorFlow does.
+fn low_half(value: i32) -> [u8; 2] {
+    [value.to_le_bytes()[0], value.to_le_bytes()[1]]
 }
 
 fn write_values(tensor: &Tensor, proto: &mut TensorProto) {
@@ -324,5 +395,38 @@ mod tests {
         check(&proto(DType::Resource, &[]), "cannot be sent");
         let short = TensorProto { tensor_content: vec![0; 3].into(), ..proto(DType::F32, &[1]) };
         check(&short, "3 bytes");
+        let mut repeated = proto(DType::String, &[10_000]);
+        repeated.string_val = vec![vec![b'x'; 1000].into()];
+        check(&repeated, "larger than the limit");
+        let mut content = proto(DType::String, &[100_000]);
+        content.tensor_content = vec![0; 10].into();
+        check(&content, "ends inside");
+    }
+
+    #[test]
+    fn strings_are_refused_by_the_books_before_they_are_built() {
+        use std::sync::Arc;
+        let driver = Arc::new(device::Host::new("cpu:0", 1 << 20)) as Arc<dyn device::Driver>;
+        let driver = Arc::new(device::Limited::new(driver, "cpu:0", 1 << 20));
+        let physical = Arc::clone(driver.account());
+        let growth = device::logical::GrowthRule::OnDemand;
+        let options = device::SpaceOptions {
+            driver,
+            physical: Arc::new(device::Account::new(physical.name(), 1 << 20)),
+            growth,
+            step_bytes: 4096,
+            context_bytes: 0,
+        };
+        let space = device::Space::new(options).unwrap();
+        let owner = device::Owner::new(&space, device::Holder::Server, None);
+        let _scope = device::booked_to(&owner, device::Category::Requests);
+        let mut large = proto(DType::String, &[1 << 40]);
+        large.string_val = vec![vec![b'x'; 1000].into()];
+        // Nothing but the books stands in the way: what is built first would end the process.
+        let error = Tensor::from_proto(&large, usize::MAX).unwrap_err();
+        assert!(matches!(error, Error::Memory(_)), "{error}");
+        large.tensor_shape.as_mut().unwrap().dim[0].size = 100;
+        let tensor = Tensor::from_proto(&large, usize::MAX).unwrap();
+        assert_eq!(owner.bytes(), tensor.n_bytes() as u64);
     }
 }

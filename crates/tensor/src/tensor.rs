@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use device::{Booked, Buffer};
+use smallvec::{SmallVec, smallvec};
 
 use crate::error::{Error, Result};
 use crate::{DType, Element, Handle, Shape, Strings, View, ViewMut};
@@ -18,16 +19,28 @@ pub struct Tensor {
 #[derive(Debug, Clone)]
 enum Data {
     Bytes(Buffer),
-    Strings(Arc<Text>),
-    Handles(Arc<[Handle]>),
+    Strings(Arc<Strings>),
+    Handles(Arc<Handles>),
 }
 
-/// Strings, and who pays for them.
+/// Handles, and who pays for the place of more than one.
 #[derive(Debug)]
-struct Text {
-    strings: Strings,
+struct Handles {
+    list: SmallVec<[Handle; 1]>,
     /// Kept for its drop.
     _booked: Booked,
+}
+
+impl Handles {
+    /// The first `n` of some handles, and one more if there are more.
+    fn new(handles: impl IntoIterator<Item = Handle>, n: usize) -> Result<Self> {
+        let bytes = if n > 1 { n.saturating_mul(size_of::<Handle>()) } else { 0 };
+        let booked = Booked::new(bytes)?;
+        let mut list = SmallVec::new();
+        list.try_reserve_exact(n).map_err(|_| device::Error::OutOfMemory { bytes })?;
+        list.extend(handles.into_iter().take(n.saturating_add(1)));
+        Ok(Self { list, _booked: booked })
+    }
 }
 
 impl Tensor {
@@ -35,7 +48,7 @@ impl Tensor {
     /// variant tensors, which have no zero.
     pub fn zeros(dtype: DType, shape: Shape) -> Result<Self> {
         if dtype == DType::String {
-            let strings = Strings::repeated(b"", shape.n_elements());
+            let strings = Strings::repeated(b"", shape.n_elements())?;
             return Self::from_strings(shape, strings);
         }
         let buffer = Buffer::allocate(n_bytes(dtype, &shape)?)?;
@@ -77,29 +90,47 @@ impl Tensor {
         Self::from_slice(Shape::of(&[values.len()]), values)
     }
 
-    /// A string tensor. Its bytes are booked to whom the thread works for; fails if a limit
-    /// refuses them.
-    pub fn from_strings(shape: Shape, strings: Strings) -> Result<Self> {
+    /// A string tensor. Fails if there are not as many as the shape has.
+    pub fn from_strings(shape: Shape, mut strings: Strings) -> Result<Self> {
         if strings.len() != shape.n_elements() {
             return Err(Error::WrongCount { got: strings.len(), shape });
         }
-        let text = Text { _booked: Booked::new(strings.n_bytes())?, strings };
-        Ok(Self { dtype: DType::String, shape, data: Data::Strings(Arc::new(text)) })
+        strings.shrink_to_fit();
+        Ok(Self { dtype: DType::String, shape, data: Data::Strings(Arc::new(strings)) })
     }
 
-    /// A resource or variant tensor.
-    pub fn from_handles(dtype: DType, shape: Shape, handles: Vec<Handle>) -> Result<Self> {
+    /// A string tensor of strings that have `n_bytes` bytes together and that `fill` writes. They
+    /// are booked before any of them is written.
+    pub fn of_strings(
+        shape: Shape,
+        n_bytes: usize,
+        fill: impl FnOnce(&mut Strings) -> Result<()>,
+    ) -> Result<Self> {
+        let mut strings = Strings::with_capacity(shape.n_elements(), n_bytes)?;
+        fill(&mut strings)?;
+        Self::from_strings(shape, strings)
+    }
+
+    /// A resource or variant tensor. Fails without memory, and if there are not as many handles as
+    /// the shape has elements.
+    pub fn from_handles(
+        dtype: DType,
+        shape: Shape,
+        handles: impl IntoIterator<Item = Handle>,
+    ) -> Result<Self> {
         assert!(matches!(dtype, DType::Resource | DType::Variant));
-        if handles.len() != shape.n_elements() {
-            return Err(Error::WrongCount { got: handles.len(), shape });
+        let handles = Handles::new(handles, shape.n_elements())?;
+        if handles.list.len() != shape.n_elements() {
+            return Err(Error::WrongCount { got: handles.list.len(), shape });
         }
-        Ok(Self { dtype, shape, data: Data::Handles(handles.into()) })
+        Ok(Self { dtype, shape, data: Data::Handles(Arc::new(handles)) })
     }
 
     /// A scalar resource or variant tensor.
     pub fn from_handle(dtype: DType, handle: Handle) -> Self {
         assert!(matches!(dtype, DType::Resource | DType::Variant));
-        Self { dtype, shape: Shape::scalar(), data: Data::Handles(Arc::new([handle])) }
+        let handles = Handles { list: smallvec![handle], _booked: Booked::nothing() };
+        Self { dtype, shape: Shape::scalar(), data: Data::Handles(Arc::new(handles)) }
     }
 
     /// A plain tensor whose elements nobody has: they take no memory and read as zeros.
@@ -138,8 +169,8 @@ impl Tensor {
     pub fn n_bytes(&self) -> usize {
         match &self.data {
             Data::Bytes(buffer) => buffer.len(),
-            Data::Strings(text) => text.strings.n_bytes(),
-            Data::Handles(handles) => size_of_val(&**handles),
+            Data::Strings(strings) => strings.n_bytes(),
+            Data::Handles(handles) => size_of_val(&handles.list[..]),
         }
     }
 
@@ -147,8 +178,8 @@ impl Tensor {
     pub fn view(&self) -> View<'_> {
         match &self.data {
             Data::Bytes(buffer) => View::of_bytes(self, buffer.bytes()),
-            Data::Strings(text) => View::of_strings(self, &text.strings),
-            Data::Handles(handles) => View::of_handles(self, handles),
+            Data::Strings(strings) => View::of_strings(self, strings),
+            Data::Handles(handles) => View::of_handles(self, &handles.list),
         }
     }
 
@@ -185,7 +216,7 @@ impl Tensor {
     /// The elements of a resource or variant tensor to be changed, if nothing else shares them.
     pub fn handles_mut(&mut self) -> Option<&mut [Handle]> {
         match &mut self.data {
-            Data::Handles(handles) => Arc::get_mut(handles),
+            Data::Handles(handles) => Arc::get_mut(handles).map(|handles| &mut handles.list[..]),
             Data::Bytes(_) | Data::Strings(_) => None,
         }
     }

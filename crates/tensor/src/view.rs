@@ -120,9 +120,11 @@ impl<'a> View<'a> {
         }
         match self.data {
             Data::Bytes(bytes) => Tensor::from_bytes(self.dtype, self.shape.clone(), bytes),
-            Data::Strings(strings) => Tensor::from_strings(self.shape.clone(), strings.clone()),
+            Data::Strings(strings) => {
+                Tensor::from_strings(self.shape.clone(), strings.try_clone()?)
+            }
             Data::Handles(handles) => {
-                Tensor::from_handles(self.dtype, self.shape.clone(), handles.to_vec())
+                Tensor::from_handles(self.dtype, self.shape.clone(), handles.iter().cloned())
             }
         }
     }

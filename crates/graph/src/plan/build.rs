@@ -115,7 +115,7 @@ impl Spot {
 }
 
 /// Ops that run functions, whose own plans are made when they are called.
-pub(super) const CALLS: &[&str] = &[
+pub(crate) const CALLS: &[&str] = &[
     "Case",
     "If",
     "MapDefun",

@@ -40,7 +40,7 @@ impl Op for Bound {
             return invalid!("Leading dim_size of both tensors must match.");
         }
         let side = self.side;
-        let mut places = ctx.scratch().part(values.n_elements());
+        let mut places = ctx.scratch().part(values.n_elements())?;
         for_number!(sorted.dtype(), T => {
             let (sorted, values) = (sorted.as_slice::<T>(), values.as_slice::<T>());
             let place = |(row, value): (usize, &T)| {

@@ -4,12 +4,12 @@ use crate::prelude::*;
 use crate::sparse::coo::checked_shape;
 
 pub(super) const PARTITION: OpDef = OpDef::pure("DynamicPartition", |attrs| {
-    Ok(Box::new(Partition { n_parts: attrs.size("num_partitions")? }))
+    Ok(Box::new(Partition { n_parts: attrs.count("num_partitions")? }))
 });
 pub(super) const STITCH: OpDef =
-    OpDef::pure("DynamicStitch", |attrs| Ok(Box::new(Stitch { n: attrs.size("N")? })));
+    OpDef::pure("DynamicStitch", |attrs| Ok(Box::new(Stitch { n: attrs.count("N")? })));
 pub(super) const PARALLEL_STITCH: OpDef =
-    OpDef::pure("ParallelDynamicStitch", |attrs| Ok(Box::new(Stitch { n: attrs.size("N")? })));
+    OpDef::pure("ParallelDynamicStitch", |attrs| Ok(Box::new(Stitch { n: attrs.count("N")? })));
 
 struct Partition {
     n_parts: usize,
@@ -43,16 +43,31 @@ impl Op for Partition {
             );
         }
         let inner = &data.shape()[outer..];
-        let mut rows = vec![Vec::new(); self.n_parts];
-        for (row, part) in ints(&parts)?.iter().enumerate() {
-            let Some(part) = usize::try_from(*part).ok().and_then(|part| rows.get_mut(part)) else {
+        // Where the rows of each part end among all rows, which are in the order of their parts.
+        let mut ends = BookedVec::filled(0usize, self.n_parts)?;
+        for row in 0..parts.n_elements() {
+            let part = int_at(&parts, row)?;
+            let Some(end) = usize::try_from(part).ok().and_then(|part| ends.get_mut(part)) else {
                 let place = super::gather::place_of(row, parts.shape());
                 return invalid!("partitions{place} = {part} is not in [0, {})", self.n_parts);
             };
-            part.push(row);
+            *end += 1;
+        }
+        let mut end = 0;
+        for count in ends.iter_mut() {
+            // First where they begin: each row that is put in its place moves it on.
+            end += std::mem::replace(count, end);
+        }
+        let mut order = BookedVec::filled(0usize, parts.n_elements())?;
+        for row in 0..order.len() {
+            let end = &mut ends[int_at(&parts, row)? as usize];
+            order[*end] = row;
+            *end += 1;
         }
         let width: usize = inner.iter().product();
-        for (i, rows) in rows.iter().enumerate() {
+        for i in 0..self.n_parts {
+            let start = i.checked_sub(1).map_or(0, |before| ends[before]);
+            let rows = &order[start..ends[i]];
             let dims = std::iter::once(rows.len()).chain(inner.iter().copied());
             let shape = Shape::checked(dims.map(|dim| dim as i64))?;
             rearrange(ctx, i, &[data], &shape, &Rows { rows, width })?;

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::Cancel;
 use crate::prelude::*;
 
 pub(super) const EDIT_DISTANCE: OpDef = OpDef::pure("EditDistance", |attrs| {
@@ -46,7 +47,8 @@ impl Op for EditDistance {
         let rank = truth.shape.len() - 1;
         let dims = hypothesis.shape.iter().zip(&truth.shape).take(rank);
         let shape = Shape::checked(dims.map(|(a, b)| *a.max(b)))?;
-        let mut row = ctx.scratch().part::<usize>(truth.n_values() + 1);
+        let mut row = ctx.scratch().part::<usize>(truth.n_values() + 1)?;
+        let cancel = ctx.env().cancel;
         let mut output = ctx.output(0, DType::F32, &shape)?;
         let strides = shape.strides();
         let out = output.as_mut_slice::<f32>();
@@ -67,7 +69,7 @@ impl Op for EditDistance {
             let place = terms
                 .fold(0i64, |sum, (i, stride)| sum.wrapping_add(i.wrapping_mul(*stride as i64)));
             match usize::try_from(place).ok().and_then(|place| out.get_mut(place)) {
-                Some(out) => *out = self.distance(a_row, b_row, same, &mut row),
+                Some(out) => *out = self.distance(a_row, b_row, same, (&mut row, cancel))?,
                 // The text and the code are TensorFlow's.
                 None => {
                     return Err(Error::Internal(format!(
@@ -93,15 +95,15 @@ impl EditDistance {
         a: Range<usize>,
         b: Range<usize>,
         same: impl Fn(usize, usize) -> bool,
-        row: &mut [usize],
-    ) -> f32 {
-        let edits = levenshtein(a.clone(), b.clone(), same, row) as f32;
-        match (self.normalize, b.len()) {
+        room: (&mut [usize], &Cancel),
+    ) -> Result<f32> {
+        let edits = levenshtein(a.clone(), b.clone(), same, room)? as f32;
+        Ok(match (self.normalize, b.len()) {
             (false, _) => edits,
             (true, 0) if a.is_empty() => 0.0,
             (true, 0) => f32::INFINITY,
             (true, length) => edits / length as f32,
-        }
+        })
     }
 }
 
@@ -183,10 +185,11 @@ fn levenshtein(
     a: Range<usize>,
     b: Range<usize>,
     same: impl Fn(usize, usize) -> bool,
-    row: &mut [usize],
-) -> usize {
+    (row, cancel): (&mut [usize], &Cancel),
+) -> Result<usize> {
     row.iter_mut().zip(0..=b.len()).for_each(|(cell, i)| *cell = i);
     for (i, x) in a.enumerate() {
+        cancel.check()?;
         let mut corner = row[0];
         row[0] = i + 1;
         for (j, y) in b.clone().enumerate() {
@@ -195,5 +198,5 @@ fn levenshtein(
             row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
         }
     }
-    row[b.len()]
+    Ok(row[b.len()])
 }

@@ -87,7 +87,7 @@ impl Op for FakeParam {
             DType::Variant | DType::Resource => Tensor::from_handles(
                 self.dtype,
                 shape.clone(),
-                vec![tensor::Handle::new(()); shape.n_elements()],
+                std::iter::repeat_n(tensor::Handle::new(()), shape.n_elements()),
             )?,
             dtype => Tensor::zeros(dtype, shape)?,
         };

@@ -42,7 +42,7 @@ impl Op for Inplace {
             return Ok(());
         }
         let len: usize = inner.iter().product();
-        let mut starts = ctx.scratch().part(n);
+        let mut starts = ctx.scratch().part(n)?;
         for (i, start) in starts.iter_mut().enumerate() {
             let row = int_at(&rows, i)?;
             // Rows are counted around, as TensorFlow does.

@@ -58,7 +58,7 @@ impl<'a> Slices<'a> {
         let n_slices: usize = outer.iter().product();
         let len: usize = shape[depth..].iter().product();
         let strides = shape.strides();
-        let mut starts = scratch.part(n_slices);
+        let mut starts = scratch.part(n_slices)?;
         for (slice, start) in starts.iter_mut().enumerate() {
             *start = 0;
             for (i, (size, stride)) in shape.iter().zip(&strides).take(depth).enumerate() {

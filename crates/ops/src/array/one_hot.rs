@@ -56,7 +56,7 @@ impl Op for OneHot {
             n_outer: indices.shape()[..axis].iter().product(),
             n_inner: indices.shape()[axis..].iter().product(),
             depth: n_depth,
-            indices: &places(&indices)?,
+            indices,
         };
         rearrange(ctx, 0, &[on, off], &Shape::checked(dims)?, &hot)
     }
@@ -66,18 +66,19 @@ fn negative<T>(depth: &str) -> Result<T> {
     invalid!("depth must be non-negative, got: {depth}")
 }
 
-fn places(indices: &View<'_>) -> Result<Ints> {
+/// Element `at` of the indices, which may be of type uint8 too.
+fn place_at(indices: &View<'_>, at: usize) -> Result<i64> {
     if indices.dtype() == DType::U8 {
-        return Ok(indices.as_slice::<u8>().iter().map(|x| i64::from(*x)).collect());
+        return Ok(i64::from(indices.as_slice::<u8>()[at]));
     }
-    ints(indices)
+    int_at(indices, at)
 }
 
 struct Hot<'a> {
     n_outer: usize,
     n_inner: usize,
     depth: usize,
-    indices: &'a [i64],
+    indices: View<'a>,
 }
 
 impl Move for Hot<'_> {
@@ -90,7 +91,7 @@ impl Move for Hot<'_> {
         output.fill(off);
         for outer in 0..self.n_outer {
             for inner in 0..self.n_inner {
-                let index = self.indices[outer * self.n_inner + inner];
+                let index = place_at(&self.indices, outer * self.n_inner + inner)?;
                 // An index outside of the depth turns nothing on.
                 if let Some(index) = usize::try_from(index).ok().filter(|i| *i < self.depth) {
                     output[(outer * self.depth + index) * self.n_inner + inner] = on;

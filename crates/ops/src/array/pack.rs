@@ -6,7 +6,7 @@ use crate::prelude::*;
 pub(super) const PACK: OpDef =
     OpDef::pure("Pack", |attrs| Ok(Box::new(Pack { axis: attrs.int_or("axis", 0)? })));
 pub(super) const UNPACK: OpDef = OpDef::pure("Unpack", |attrs| {
-    Ok(Box::new(Unpack { num: attrs.size("num")?, axis: attrs.int_or("axis", 0)? }))
+    Ok(Box::new(Unpack { num: attrs.count("num")?, axis: attrs.int_or("axis", 0)? }))
 });
 
 struct Pack {

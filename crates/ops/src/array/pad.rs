@@ -167,7 +167,7 @@ impl Op for MirrorPad {
             let indices = front.chain(0..dim).chain(back);
             table.iter_mut().zip(indices).for_each(|(to, index)| *to = index);
         };
-        let tables = Tables::new(from, &shape, &mut ctx.scratch(), fill);
+        let tables = Tables::new(from, &shape, &mut ctx.scratch(), fill)?;
         rearrange(ctx, 0, &[input], &shape, &tables)
     }
 

@@ -233,7 +233,7 @@ impl Op for Roll {
             let indices = (0..size).map(|i| (i + size - shift) % size);
             table.iter_mut().zip(indices).for_each(|(to, index)| *to = index);
         };
-        let tables = Tables::new(shape, shape, &mut ctx.scratch(), fill);
+        let tables = Tables::new(shape, shape, &mut ctx.scratch(), fill)?;
         rearrange(ctx, 0, &[input], shape, &tables)
     }
 

@@ -25,6 +25,9 @@ impl Blocks {
         if block < 2 {
             return invalid!("Block size should be > 1, but was: {block}");
         }
+        if block.checked_mul(block).is_none_or(|area| i64::try_from(area).is_err()) {
+            return invalid!("Block size {block} is too large: no tensor has as many elements");
+        }
         let channels_last = match attrs.str_or("data_format", "NHWC")? {
             "NHWC" => true,
             "NCHW" => false,

@@ -12,7 +12,7 @@ pub(super) const SPLIT_V: OpDef = OpDef::pure("SplitV", |attrs| {
 });
 
 fn n_parts(attrs: &Attrs<'_>) -> Result<usize> {
-    match attrs.size("num_split")? {
+    match attrs.count("num_split")? {
         0 => invalid!("num_split must be at least 1"),
         n_parts => Ok(n_parts),
     }

@@ -20,9 +20,9 @@ impl<'a> Tables<'a> {
         to: &Shape,
         scratch: &mut Scratch<'a>,
         fill: impl Fn(usize, &mut [usize]),
-    ) -> Self {
+    ) -> Result<Self> {
         let lens: SmallVec<[usize; 6]> = to.iter().copied().collect();
-        let mut offsets = scratch.part(lens.iter().sum());
+        let mut offsets = scratch.part(lens.iter().sum())?;
         let mut rest = &mut offsets[..];
         for (axis, (len, stride)) in lens.iter().zip(from.strides()).enumerate() {
             let (table, after) = rest.split_at_mut(*len);
@@ -30,7 +30,7 @@ impl<'a> Tables<'a> {
             table.iter_mut().for_each(|index| *index *= stride);
             rest = after;
         }
-        Self { offsets, lens }
+        Ok(Self { offsets, lens })
     }
 
     /// The bytes of scratch memory that it takes for an output of this spec.

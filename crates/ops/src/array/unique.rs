@@ -81,7 +81,7 @@ impl Op for Unique {
         rearrange(ctx, 0, &[input], &Shape::checked(dims)?, &kept)?;
         write_indices(ctx, 1, self.index, &found.groups)?;
         if self.has_counts {
-            let mut counts = vec![0u32; found.firsts.len()];
+            let mut counts = BookedVec::filled(0u32, found.firsts.len())?;
             found.groups.iter().for_each(|group| counts[*group as usize] += 1);
             write_indices(ctx, 2, self.index, &counts)?;
         }
@@ -114,8 +114,8 @@ struct Slices {
 
 /// The slices that stand for their like, and which of them each slice is like.
 struct Groups {
-    firsts: Vec<usize>,
-    groups: Vec<u32>,
+    firsts: BookedVec<usize>,
+    groups: BookedVec<u32>,
 }
 
 impl Slices {
@@ -123,7 +123,7 @@ impl Slices {
         if u32::try_from(self.n_slices).is_err() {
             return invalid!("unique does not support input tensors larger than 2^32 elements");
         }
-        Ok(match input.dtype() {
+        match input.dtype() {
             DType::String => {
                 let strings = input.strings();
                 let same = |a, b| strings.get(a) == strings.get(b);
@@ -150,22 +150,22 @@ impl Slices {
             dtype if dtype.size() == 4 => self.group_bits(input.as_wide::<u32>()),
             dtype if dtype.size() == 2 => self.group_bits(input.as_wide::<u16>()),
             dtype if dtype.size() == 1 => self.group_bits(input.as_wide::<u8>()),
-            other => return crate::error::unimplemented!("dtype {other} is not supported here"),
-        })
+            other => crate::error::unimplemented!("dtype {other} is not supported here"),
+        }
     }
 
-    fn group_bits<T: Copy + PartialEq + Into<u64>>(&self, x: &[T]) -> Groups {
+    fn group_bits<T: Copy + PartialEq + Into<u64>>(&self, x: &[T]) -> Result<Groups> {
         self.group_by(|at| hash::of_u64(x[at].into()), |a, b| x[a] == x[b])
     }
 
-    fn group_halves(&self, bits: &[u16], is_nan: impl Fn(usize) -> bool) -> Groups {
+    fn group_halves(&self, bits: &[u16], is_nan: impl Fn(usize) -> bool) -> Result<Groups> {
         let hash =
             |at: usize| hash::of_u64(if is_nan(at) { at as u64 } else { u64::from(bits[at]) });
         self.group_by(hash, |a, b| bits[a] == bits[b] && !is_nan(a))
     }
 
     /// The two zeros are equal and no NaN is: floats are not compared by their bits.
-    fn group_floats(&self, x: impl Fn(usize) -> f64) -> Groups {
+    fn group_floats(&self, x: impl Fn(usize) -> f64) -> Result<Groups> {
         let hash = |at: usize| {
             // Many NaNs must not share a hash, since each is looked for in vain.
             let bits = if x(at).is_nan() { at as u64 } else { (x(at) + 0.0).to_bits() };
@@ -179,7 +179,7 @@ impl Slices {
         &self,
         hash_of: impl Fn(usize) -> u64,
         same: impl Fn(usize, usize) -> bool,
-    ) -> Groups {
+    ) -> Result<Groups> {
         let row = self.n_slices * self.n_inner;
         let elements = |slice: usize| {
             (0..self.n_outer).flat_map(move |outer| {
@@ -191,20 +191,23 @@ impl Slices {
             elements(slice).fold(0, |hash: u64, at| hash::of_u64(hash ^ hash_of(at)))
         };
         let mut index = Index::default();
-        let mut firsts: Vec<usize> = Vec::new();
-        let mut groups = Vec::with_capacity(self.n_slices);
+        let mut firsts: BookedVec<usize> = BookedVec::new();
+        let mut groups = BookedVec::with_capacity(self.n_slices)?;
         for slice in 0..self.n_slices {
             let hash = hash_slice(slice);
             let is_like =
                 |first: &usize| elements(slice).zip(elements(*first)).all(|(a, b)| same(a, b));
-            let group = index.find(hash, |number| is_like(&firsts[number])).unwrap_or_else(|| {
-                let number = index.add(hash, |number| hash_slice(firsts[number]));
-                firsts.push(slice);
-                number
-            });
-            groups.push(group as u32);
+            let group = match index.find(hash, |number| is_like(&firsts[number])) {
+                Some(number) => number,
+                None => {
+                    let number = index.add(hash, |number| hash_slice(firsts[number]))?;
+                    firsts.push(slice)?;
+                    number
+                }
+            };
+            groups.push(group as u32)?;
         }
-        Groups { firsts, groups }
+        Ok(Groups { firsts, groups })
     }
 }
 

@@ -19,7 +19,7 @@ impl Op for Where {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let places: Vec<usize> = match input.dtype() {
+        let places = match input.dtype() {
             // Zero is zero bits, but for the negative zero of floats.
             DType::F32 => places(input.as_slice::<f32>(), |x| *x != 0.0),
             DType::F64 => places(input.as_slice::<f64>(), |x| *x != 0.0),
@@ -27,7 +27,7 @@ impl Op for Where {
             DType::Complex64 => places(input.as_slice::<Complex<f32>>(), |x| !x.is_zero()),
             DType::Complex128 => places(input.as_slice::<Complex<f64>>(), |x| !x.is_zero()),
             dtype => for_width!(dtype, T => places(input.as_wide::<T>(), |x| *x != T::default())),
-        };
+        }?;
         let rank = input.shape().rank();
         if rank == 0 {
             return invalid!("expected rank at least 1 but got a scalar");
@@ -39,9 +39,9 @@ impl Op for Where {
     }
 }
 
-fn places<T>(elements: &[T], is_true: impl Fn(&T) -> bool) -> Vec<usize> {
+fn places<T>(elements: &[T], is_true: impl Fn(&T) -> bool) -> Result<BookedVec<usize>> {
     let places = elements.iter().enumerate().filter(|(_, x)| is_true(x));
-    places.map(|(at, _)| at).collect()
+    Ok(BookedVec::collect(places.map(|(at, _)| at))?)
 }
 
 /// Writes flat places as one index a dimension.

@@ -55,7 +55,7 @@ impl Op for Mfcc {
         };
         let mut scratch = ctx.scratch();
         let bank = Bank::new(self, n_bins, rate as f64, &mut scratch)?;
-        let mut channels = scratch.part(self.n_channels);
+        let mut channels = scratch.part(self.n_channels)?;
         let shape = [n_signals, n_frames, self.n_coefficients].map(|dim| dim as i64);
         let mut out = ctx.output(0, DType::F32, &Shape::checked(shape)?)?;
         let n = self.n_channels as f64;
@@ -115,12 +115,13 @@ impl<'a> Bank<'a> {
         }
         let low = mel(mfcc.lower);
         let spacing = (mel(mfcc.upper) - low) / (mfcc.n_channels + 1) as f64;
-        let mut centers = scratch.part(mfcc.n_channels + 1);
+        let mut centers = scratch.part(mfcc.n_channels + 1)?;
         let all = centers.iter_mut().enumerate();
         all.for_each(|(i, center)| *center = low + spacing * (i + 1) as f64);
         let hertz = 0.5 * rate / (n_bins - 1) as f64;
         let (first, last) = ((1.5 + mfcc.lower / hertz) as usize, (mfcc.upper / hertz) as usize);
-        let (mut above, mut weights, mut channel) = (scratch.part(n_bins), scratch.part(n_bins), 0);
+        let (mut above, mut weights, mut channel) =
+            (scratch.part(n_bins)?, scratch.part(n_bins)?, 0);
         for bin in 0..n_bins {
             let at = mel(bin as f64 * hertz);
             if !(first..=last).contains(&bin) {

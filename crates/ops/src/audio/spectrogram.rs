@@ -69,11 +69,11 @@ impl Op for Spectrogram {
         let mut scratch = ctx.scratch();
         let mut out = ctx.output(0, DType::F32, &Shape::checked(dims)?)?;
         let angle = 2.0 * PI / self.window as f64;
-        let mut hann = scratch.part(self.window);
+        let mut hann = scratch.part(self.window)?;
         let weight = |i: usize| 0.5 - 0.5 * (angle * i as f64).cos();
         hann.iter_mut().enumerate().for_each(|(i, to)| *to = weight(i));
-        let mut values = scratch.part(self.length());
-        let mut line = Line::new(self.length(), false, &mut scratch);
+        let mut values = scratch.part(self.length())?;
+        let mut line = Line::new(self.length(), false, &mut scratch)?;
         for (row, out) in out.as_mut_slice::<f32>().chunks_exact_mut(n_bins).enumerate() {
             let (channel, start) = (row / n_frames, row % n_frames * self.stride);
             values.fill(Complex::new(0.0, 0.0));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pool::Pool;
 use proto::tensorflow::attr_value::{ListValue, Value};
 use proto::tensorflow::{AttrValue, NameAttrList};
-use tensor::{DType, Dim, Shape, Spec, Symbol, Tensor};
+use tensor::{DType, Dim, Shape, Spec, Strings, Symbol, Tensor};
 
 use crate::{Attrs, Cancel, Ctx, Env, Error, Functions, NoFiles, Output, Resources, Result};
 
@@ -100,7 +100,9 @@ fn an_if_takes_the_branch_of_its_condition() {
         assert_eq!(run(op, &branches, &ints(&[0, 10])), Ok(20));
     }
     let empty = Tensor::zeros(DType::F32, Shape::of(&[0])).unwrap();
-    let text = |text: &str| Tensor::from_strings(Shape::scalar(), [text].iter().collect()).unwrap();
+    let text = |text: &str| {
+        Tensor::from_strings(Shape::scalar(), Strings::collect([text]).unwrap()).unwrap()
+    };
     let ten = || ints(&[10]).remove(0);
     assert_eq!(run("If", &branches, &[empty, ten()]), Ok(20));
     assert_eq!(run("If", &branches, &[text("x"), ten()]), Ok(11));

@@ -41,6 +41,7 @@ pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
             start
         );
     };
+    let booked = Booked::new(width * height * channels)?;
     let mut pixels = Vec::with_capacity(width * height * channels);
     for y in 0..height {
         let y = if top_down { y } else { height - 1 - y };
@@ -53,5 +54,5 @@ pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
             pixels.extend(&color[..channels]);
         }
     }
-    Ok(Pixels { height, width, channels, data: pixels })
+    Ok(Pixels { height, width, channels, data: pixels, _booked: booked })
 }

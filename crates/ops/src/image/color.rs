@@ -90,7 +90,7 @@ impl Op for Color {
             out.copy_from_slice(images.as_slice());
             return self.apply(out, shape, amount);
         }
-        let mut wide = scratch.part(images.n_elements());
+        let mut wide = scratch.part(images.n_elements())?;
         if images.dtype() == DType::F64 {
             let from = images.as_slice::<f64>();
             wide.iter_mut().zip(from).for_each(|(wide, x)| *wide = *x as f32);

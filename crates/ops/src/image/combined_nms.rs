@@ -78,9 +78,9 @@ impl Op for CombinedNms {
         let images = Images { corners, scores, batch, n, q, classes };
         let per_image = images.found_max(query.per_class);
         let mut scratch = ctx.scratch();
-        let (mut order, mut all) = (scratch.part(n), scratch.part(per_image));
+        let (mut order, mut all) = (scratch.part(n)?, scratch.part(per_image)?);
         let cap = per_image.min(size);
-        let (mut kept, mut counts) = (scratch.part(batch * cap), scratch.part(batch));
+        let (mut kept, mut counts) = (scratch.part(batch * cap)?, scratch.part(batch)?);
         for i in 0..batch {
             let n_found = images.of(i).best(&query, &mut order, &mut all).min(size);
             kept[i * cap..][..n_found].copy_from_slice(&all[..n_found]);

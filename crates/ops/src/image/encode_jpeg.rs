@@ -31,13 +31,17 @@ pub(super) const DEF: OpDef = OpDef::pure("EncodeJpeg", |attrs| {
         density: (density("x_density")?, density("y_density")?),
     };
     let has_xmp = attrs.has("xmp_metadata");
-    let xmp = if has_xmp { attrs.bytes("xmp_metadata")?.to_vec() } else { Vec::new() };
+    let xmp = if has_xmp { attrs.bytes("xmp_metadata")? } else { b"" };
+    let xmp = BookedVec::from_slice(xmp)?;
     Ok(Box::new(EncodeJpeg { style, channels, quality_input: false, xmp }))
 });
 pub(super) const VARIABLE: OpDef = OpDef::pure("EncodeJpegVariableQuality", |_| {
     let style = Style { quality: 95, downsampled: true, density_unit: 1, density: (300, 300) };
-    Ok(Box::new(EncodeJpeg { style, channels: None, quality_input: true, xmp: Vec::new() }))
+    Ok(Box::new(EncodeJpeg { style, channels: None, quality_input: true, xmp: BookedVec::new() }))
 });
+
+/// The bytes of a file beside its pixels.
+const FILE_BYTES: usize = 128 << 10;
 
 struct EncodeJpeg {
     style: Style,
@@ -46,7 +50,7 @@ struct EncodeJpeg {
     /// Whether the quality is an input.
     quality_input: bool,
     /// What the file says of itself, in XMP; nothing if it is empty.
-    xmp: Vec<u8>,
+    xmp: BookedVec<u8>,
 }
 
 fn check_quality(quality: i64) -> Result<()> {
@@ -92,9 +96,12 @@ impl Op for EncodeJpeg {
             let text = format!("JPEG encoding failed: {} bytes of XMP", self.xmp.len());
             return Err(Error::Internal(text));
         }
-        let pixels = Pixels { height, width, channels, data: image.as_slice::<u8>().to_vec() };
+        // The pixels, their planes, their coefficients, and the file.
+        let booked = Booked::new(image.n_elements().saturating_mul(24) + FILE_BYTES)?;
+        let data = image.as_slice::<u8>().to_vec();
+        let pixels = Pixels { height, width, channels, data, _booked: booked };
         let file = encode(&pixels, style, &self.xmp);
-        let strings: Strings = std::iter::once(&file[..]).collect();
+        let strings = Strings::copied(std::iter::once(&file[..]))?;
         ctx.set_output(0, Tensor::from_strings(Shape::scalar(), strings)?)
     }
 }

@@ -15,6 +15,9 @@ pub(super) const DEF: OpDef = OpDef::pure("EncodePng", |attrs| {
     Ok(Box::new(EncodePng { compression }))
 });
 
+/// The bytes that an encoder takes for tables and what it compresses at a time.
+const ENCODER_BYTES: usize = 1 << 20;
+
 struct EncodePng {
     compression: i64,
 }
@@ -44,6 +47,8 @@ impl Op for EncodePng {
         let (Ok(w), Ok(h)) = (u32::try_from(*width), u32::try_from(*height)) else {
             return invalid!("image is too large: {}", images.shape());
         };
+        // The pixels, the rows of an encoder, and the files, which may be a little larger.
+        let _booked = Booked::new(images.bytes().len().saturating_mul(4) + ENCODER_BYTES)?;
         let (depth, bytes) = match images.dtype() {
             DType::U8 => (BitDepth::Eight, images.bytes().to_vec()),
             DType::U16 => {
@@ -78,7 +83,7 @@ impl Op for EncodePng {
             }
             files.push(file);
         }
-        let strings: Strings = files.iter().map(Vec::as_slice).collect();
+        let strings = Strings::collect(files.iter().map(Vec::as_slice))?;
         ctx.set_output(0, Tensor::from_strings(Shape::of(lead), strings)?)
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Frames {
     pub(super) count: usize,
     pub(super) height: usize,
     pub(super) width: usize,
-    pub(super) data: Vec<u8>,
+    pub(super) data: BookedVec<u8>,
 }
 
 /// Decodes the first frame, or all of them.
@@ -33,6 +33,7 @@ pub(super) fn decode(bytes: &[u8], all: bool) -> Result<Frames> {
     // The picture is as large as the largest frames, whatever the file says of itself.
     let (mut width, mut height, mut held) = (0, 0, 0);
     let mut frames = Vec::new();
+    let mut booked = Vec::new();
     loop {
         let frame = match decoder.read_next_frame() {
             Ok(Some(frame)) => frame,
@@ -45,6 +46,7 @@ pub(super) fn decode(bytes: &[u8], all: bool) -> Result<Frames> {
         height = height.max(usize::from(frame.height));
         if all || frames.is_empty() {
             held += frame.buffer.len();
+            booked.push(Booked::new(frame.buffer.len() + size_of::<gif::Frame<'_>>())?);
             frames.push(frame.clone());
         }
         let size = width * height * 3;
@@ -54,7 +56,7 @@ pub(super) fn decode(bytes: &[u8], all: bool) -> Result<Frames> {
         }
     }
     let (size, count) = (width * height * 3, frames.len());
-    let mut data = Vec::with_capacity(size * count);
+    let mut data = BookedVec::with_capacity(size * count)?;
     for frame in &frames {
         let Some(palette) = frame.palette.as_ref().or(global.as_ref()) else {
             return invalid!("Invalid GIF data: no colours");
@@ -62,8 +64,11 @@ pub(super) fn decode(bytes: &[u8], all: bool) -> Result<Frames> {
         // What a frame does not cover or leaves transparent is as it was before.
         let start = data.len();
         match start.checked_sub(size) {
-            Some(last) => data.extend_from_within(last..),
-            None => data.resize(size, 0),
+            Some(last) => {
+                data.resize(start + size, 0)?;
+                data.copy_within(last..start, start);
+            }
+            None => data.resize(size, 0)?,
         }
         draw(frame, palette, &mut data[start..], (width, height))?;
     }

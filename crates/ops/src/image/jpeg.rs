@@ -70,6 +70,11 @@ pub(super) fn decode(bytes: &[u8], options: Options) -> Result<Pixels> {
     }
     let size = Size::new(frame, options.ratio);
     let window = size.window(options.window)?;
+    // Coefficients and their samples, the components in full size, and the pixels.
+    let n_coefficients = scan::Planes::n_coefficients(frame);
+    let n_pixels = frame.width * frame.height;
+    let n_samples = n_pixels * (2 * frame.components.len() + 3 * channels);
+    let booked = Booked::new(3 * n_coefficients + n_samples)?;
     let mut planes = scan::Planes::new(frame);
     let mut rows = size.height;
     while let Some(start) = at {
@@ -98,7 +103,7 @@ pub(super) fn decode(bytes: &[u8], options: Options) -> Result<Pixels> {
         .collect();
     let mut data = color::convert(&header, frame, &samples, channels)?;
     data[rows * window.width * channels..].fill(0);
-    Ok(Pixels { height: window.height, width: window.width, channels, data })
+    Ok(Pixels { height: window.height, width: window.width, channels, data, _booked: booked })
 }
 
 /// The rows of pixels that are known when the file is cut off in a unit.

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 
 use super::boxes::{Corners, overlap};
 use super::heap::Heap;
+use crate::Cancel;
 use crate::error::unimplemented;
 use crate::nn::{Floats, float, narrow};
 use crate::prelude::*;
@@ -101,17 +102,18 @@ impl Op for Nms {
             return invalid!("boxes {} and scores {} do not fit", boxes.shape(), scores.shape());
         }
         let mut scratch = ctx.scratch();
-        let wide = (Floats::of(&boxes, &mut scratch), Floats::of(&scores, &mut scratch));
+        let wide = (Floats::of(&boxes, &mut scratch)?, Floats::of(&scores, &mut scratch)?);
         let (Some(wide_boxes), Some(wide_scores)) = wide else {
             return unimplemented!("dtype {} is not supported here", boxes.dtype());
         };
-        let query = self.query(ctx)?;
-        let mut room = Room { candidates: scratch.part(n), selected: scratch.part(n) };
+        let (query, cancel) = (self.query(ctx)?, ctx.env().cancel);
+        let mut room = Room { candidates: scratch.part(n)?, selected: scratch.part(n)? };
         let selected = if self.overlaps {
-            select(&query, &wide_scores, &mut room, |a, b| wide_boxes[a * n + b])
+            select(&query, &wide_scores, (&mut room, cancel), |a, b| wide_boxes[a * n + b])?
         } else {
             let corners: &[Corners] = wide_boxes.as_chunks().0;
-            select(&query, &wide_scores, &mut room, |a, b| overlap(corners[a], corners[b]))
+            let overlap = |a: usize, b: usize| overlap(corners[a], corners[b]);
+            select(&query, &wide_scores, (&mut room, cancel), overlap)?
         };
         let len = if self.pad { query.most } else { selected.len() };
         let shape = Shape::checked([len as i64])?;
@@ -120,7 +122,7 @@ impl Op for Nms {
         indices.fill(0);
         indices.iter_mut().zip(selected).for_each(|(out, found)| *out = found.index as i32);
         if self.scored {
-            let mut values = scratch.part(len);
+            let mut values = scratch.part(len)?;
             values.fill(0.);
             values.iter_mut().zip(selected).for_each(|(value, found)| *value = found.score);
             narrow(&values, &mut ctx.output(1, boxes.dtype(), &shape)?)?;
@@ -203,9 +205,9 @@ impl PartialOrd for Candidate {
 fn select<'a>(
     query: &Query,
     scores: &[f32],
-    room: &'a mut Room<'_>,
+    (room, cancel): (&'a mut Room<'_>, &Cancel),
     overlap: impl Fn(usize, usize) -> f32,
-) -> &'a [Candidate] {
+) -> Result<&'a [Candidate]> {
     let mut candidates = Heap::new(&mut room.candidates);
     for (index, score) in scores.iter().enumerate() {
         if *score > query.least_score {
@@ -214,6 +216,7 @@ fn select<'a>(
     }
     let (selected, mut n_selected) = (&mut room.selected[..], 0);
     while n_selected < query.most {
+        cancel.check()?;
         let Some(mut next) = candidates.pop() else { break };
         let before = next.score;
         if !suppress(query, &mut next, &selected[..n_selected], &overlap) {
@@ -227,7 +230,7 @@ fn select<'a>(
             candidates.push(next);
         }
     }
-    &selected[..n_selected]
+    Ok(&selected[..n_selected])
 }
 
 /// Lowers the score of a box by what it overlaps with; `false` if it is out of the question.

@@ -7,6 +7,9 @@ use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 use super::pixels::{MAX_ELEMENTS, Pixels};
 use crate::prelude::*;
 
+/// The bytes that a decoder takes for tables and what it unfolds at a time.
+const DECODER_BYTES: usize = 256 << 10;
+
 /// Decodes a picture to 8 bits, or 16 if `wide`, in so many channels; 0 for its own.
 pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels<u16>> {
     let wrong = |error| Error::InvalidArgument(format!("Invalid PNG: {error}"));
@@ -17,6 +20,9 @@ pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels
     if width.checked_mul(height).is_none_or(|n| n > MAX_ELEMENTS / 8) {
         return invalid!("an image of {width} by {height} is too large");
     }
+    // Texts and colour profiles may unfold to any size, and nobody asks for them.
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(wrong)?;
     let (stored, bits) = (reader.info().color_type, reader.info().bit_depth);
@@ -27,6 +33,9 @@ pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels
         (n, _) => n,
     };
     let Some(size) = reader.output_buffer_size() else { return invalid!("Invalid PNG: its size") };
+    // The samples as they are read, as numbers and as they are wanted, and rows of the decoder.
+    let n_samples = width * height * color.samples().max(channels);
+    let booked = Booked::new(size + 4 * n_samples + 64 * width + DECODER_BYTES)?;
     let mut buffer = vec![0; size];
     reader.next_frame(&mut buffer).map_err(wrong)?;
     // What follows the pixels must be sound up to the end.
@@ -45,7 +54,7 @@ pub(super) fn decode(bytes: &[u8], channels: usize, wide: bool) -> Result<Pixels
         (BitDepth::Sixteen, true) | (_, false) => {}
         (_, true) => data.iter_mut().for_each(|x| *x *= 257),
     }
-    Ok(Pixels { height, width, channels, data })
+    Ok(Pixels { height, width, channels, data, _booked: booked })
 }
 
 /// Pixels of `from` samples as pixels of `to`, where even numbers have an opacity at the end.

@@ -96,8 +96,8 @@ impl Op for Resize {
         }
         // The output first: it is what fails if the size asked for is absurd.
         let mut out = ctx.output(0, self.dtype(images.dtype()), &shape)?;
-        let mut columns = scratch.part(call.width * self.method.n_taps());
-        let mut weights = scratch.part(columns.len());
+        let mut columns = scratch.part(call.width * self.method.n_taps())?;
+        let mut weights = scratch.part(columns.len())?;
         if self.method == Method::Nearest {
             for_width!(images.dtype(), T => {
                 call.nearest::<T>(pool, images.as_wide(), &mut columns, out.as_wide_mut());

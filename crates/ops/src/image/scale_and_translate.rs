@@ -76,8 +76,8 @@ impl Op for ScaleAndTranslate {
         let (pool, mut scratch) = (ctx.env().pool, ctx.scratch());
         // The output first: it is what fails if the size asked for is absurd.
         let mut out = ctx.output(0, DType::F32, &shape)?;
-        let rows = self.taps((in_height, height), (scale_y, move_y), &mut scratch);
-        let columns = self.taps((in_width, width), (scale_x, move_x), &mut scratch);
+        let rows = self.taps((in_height, height), (scale_y, move_y), &mut scratch)?;
+        let columns = self.taps((in_width, width), (scale_x, move_x), &mut scratch)?;
         let (size, line) = (in_height * in_width * channels, width * channels);
         for_number!(images.dtype(), T => {
             let images: &[T] = images.as_slice();
@@ -132,7 +132,7 @@ impl ScaleAndTranslate {
         (from, to): (usize, usize),
         (scale, translation): (f32, f32),
         scratch: &mut Scratch<'a>,
-    ) -> Taps<'a> {
+    ) -> Result<Taps<'a>> {
         let inverse = 1. / scale;
         let shift = -inverse * translation;
         let stretch = if self.antialias { inverse.max(1.) } else { 1. };
@@ -148,13 +148,13 @@ impl ScaleAndTranslate {
             let end = (centre + radius - 0.5).floor().clamp(0., last) as usize;
             first..end + 1
         };
-        let mut spans = scratch.part(to);
+        let mut spans = scratch.part(to)?;
         let mut n_taps = 0;
         for (x, span) in spans.iter_mut().enumerate() {
             *span = [places(x).start, n_taps];
             n_taps += places(x).len();
         }
-        let mut weights = scratch.part(n_taps);
+        let mut weights = scratch.part(n_taps)?;
         for (x, [_, start]) in spans.iter().enumerate() {
             let weights = &mut weights[*start..][..places(x).len()];
             for (i, weight) in places(x).zip(&mut *weights) {
@@ -162,7 +162,7 @@ impl ScaleAndTranslate {
             }
             normalise(weights);
         }
-        Taps { spans, weights }
+        Ok(Taps { spans, weights })
     }
 }
 

@@ -47,9 +47,9 @@ impl Op for Qr {
         let (mut q, mut r) = ctx.two_outputs((dtype, &shapes.0), (dtype, &shapes.1))?;
         for_number_field!(dtype, T => {
             type F = <T as Number>::Field;
-            let mut room = scratch.part::<F>(rows + rows.min(columns));
+            let mut room = scratch.part::<F>(rows + rows.min(columns))?;
             let (mut matrix, mut vectors) =
-                (scratch.part::<F>(rows * columns), scratch.part::<F>(rows * inner));
+                (scratch.part::<F>(rows * columns)?, scratch.part::<F>(rows * inner)?);
             let (q, r) = (q.as_mut_slice::<T>(), r.as_mut_slice::<T>());
             let from = input.as_slice::<T>();
             for i in 0..stack.iter().product() {
@@ -141,10 +141,10 @@ impl Svd {
         let is_wide = rows < columns;
         let (long, short) = (rows.max(columns), rows.min(columns));
         let n_left = if self.full { long } else { short };
-        let mut turned = scratch.part::<T::Field>(long * short);
-        let mut right = scratch.part::<T::Field>(short * short);
-        let mut left = scratch.part::<T::Field>(if self.vectors { long * n_left } else { 0 });
-        let (mut norms, mut order) = (scratch.part::<f64>(short), scratch.part::<usize>(short));
+        let mut turned = scratch.part::<T::Field>(long * short)?;
+        let mut right = scratch.part::<T::Field>(short * short)?;
+        let mut left = scratch.part::<T::Field>(if self.vectors { long * n_left } else { 0 })?;
+        let (mut norms, mut order) = (scratch.part::<f64>(short)?, scratch.part::<usize>(short)?);
         for i in 0..n_matrices {
             let matrix = &from[i * rows * columns..][..rows * columns];
             for (at, to) in turned.iter_mut().enumerate() {

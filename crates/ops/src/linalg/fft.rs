@@ -201,12 +201,12 @@ impl Fft {
     ) -> Result<()> {
         let Transform { sizes, shape, read, written } = transform;
         let count = |sizes: &[usize]| sizes.iter().product::<usize>();
-        let mut lines: SmallVec<[Line<'_>; 3]> =
-            sizes.iter().map(|n| Line::new(*n, self.way == Way::Back, scratch)).collect();
-        let mut signal = scratch.part(count(shape));
-        let mut grid = scratch.part(count(sizes));
-        let mut result = scratch.part(count(written));
-        let mut line = scratch.part(sizes.iter().copied().max().unwrap_or(0));
+        let lines = sizes.iter().map(|n| Line::new(*n, self.way == Way::Back, scratch));
+        let mut lines = lines.collect::<Result<SmallVec<[Line<'_>; 3]>>>()?;
+        let mut signal = scratch.part(count(shape))?;
+        let mut grid = scratch.part(count(sizes))?;
+        let mut result = scratch.part(count(written))?;
+        let mut line = scratch.part(sizes.iter().copied().max().unwrap_or(0))?;
         for number in 0..signals.n_elements() / signal.len().max(1) {
             widen(signals, number * signal.len(), &mut signal)?;
             for (i, value) in grid.iter_mut().enumerate() {

@@ -88,7 +88,7 @@ impl Call<'_> {
             return self.widened(scratch, out);
         }
         match out.dtype() {
-            DType::F32 => self.fast(a.as_slice(), scratch, out.as_mut_slice()),
+            DType::F32 => self.fast(a.as_slice(), scratch, out.as_mut_slice())?,
             DType::F64 => self.plain::<f64>(a.as_slice(), b.as_slice(), out.as_mut_slice()),
             DType::Complex64 => {
                 self.plain::<Complex<f32>>(a.as_slice(), b.as_slice(), out.as_mut_slice());
@@ -99,6 +99,7 @@ impl Call<'_> {
             DType::F16 | DType::BF16 => {
                 return through_f32(scratch, &[a, b], out, |_, wide, out| {
                     self.plain(&wide[0], &wide[1], out);
+                    Ok(())
                 });
             }
             dtype => for_integer!(dtype, T => {
@@ -132,14 +133,14 @@ impl Call<'_> {
     }
 
     /// `f32`: both sides brought into the order of the kernels first, if they are not in it.
-    fn fast(&self, a: &[f32], mut scratch: Scratch<'_>, out: &mut [f32]) {
+    fn fast(&self, a: &[f32], mut scratch: Scratch<'_>, out: &mut [f32]) -> Result<()> {
         let (a_len, b_len) = self.lens();
         let turn = self.forms.0 != Form::Plain && self.a_size.0 != 1 && self.a_size.1 != 1;
         let right_len = PackedRight::scratch_len(self.b_size, self.forms.1);
         let b_count = self.b.n_elements().checked_div(b_len).unwrap_or(1);
         let n_right = if self.packed.is_some() { 0 } else { right_len * b_count };
         let n_left = if turn { a.len() } else { 0 };
-        let mut memory = scratch.part(n_right + n_left);
+        let mut memory = scratch.part(n_right + n_left)?;
         let (right, left) = memory.split_at_mut(n_right);
         if self.packed.is_none() && right_len > 0 {
             let b: &[f32] = self.b.as_slice();
@@ -156,6 +157,7 @@ impl Call<'_> {
         }
         let a = if turn { &*left } else { a };
         self.products(a, right, out);
+        Ok(())
     }
 
     /// The products of left sides as they are multiplied with packed right sides.
@@ -199,7 +201,7 @@ fn to_i32<'a>(view: View<'_>, scratch: &mut Scratch<'a>) -> Result<Part<'a, i32>
     fn widen<T: Element + Into<i32>>(from: View<'_>, to: &mut [i32]) {
         to.iter_mut().zip(from.as_slice::<T>()).for_each(|(to, x)| *to = (*x).into());
     }
-    let mut wide = scratch.part(view.n_elements());
+    let mut wide = scratch.part(view.n_elements())?;
     match view.dtype() {
         DType::I8 => widen::<i8>(view, &mut wide),
         DType::U8 => widen::<u8>(view, &mut wide),

@@ -61,7 +61,7 @@ impl Op for Unary {
         let scratch = ctx.scratch();
         let mut out = ctx.output(0, matrices.dtype(), &out_shape)?;
         for_number_field!(matrices.dtype(), T => {
-            self.compute::<T>(matrices.as_slice(), Room::new(scratch, n, n), out.as_mut_slice())
+            self.compute::<T>(matrices.as_slice(), Room::new(scratch, n, n)?, out.as_mut_slice())
         })
     }
 
@@ -80,9 +80,9 @@ struct Room<'a, F> {
 
 impl<'a, F: Field> Room<'a, F> {
     /// Room for matrices of `n` rows and results of so many columns.
-    fn new(mut scratch: Scratch<'a>, n: usize, columns: usize) -> Self {
-        let (matrix, rows) = (scratch.part(n * n), scratch.part(n));
-        Self { matrix, rows, result: scratch.part(n * columns) }
+    fn new(mut scratch: Scratch<'a>, n: usize, columns: usize) -> Result<Self> {
+        let (matrix, rows) = (scratch.part(n * n)?, scratch.part(n)?);
+        Ok(Self { matrix, rows, result: scratch.part(n * columns)? })
     }
 
     /// Takes a matrix over, or its adjoint.
@@ -196,7 +196,7 @@ impl Op for Solve {
         let mut out = ctx.output(0, right.dtype(), &shape)?;
         for_number_field!(right.dtype(), T => {
             let sides = (matrices.as_slice::<T>(), right.as_slice::<T>());
-            self.compute(&stack, sides, Room::new(scratch, n, *columns), out.as_mut_slice())
+            self.compute(&stack, sides, Room::new(scratch, n, *columns)?, out.as_mut_slice())
         })
     }
 

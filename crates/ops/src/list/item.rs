@@ -192,7 +192,7 @@ impl Op for PushBackBatch {
             );
         }
         let item_shape = Shape::of(&rows.shape()[1..]);
-        let mut longer = Vec::with_capacity(handles.n_elements());
+        let mut longer = BookedVec::with_capacity(handles.n_elements())?;
         for (row, handle) in handles.handles().iter().enumerate() {
             let Some(list) = handle.get::<TensorList>() else {
                 return invalid!("Input handle at index {row} is not a list");
@@ -205,12 +205,12 @@ impl Op for PushBackBatch {
                      shape: {item} list shape: {list}"
                 );
             }
-            let mut list = list.clone();
+            let mut list = list.try_clone()?;
             list.items.push(Some(item))?;
-            longer.push(tensor::Handle::new(list));
+            longer.push(tensor::Handle::new(list))?;
         }
         let shape = handles.shape().clone();
-        ctx.set_output(0, Tensor::from_handles(DType::Variant, shape, longer)?)
+        ctx.set_output(0, Tensor::from_handles(DType::Variant, shape, longer.iter().cloned())?)
     }
 }
 
@@ -227,7 +227,7 @@ impl Op for PopBack {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let list = TensorList::input_of(ctx, 0, self.dtype)?;
         let asked = shapes::read(&ctx.input(1))?;
-        let mut shorter = list.clone();
+        let mut shorter = list.try_clone()?;
         let Some(item) = shorter.items.pop()? else {
             // The text is TensorFlow's (`list_kernels.h`).
             return invalid!("Trying to pop from an empty list.");

@@ -6,6 +6,7 @@
 
 mod loose;
 
+use device::BookedVec;
 use tensor::{DType, Shape, Tensor, View};
 
 use crate::error::{Error, Result};
@@ -15,10 +16,10 @@ use loose::Loose;
 const STACKED_MAX_BYTES: usize = 1 << 28;
 
 /// Tensors, some of which are not set yet. Copies share what they hold.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Items(Form);
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Form {
     /// So many, of which none is set.
     Unset(usize),
@@ -27,14 +28,61 @@ enum Form {
 }
 
 /// Items that are rows of one tensor.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Stacked {
     /// Their rows: one dimension more than they have.
     rows: Tensor,
     shape: Shape,
     /// Which of them are set; none is named if all are.
-    set: Vec<bool>,
+    set: Marks,
     n_unset: usize,
+}
+
+/// A mark for each item. Few of them are not in the books: what loops take is predicted to the
+/// byte, and their marks are not.
+#[derive(Debug)]
+enum Marks {
+    Few(Vec<bool>),
+    Many(BookedVec<bool>),
+}
+
+/// No more than so many marks are few.
+const FEW_MARKS: usize = 4096;
+
+impl Marks {
+    fn unset(len: usize) -> Result<Self> {
+        if len <= FEW_MARKS {
+            return Ok(Self::Few(vec![false; len]));
+        }
+        Ok(Self::Many(BookedVec::filled(false, len)?))
+    }
+
+    fn try_clone(&self) -> Result<Self> {
+        Ok(match self {
+            Self::Few(marks) => Self::Few(marks.clone()),
+            Self::Many(marks) => Self::Many(marks.try_clone()?),
+        })
+    }
+}
+
+impl std::ops::Index<usize> for Marks {
+    type Output = bool;
+
+    fn index(&self, at: usize) -> &bool {
+        match self {
+            Self::Few(marks) => &marks[at],
+            Self::Many(marks) => &marks[at],
+        }
+    }
+}
+
+impl std::ops::IndexMut<usize> for Marks {
+    fn index_mut(&mut self, at: usize) -> &mut bool {
+        match self {
+            Self::Few(marks) => &mut marks[at],
+            Self::Many(marks) => &mut marks[at],
+        }
+    }
 }
 
 impl Items {
@@ -45,7 +93,26 @@ impl Items {
     pub(super) fn rows(rows: Tensor) -> Self {
         assert!(rows.dtype().is_plain());
         let shape = Shape::of(&rows.shape()[1..]);
-        Self(Form::Stacked(Stacked { rows, shape, set: Vec::new(), n_unset: 0 }))
+        Self(Form::Stacked(Stacked { rows, shape, set: Marks::Few(Vec::new()), n_unset: 0 }))
+    }
+
+    /// All of these. Fails without memory.
+    pub(super) fn collect(tensors: impl IntoIterator<Item = Tensor>) -> Result<Self> {
+        Ok(Self(Form::Loose(Loose::collect(tensors)?)))
+    }
+
+    /// A copy, which shares the tensors. Fails without memory.
+    pub(super) fn try_clone(&self) -> Result<Self> {
+        Ok(Self(match &self.0 {
+            Form::Unset(len) => Form::Unset(*len),
+            Form::Loose(loose) => Form::Loose(loose.try_clone()?),
+            Form::Stacked(Stacked { rows, shape, set, n_unset }) => Form::Stacked(Stacked {
+                rows: rows.clone(),
+                shape: shape.clone(),
+                set: set.try_clone()?,
+                n_unset: *n_unset,
+            }),
+        }))
     }
 
     /// The number of items.
@@ -108,8 +175,7 @@ impl Items {
     /// # Panics
     /// If there is none.
     pub(super) fn set(&mut self, index: usize, item: Tensor) -> Result<()> {
-        self.loose()?.set(index, Some(item));
-        Ok(())
+        self.loose()?.set(index, Some(item))
     }
 
     /// Replaces the item at `index` of a list that nobody else has: in place if it can be. Fails
@@ -136,22 +202,22 @@ impl Items {
     ///
     /// # Panics
     /// If there is none.
-    pub(super) fn forget(&mut self, index: usize) {
-        if let Form::Loose(loose) = &mut self.0 {
-            loose.set(index, None);
+    pub(super) fn forget(&mut self, index: usize) -> Result<()> {
+        match &mut self.0 {
+            Form::Loose(loose) => loose.set(index, None),
+            Form::Stacked(_) | Form::Unset(_) => Ok(()),
         }
     }
 
     /// Adds an item at the end. Fails without memory.
     pub(super) fn push(&mut self, item: Option<Tensor>) -> Result<()> {
-        self.loose()?.push(item);
-        Ok(())
+        self.loose()?.push(item)
     }
 
     /// Takes the last item away; `None` if there is none, else what it was set to. Fails without
     /// memory.
     pub(super) fn pop(&mut self) -> Result<Option<Option<Tensor>>> {
-        Ok(self.loose()?.pop())
+        self.loose()?.pop()
     }
 
     /// Makes it `len` long: drops items at the end, or adds such that are not set. Fails without
@@ -160,7 +226,7 @@ impl Items {
         if let Form::Unset(now) = &mut self.0 {
             *now = len;
         } else if self.len() != len {
-            self.loose()?.resize(len);
+            self.loose()?.resize(len)?;
         }
         Ok(())
     }
@@ -168,7 +234,7 @@ impl Items {
     /// The items as tensors of their own.
     fn loose(&mut self) -> Result<&mut Loose> {
         match &self.0 {
-            Form::Unset(len) => self.0 = Form::Loose(Loose::unset(*len)),
+            Form::Unset(len) => self.0 = Form::Loose(Loose::unset(*len)?),
             Form::Stacked(stacked) => self.0 = Form::Loose(stacked.loose()?),
             Form::Loose(_) => {}
         }
@@ -185,12 +251,6 @@ impl Default for Items {
     }
 }
 
-impl FromIterator<Tensor> for Items {
-    fn from_iter<I: IntoIterator<Item = Tensor>>(tensors: I) -> Self {
-        Self(Form::Loose(tensors.into_iter().collect()))
-    }
-}
-
 impl Stacked {
     /// Room for `len` items; `None` if they should not be stacked.
     fn unset(len: usize, dtype: DType, shape: &Shape) -> Result<Option<Self>> {
@@ -201,7 +261,7 @@ impl Stacked {
         }
         let dims = std::iter::once(len as i64).chain(shape.to_i64());
         let rows = Tensor::zeros(dtype, Shape::checked(dims)?)?;
-        Ok(Some(Self { rows, shape: shape.clone(), set: vec![false; len], n_unset: len }))
+        Ok(Some(Self { rows, shape: shape.clone(), set: Marks::unset(len)?, n_unset: len }))
     }
 
     fn len(&self) -> usize {
@@ -238,7 +298,7 @@ impl Stacked {
     fn loose(&self) -> Result<Loose> {
         let mut loose = Loose::default();
         for index in 0..self.len() {
-            loose.push(self.get(index).map(|item| item.to_tensor()).transpose()?);
+            loose.push(self.get(index).map(|item| item.to_tensor()).transpose()?)?;
         }
         loose.note_shape(&self.shape);
         Ok(loose)

@@ -5,8 +5,9 @@ use tensor::ListSpec;
 
 use super::items::Items;
 use super::shapes::{self, ElementShape};
-use super::stack::{Behind, part};
+use super::stack::{Behind, indices, part};
 use super::tensor_list::{TensorList, is_known, show};
+use super::tensors::Tensors;
 use crate::prelude::*;
 
 pub(super) const CONCAT_V2: OpDef = OpDef::pure("TensorListConcatV2", |attrs| {
@@ -42,14 +43,14 @@ impl Op for Concat {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let list = TensorList::input_of(ctx, 0, self.dtype)?;
         let (shape, leading) = match &self.shape {
-            Some(shape) => (shape.clone(), Ints::new()),
+            Some(shape) => (shape.clone(), BookedVec::new()),
             None => {
                 let asked = shapes::read(&ctx.input(1))?;
                 let shape = shapes::merged(&asked, &list.shape).ok_or_else(|| {
                     let (asked, list) = (show(&asked), show(&list.shape));
                     Error::InvalidArgument(format!("cannot concatenate {list} as {asked}"))
                 })?;
-                (shape, ints(&ctx.input(2))?)
+                (shape, indices(&ctx.input(2))?)
             }
         };
         if shape.as_ref().is_some_and(smallvec::SmallVec::is_empty) {
@@ -123,7 +124,7 @@ impl Known {
 
     /// The items; those that are not set are zeros of the leading dimensions they are given, or
     /// else of the first dimension of the others.
-    fn items(&self, list: &TensorList, leading: &[i64]) -> Result<Vec<Tensor>> {
+    fn items(&self, list: &TensorList, leading: &[i64]) -> Result<Tensors> {
         let fill = |at: usize| {
             let length = leading.get(at).copied().or(self.first).filter(|length| *length >= 0);
             let dims = self.inner.iter().flatten().copied();
@@ -148,13 +149,17 @@ impl Known {
             }
             None => fill(at),
         };
-        list.items.iter().enumerate().map(item).collect()
+        let mut items = Tensors::default();
+        for each in list.items.iter().enumerate() {
+            items.push(item(each)?)?;
+        }
+        Ok(items)
     }
 }
 
 fn write(ctx: &mut Ctx<'_>, items: &[Tensor], dtype: DType, inner: &ElementShape) -> Result<()> {
-    let lengths: Vec<i64> =
-        items.iter().map(|item| item.shape().first().map_or(0, |dim| *dim as i64)).collect();
+    let length = |item: &Tensor| item.shape().first().map_or(0, |dim| *dim as i64);
+    let lengths = BookedVec::collect(items.iter().map(length))?;
     let rest: shapes::Sizes = inner.iter().flatten().copied().collect();
     let rest = rest.into_iter().flatten();
     let total = lengths.iter().sum::<i64>();
@@ -162,7 +167,7 @@ fn write(ctx: &mut Ctx<'_>, items: &[Tensor], dtype: DType, inner: &ElementShape
     if items.is_empty() {
         ctx.set_output(0, Tensor::zeros(dtype, shape)?)?;
     } else {
-        let views: Vec<View<'_>> = items.iter().map(Tensor::view).collect();
+        let views = BookedVec::collect(items.iter().map(Tensor::view))?;
         rearrange(ctx, 0, &views, &shape, &Behind)?;
     }
     ctx.set_output(1, Tensor::vector(&lengths)?)
@@ -188,7 +193,7 @@ impl Op for Split {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (tensor, lengths) = (ctx.input(0), ints(&ctx.input(2))?);
+        let (tensor, lengths) = (ctx.input(0), indices(&ctx.input(2))?);
         let shape = shapes::read(&ctx.input(1))?;
         if shape.as_ref().is_some_and(smallvec::SmallVec::is_empty) {
             // The text is TensorFlow's (`list_kernels.h`).
@@ -202,16 +207,16 @@ impl Op for Split {
             let (asked, got) = (show(&shape), tensor.shape());
             return invalid!("tensor shape {got} is not compatible with element_shape {asked}");
         }
-        let items: Items = cut(&tensor, &lengths)?.into_iter().collect();
+        let items = Items::collect(cut(&tensor, &lengths)?.iter().cloned())?;
         TensorList { dtype: tensor.dtype(), shape, items, limit: None }.write(ctx, 0)
     }
 }
 
 /// Cuts a tensor into parts of these lengths, which must make up its whole.
-pub(super) fn cut(tensor: &View<'_>, lengths: &[i64]) -> Result<Vec<Tensor>> {
+pub(super) fn cut(tensor: &View<'_>, lengths: &[i64]) -> Result<Tensors> {
     let n_rows = tensor.shape()[0];
     let n_inner: usize = tensor.shape()[1..].iter().product();
-    let mut parts = Vec::with_capacity(lengths.len());
+    let mut parts = Tensors::default();
     let mut row = 0usize;
     for (i, length) in lengths.iter().enumerate() {
         let length = size(*length, &format!("length {i}"))?;
@@ -222,7 +227,7 @@ pub(super) fn cut(tensor: &View<'_>, lengths: &[i64]) -> Result<Vec<Tensor>> {
         }
         let mut dims = tensor.shape().to_i64();
         dims[0] = length as i64;
-        parts.push(part(tensor, row * n_inner, &Shape::checked(dims)?)?);
+        parts.push(part(tensor, row * n_inner, &Shape::checked(dims)?)?)?;
         row += length;
     }
     if row != n_rows {

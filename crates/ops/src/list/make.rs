@@ -78,7 +78,7 @@ impl Op for Resize {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let list = TensorList::input(ctx, 0)?;
         let length = size(int(&ctx.input(1))?, "TensorListSlice size")?;
-        list.clone().resized(length)?.write(ctx, 0)
+        list.try_clone()?.resized(length)?.write(ctx, 0)
     }
 }
 
@@ -145,7 +145,7 @@ impl Op for ConcatLists {
         let Some(shape) = shapes::merged(&a.shape, &b.shape) else {
             return invalid!("lists of other shapes cannot be joined");
         };
-        let mut list = TensorList { shape, ..a.clone() };
+        let mut list = TensorList { shape, ..a.try_clone()? };
         for item in b.items.iter() {
             list.items.push(item.map(|item| item.to_tensor()).transpose()?)?;
         }

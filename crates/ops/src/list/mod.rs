@@ -8,6 +8,7 @@ mod shapes;
 mod stack;
 mod tensor_array;
 mod tensor_list;
+mod tensors;
 
 pub use tensor_list::item_shape;
 pub(crate) use tensor_list::list_spec;

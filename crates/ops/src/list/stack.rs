@@ -7,6 +7,7 @@ use super::item::item_dims;
 use super::items::Items;
 use super::shapes::{self, ElementShape};
 use super::tensor_list::{TensorList, is_known, list_spec, shape_of, show};
+use super::tensors::Tensors;
 use crate::moves::rearranged;
 use crate::prelude::*;
 
@@ -85,7 +86,7 @@ impl Op for GatherItems {
         let list = TensorList::input_of(ctx, 0, self.dtype)?;
         let shape = list.item_shape(&shapes::read(&ctx.input(2))?)?;
         let indices = ctx.input(1);
-        let mut places = ctx.scratch().part(indices.n_elements());
+        let mut places = ctx.scratch().part(indices.n_elements())?;
         for (i, place) in places.iter_mut().enumerate() {
             let index = int_at(&indices, i)?;
             let Some(at) = usize::try_from(index).ok().filter(|at| *at < list.items.len()) else {
@@ -157,11 +158,15 @@ fn stack_objects<'a>(
         Some(item) => item.to_tensor(),
         None => Tensor::zeros(dtype, inner.clone()),
     };
-    let items: Vec<Tensor> = items.map(or_zeros).collect::<tensor::Result<_>>()?;
+    let mut all = BookedVec::new();
+    for item in items {
+        all.push(or_zeros(item)?)?;
+    }
+    let items = all;
     if items.is_empty() {
         return ctx.set_output(0, Tensor::zeros(dtype, stacked)?);
     }
-    let views: Vec<View<'_>> = items.iter().map(Tensor::view).collect();
+    let views = BookedVec::collect(items.iter().map(Tensor::view))?;
     rearrange(ctx, 0, &views, &stacked, &Behind)
 }
 
@@ -206,16 +211,20 @@ impl Op for FromTensor {
                 check_rows(&tensor, &shape)?;
                 Items::rows(tensor.to_tensor()?)
             }
-            false => rows(&tensor, &shape)?.into_iter().collect(),
+            false => Items::collect(rows(&tensor, &shape)?.iter().cloned())?,
         };
         TensorList { dtype: tensor.dtype(), shape, items, limit: None }.write(ctx, 0)
     }
 }
 
 /// The rows of a tensor, if they are such as `shape` allows.
-fn rows(tensor: &View<'_>, shape: &ElementShape) -> Result<Vec<Tensor>> {
+fn rows(tensor: &View<'_>, shape: &ElementShape) -> Result<Tensors> {
     let (n_rows, inner) = check_rows(tensor, shape)?;
-    (0..n_rows).map(|row| part(tensor, row * inner.n_elements(), &inner)).collect()
+    let mut rows = Tensors::default();
+    for row in 0..n_rows {
+        rows.push(part(tensor, row * inner.n_elements(), &inner)?)?;
+    }
+    Ok(rows)
 }
 
 /// The number of rows and their shape, if they are such as `shape` allows.
@@ -271,7 +280,7 @@ impl Op for Scatter {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (tensor, indices) = (ctx.input(0), ints(&ctx.input(1))?);
+        let (tensor, indices) = (ctx.input(0), indices(&ctx.input(1))?);
         let shape = shapes::read(&ctx.input(2))?;
         let least = indices.iter().max().map_or(0, |max| max.saturating_add(1).max(0) as usize);
         let asked = if self.has_length { int(&ctx.input(3))? } else { -1 };
@@ -292,7 +301,7 @@ impl Op for Scatter {
         let rows = rows(&tensor, &shape)?;
         let list =
             TensorList { dtype: tensor.dtype(), shape, items: Items::default(), limit: None };
-        put(list.resized(length)?, &indices, rows)?.write(ctx, 0)
+        put(list.resized(length)?, &indices, &rows)?.write(ctx, 0)
     }
 }
 
@@ -307,17 +316,25 @@ impl Op for ScatterInto {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (tensor, indices) = (ctx.input(1), ints(&ctx.input(2))?);
+        let (tensor, indices) = (ctx.input(1), indices(&ctx.input(2))?);
         let list = TensorList::input_of(ctx, 0, tensor.dtype())?;
         let rows = rows(&tensor, &list.shape)?;
         let least = indices.iter().max().map_or(0, |max| max.saturating_add(1).max(0) as usize);
-        let list = list.clone().resized(list.items.len().max(least))?;
-        put(list, &indices, rows)?.write(ctx, 0)
+        let list = list.try_clone()?.resized(list.items.len().max(least))?;
+        put(list, &indices, &rows)?.write(ctx, 0)
+    }
+}
+
+/// Indices or lengths, however many. Fails unless they are integers.
+pub(super) fn indices(view: &View<'_>) -> Result<BookedVec<i64>> {
+    match booked_i64(view)? {
+        Some(indices) => Ok(indices),
+        None => invalid!("expected int32 or int64 but got {}", view.dtype()),
     }
 }
 
 /// Sets the items at `indices` to rows, one each.
-fn put(mut list: TensorList, indices: &[i64], rows: Vec<Tensor>) -> Result<TensorList> {
+fn put(mut list: TensorList, indices: &[i64], rows: &Tensors) -> Result<TensorList> {
     if indices.len() != rows.len() {
         // The texts are TensorFlow's (`list_kernels.cc`).
         return invalid!(
@@ -326,11 +343,11 @@ fn put(mut list: TensorList, indices: &[i64], rows: Vec<Tensor>) -> Result<Tenso
             rows.len()
         );
     }
-    for (index, row) in indices.iter().zip(rows) {
+    for (index, row) in indices.iter().zip(rows.iter()) {
         let Some(at) = usize::try_from(*index).ok().filter(|at| *at < list.items.len()) else {
             return invalid!("Indices in TensorListScatter must all be non-negative.");
         };
-        list.items.set(at, row)?;
+        list.items.set(at, row.clone())?;
     }
     Ok(list)
 }

@@ -33,7 +33,7 @@ struct State {
     shape: ElementShape,
     items: Items,
     /// Which elements were read, and cleared by that; there may be more.
-    cleared: Vec<bool>,
+    cleared: BookedVec<bool>,
     is_closed: bool,
 }
 
@@ -152,7 +152,7 @@ impl TensorArray {
         match state.items.get(at) {
             Some(_) if self.clears_after_read => {
                 if state.cleared.len() <= at {
-                    state.cleared.resize(length, false);
+                    state.cleared.resize(length, false)?;
                 }
                 state.cleared[at] = true;
             }
@@ -177,14 +177,12 @@ impl TensorArray {
             Some(item) => item.to_tensor()?,
             None => Tensor::zeros(dtype, is_known(&state.shape).unwrap_or_default())?,
         };
-        self.release(state, at);
+        self.release(state, at)?;
         Ok(item)
     }
 
     /// Gives up what was read.
-    fn release(&self, state: &mut State, at: usize) {
-        if state.is_cleared(at) {
-            state.items.forget(at);
-        }
+    fn release(&self, state: &mut State, at: usize) -> Result<()> {
+        if state.is_cleared(at) { state.items.forget(at) } else { Ok(()) }
     }
 }

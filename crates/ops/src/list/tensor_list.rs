@@ -12,7 +12,7 @@ const LENGTH_MAX: usize = 1 << 24;
 
 /// Tensors of one dtype, and what is known of their shapes. It changes only while nobody else has
 /// it: else ops make a new one.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct TensorList {
     pub(super) dtype: DType,
     pub(super) shape: ElementShape,
@@ -71,9 +71,15 @@ impl TensorList {
             edit(own, ctx)?;
             return ctx.set_output(0, tensor);
         }
-        let mut copy = Self::view(&tensor.view())?.clone();
+        let mut copy = Self::view(&tensor.view())?.try_clone()?;
         edit(&mut copy, ctx)?;
         copy.write(ctx, 0)
+    }
+
+    /// A copy, which shares the tensors. Fails without memory.
+    pub(super) fn try_clone(&self) -> Result<Self> {
+        let (shape, items) = (self.shape.clone(), self.items.try_clone()?);
+        Ok(Self { dtype: self.dtype, shape, items, limit: self.limit })
     }
 
     /// The list that input number `index` of a kernel points to.

@@ -8,7 +8,7 @@ use crate::prelude::*;
 const MISSING: usize = usize::MAX;
 
 /// Keys with a row of values each, in the order they were first added.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Map {
     keys: Keys,
     index: Index,
@@ -16,10 +16,10 @@ pub(super) struct Map {
     values: Tensor,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Keys {
     /// `int32` or `int64`.
-    Ints(DType, Vec<i64>),
+    Ints(DType, BookedVec<i64>),
     Strings(Strings),
     /// Keys that are tensors themselves, each as its bytes (`row_of`).
     Rows(DType, Shape, Strings),
@@ -44,13 +44,23 @@ impl Map {
             DType::I32 | DType::I64 | DType::String if key_shape.rank() > 0 => {
                 Keys::Rows(key, key_shape.clone(), Strings::default())
             }
-            DType::I32 | DType::I64 => Keys::Ints(key, Vec::new()),
+            DType::I32 | DType::I64 => Keys::Ints(key, BookedVec::new()),
             DType::String => Keys::Strings(Strings::default()),
             other => return invalid!("a table has no keys of {other}"),
         };
         let dims = std::iter::once(0).chain(value_shape.to_i64());
         let values = Tensor::zeros(value, Shape::checked(dims)?)?;
         Ok(Self { keys, index: Index::default(), values })
+    }
+
+    /// A copy of its own. Fails without memory.
+    pub(super) fn try_clone(&self) -> Result<Self> {
+        let keys = match &self.keys {
+            Keys::Ints(dtype, keys) => Keys::Ints(*dtype, keys.try_clone()?),
+            Keys::Strings(keys) => Keys::Strings(keys.try_clone()?),
+            Keys::Rows(dtype, shape, keys) => Keys::Rows(*dtype, shape.clone(), keys.try_clone()?),
+        };
+        Ok(Self { keys, index: self.index.try_clone()?, values: self.values.clone() })
     }
 
     /// The number of keys.
@@ -60,21 +70,16 @@ impl Map {
 
     /// The bytes held.
     pub(super) fn n_bytes(&self) -> usize {
-        self.n_key_bytes() + self.values.n_bytes()
-    }
-
-    /// The bytes held beside the values, which are in the books already.
-    pub(super) fn n_key_bytes(&self) -> usize {
         let keys = match &self.keys {
             Keys::Ints(_, keys) => keys.len() * size_of::<i64>(),
             Keys::Strings(keys) | Keys::Rows(_, _, keys) => keys.n_bytes(),
         };
-        keys + self.index.n_bytes()
+        keys + self.index.n_bytes() + self.values.n_bytes()
     }
 
     /// The row of each key in the values, as a move that reads `[values, default]`.
     pub(super) fn find<'a>(&self, keys: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Rows<'a>> {
-        let mut rows = scratch.part(keys.n_elements() / self.keys.width());
+        let mut rows = scratch.part(keys.n_elements() / self.keys.width())?;
         match &self.keys {
             Keys::Rows(DType::String, shape, known) => {
                 let width = shape.n_elements();
@@ -123,10 +128,10 @@ impl Map {
                 let dims = std::iter::once(self.len() as i64).chain(inner.to_i64());
                 tensor_of(*dtype, Shape::checked(dims)?, rows)?
             }
-            Keys::Strings(keys) => Tensor::from_strings(shape, keys.clone())?,
+            Keys::Strings(keys) => Tensor::from_strings(shape, keys.try_clone()?)?,
             Keys::Ints(DType::I64, keys) => Tensor::from_slice(shape, keys)?,
             Keys::Ints(_, keys) => {
-                let narrow: Vec<i32> = keys.iter().map(|key| *key as i32).collect();
+                let narrow = BookedVec::collect(keys.iter().map(|key| *key as i32))?;
                 Tensor::from_slice(shape, &narrow)?
             }
         })
@@ -147,19 +152,24 @@ impl Map {
         again: Again,
     ) -> Result<Self> {
         let old = self.len();
+        if let Keys::Strings(known) = &mut self.keys {
+            let strings = keys.strings();
+            known.reserve(strings.len(), strings.iter().map(<[u8]>::len).sum())?;
+        }
         // The row of each key in the old values, then the new ones.
-        let mut rows: Vec<usize> = (0..old).collect();
+        let mut rows = BookedVec::collect(0..old)?;
         for i in new_rows {
             let row = old + i;
-            let (at, is_new) = self.keys.add(&mut self.index, keys, i);
+            let (at, is_new) = self.keys.add(&mut self.index, keys, i)?;
             if is_new {
-                rows.push(row);
+                rows.push(row)?;
             } else if again == Again::Replace {
                 rows[at] = row;
             } else if !same_row(&self.values, values, old, (rows[at], row)) {
                 return different(keys, values, &self.values, (i, rows[at], old));
             }
         }
+        self.keys.shrink_to_fit();
         let mut dims = self.values.shape().to_i64();
         dims[0] = rows.len() as i64;
         let stacked = Rows { rows: Part::Own(rows) };
@@ -169,6 +179,13 @@ impl Map {
 }
 
 impl Keys {
+    fn shrink_to_fit(&mut self) {
+        match self {
+            Self::Ints(_, keys) => keys.shrink_to_fit(),
+            Self::Strings(keys) | Self::Rows(_, _, keys) => keys.shrink_to_fit(),
+        }
+    }
+
     /// The elements of a key.
     fn width(&self) -> usize {
         match self {
@@ -178,9 +195,9 @@ impl Keys {
     }
 
     /// The number of key number `i` of `keys`, and whether it is new.
-    fn add(&mut self, index: &mut Index, keys: &View<'_>, i: usize) -> (usize, bool) {
+    fn add(&mut self, index: &mut Index, keys: &View<'_>, i: usize) -> Result<(usize, bool)> {
         let width = matches!(self, Self::Rows(..)).then(|| self.width());
-        let mut spare = Vec::new();
+        let mut spare = BookedVec::new();
         let has_texts = matches!(self, Self::Rows(DType::String, ..));
         let hash_of = |key: &[u8]| match has_texts {
             true => hash_of_texts(texts(key)),
@@ -190,15 +207,15 @@ impl Keys {
             Self::Strings(known) | Self::Rows(_, _, known) => {
                 let key = match &width {
                     None => keys.strings().get(i),
-                    Some(width) => row_of(keys, *width, i, &mut spare),
+                    Some(width) => row_of(keys, *width, i, &mut spare)?,
                 };
                 let hash = hash_of(key);
                 if let Some(at) = index.find(hash, |at| known.get(at) == key) {
-                    return (at, false);
+                    return Ok((at, false));
                 }
-                let at = index.add(hash, |at| hash_of(known.get(at)));
-                known.push(key);
-                (at, true)
+                let at = index.add(hash, |at| hash_of(known.get(at)))?;
+                known.push(key)?;
+                Ok((at, true))
             }
             Self::Ints(dtype, known) => {
                 let key = match dtype {
@@ -207,40 +224,46 @@ impl Keys {
                 };
                 let hash = hash::of_u64(key as u64);
                 if let Some(at) = index.find(hash, |at| known[at] == key) {
-                    return (at, false);
+                    return Ok((at, false));
                 }
-                let at = index.add(hash, |at| hash::of_u64(known[at] as u64));
-                known.push(key);
-                (at, true)
+                let at = index.add(hash, |at| hash::of_u64(known[at] as u64))?;
+                known.push(key)?;
+                Ok((at, true))
             }
         }
     }
 }
 
 /// The bytes of key number `i`, which is of `width` elements. Strings stand behind their lengths.
-fn row_of<'a>(keys: &'a View<'_>, width: usize, i: usize, spare: &'a mut Vec<u8>) -> &'a [u8] {
+fn row_of<'a>(
+    keys: &'a View<'_>,
+    width: usize,
+    i: usize,
+    spare: &'a mut BookedVec<u8>,
+) -> Result<&'a [u8]> {
     if keys.dtype() != DType::String {
         let size = keys.dtype().size() * width;
-        return &keys.bytes()[i * size..][..size];
+        return Ok(&keys.bytes()[i * size..][..size]);
     }
     spare.clear();
     for place in i * width..(i + 1) * width {
         let text = keys.strings().get(place);
-        spare.extend((text.len() as u64).to_le_bytes());
-        spare.extend(text);
+        spare.extend_from_slice(&(text.len() as u64).to_le_bytes())?;
+        spare.extend_from_slice(text)?;
     }
-    spare
+    Ok(spare)
 }
 
 /// The tensor whose rows `row_of` made bytes.
 fn tensor_of(dtype: DType, shape: Shape, rows: &Strings) -> Result<Tensor> {
     if dtype != DType::String {
         let mut tensor = Tensor::zeros(dtype, shape)?;
-        let bytes: Vec<u8> = rows.iter().flatten().copied().collect();
-        tensor.view_mut().expect("a new tensor has one owner").bytes().copy_from_slice(&bytes);
+        let mut view = tensor.view_mut().expect("a new tensor has one owner");
+        let bytes = rows.iter().flatten();
+        view.bytes().iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
         return Ok(tensor);
     }
-    Ok(Tensor::from_strings(shape, rows.iter().flat_map(texts).collect())?)
+    Ok(Tensor::from_strings(shape, Strings::collect(rows.iter().flat_map(texts))?)?)
 }
 
 /// The strings that `row_of` put one behind another.

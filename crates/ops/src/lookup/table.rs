@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use device::Booked;
 use parking_lot::Mutex;
 use tensor::Handle;
 
@@ -53,24 +52,7 @@ pub struct Table {
     /// The keys that stand for empty and deleted places in a dense table, and for nothing else.
     reserved: Vec<Tensor>,
     /// `None` until a fixed table is filled.
-    map: Mutex<Option<Filled>>,
-}
-
-/// What a table holds, and who pays for its keys.
-#[derive(Debug)]
-struct Filled {
-    map: Arc<Map>,
-    /// Kept for its drop.
-    _booked: Booked,
-}
-
-impl Filled {
-    /// Books the keys of a map to whom the thread works for, as a part of what stays: on the
-    /// host, whatever the device. Fails if a limit refuses.
-    fn new(map: Map) -> Result<Self> {
-        let booked = Booked::new(map.n_key_bytes()).map_err(tensor::Error::from)?;
-        Ok(Self { map: Arc::new(map), _booked: booked })
-    }
+    map: Mutex<Option<Arc<Map>>>,
 }
 
 impl Table {
@@ -84,7 +66,7 @@ impl Table {
 
     /// The bytes it holds.
     pub fn n_bytes(&self) -> usize {
-        self.map.lock().as_ref().map_or(0, |filled| filled.map.n_bytes())
+        self.map.lock().as_ref().map_or(0, |map| map.n_bytes())
     }
 
     /// The dtypes of keys and values.
@@ -121,15 +103,14 @@ impl Table {
 
     /// The number of its keys; none if it was not filled.
     pub(super) fn n_keys(&self) -> usize {
-        self.map.lock().as_ref().map_or(0, |filled| filled.map.len())
+        self.map.lock().as_ref().map_or(0, |map| map.len())
     }
 
     /// What it holds now. Fails if it was not filled.
     pub(super) fn map(&self) -> Result<Arc<Map>> {
         // The text is TensorFlow's (`initializable_lookup_table.cc`).
         let empty = || Error::FailedPrecondition("Table not initialized.".to_owned());
-        let filled = self.map.lock();
-        filled.as_ref().map(|filled| Arc::clone(&filled.map)).ok_or_else(empty)
+        self.map.lock().clone().ok_or_else(empty)
     }
 
     /// Adds keys with their values. A fixed table that was filled takes only
@@ -139,18 +120,17 @@ impl Table {
         self.refuse_reserved(keys)?;
         let mut guard = self.map.lock();
         if self.form == Form::Mutable {
-            let old = guard.as_ref().map(|filled| Map::clone(&filled.map));
-            let old = old.map_or_else(|| self.empty(), Ok)?;
-            *guard = Some(Filled::new(old.with(keys, values, Again::Replace)?)?);
+            let old = guard.as_ref().map_or_else(|| self.empty(), |map| map.try_clone())?;
+            *guard = Some(Arc::new(old.with(keys, values, Again::Replace)?));
             return Ok(());
         }
         match &*guard {
             None => {
-                *guard = Some(Filled::new(self.empty()?.with(keys, values, Again::Refuse)?)?);
+                *guard = Some(Arc::new(self.empty()?.with(keys, values, Again::Refuse)?));
                 Ok(())
             }
             // As TensorFlow, only the number is compared.
-            Some(old) if old.map.len() == self.n_keys_of(keys) => Ok(()),
+            Some(old) if old.len() == self.n_keys_of(keys) => Ok(()),
             // The text is TensorFlow's (`initializable_lookup_table.cc`).
             Some(_) => Err(Error::FailedPrecondition(
                 "Table was already initialized with different data.".to_owned(),
@@ -172,7 +152,7 @@ impl Table {
         }
         let rows = (0..self.n_keys_of(keys)).filter(|row| self.reserved_at(keys, *row).is_none());
         let map = self.empty()?.with_rows(keys, values, rows, Again::Replace)?;
-        *self.map.lock() = Some(Filled::new(map)?);
+        *self.map.lock() = Some(Arc::new(map));
         Ok(())
     }
 
@@ -292,8 +272,7 @@ impl TableHandle {
         let value_shape = self.value_shape.clone();
         let key_shape = reserved.first().map_or_else(Shape::scalar, |key| key.shape().clone());
         let empty = Map::new((key, &key_shape), (value, &value_shape)).ok();
-        let empty = empty.and_then(|map| Filled::new(map).ok());
-        let map = Mutex::new(empty.filter(|_| form == Form::Mutable));
+        let map = Mutex::new(empty.filter(|_| form == Form::Mutable).map(Arc::new));
         Table { key, key_shape, value, value_shape, form, reserved, map }
     }
 }

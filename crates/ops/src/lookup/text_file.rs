@@ -72,6 +72,7 @@ impl Op for FromTextFile {
         check_part("Key", self.key, key)?;
         check_part("Value", self.value, value)?;
         let text = ctx.env().files.read(name)?;
+        let _booked = Booked::new(text.len())?;
         let file = String::from_utf8_lossy(name);
         let lines = self.lines(&text, &file)?;
         let keys = self.column(&lines, self.key, key, &file)?;
@@ -82,19 +83,21 @@ impl Op for FromTextFile {
 
 impl FromTextFile {
     /// The lines that are meant, without their ends.
-    fn lines(&self, text: &[u8], file: &str) -> Result<Vec<Vec<u8>>> {
+    fn lines(&self, text: &[u8], file: &str) -> Result<Strings> {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
-        let mut lines = Vec::new();
+        let mut lines = Strings::default();
         let limit = self.n_lines.unwrap_or(usize::MAX);
         let all = text.split(|byte| *byte == b'\n').filter(|_| !text.is_empty());
         for line in all.take(limit) {
             // A carriage return is dropped wherever it stands.
-            let line: Vec<u8> = line.iter().copied().filter(|byte| *byte != b'\r').collect();
-            if line.is_empty() {
+            for part in line.split(|byte| *byte == b'\r') {
+                lines.extend_last(part)?;
+            }
+            if line.iter().all(|byte| *byte == b'\r') {
                 let at = lines.len();
                 return invalid!("Invalid content in {file}: empty line found at line {at}.");
             }
-            lines.push(line);
+            lines.end()?;
         }
         match self.n_lines {
             Some(expected) if expected != lines.len() => {
@@ -106,20 +109,20 @@ impl FromTextFile {
     }
 
     /// One part of every line, as a vector.
-    fn column(&self, lines: &[Vec<u8>], part: Part, dtype: DType, file: &str) -> Result<Tensor> {
+    fn column(&self, lines: &Strings, part: Part, dtype: DType, file: &str) -> Result<Tensor> {
         let shape = Shape::of(&[lines.len()]);
         let at = match part {
             Part::Number => {
                 let numbers =
                     (0..lines.len() as i64).map(|number| number.wrapping_add(self.offset));
-                return Ok(Tensor::from_slice(shape, &numbers.collect::<Vec<i64>>())?);
+                return Ok(Tensor::from_slice(shape, &BookedVec::collect(numbers)?)?);
             }
             Part::Line => {
-                return Ok(Tensor::from_strings(shape, lines.iter().collect())?);
+                return Ok(Tensor::from_strings(shape, lines.try_clone()?)?);
             }
             Part::Column(at) => at,
         };
-        let mut fields = Vec::with_capacity(lines.len());
+        let mut fields = BookedVec::with_capacity(lines.len())?;
         for (number, line) in lines.iter().enumerate() {
             let mut columns = line.split(|byte| *byte == self.delimiter);
             let Some(field) = columns.nth(at) else {
@@ -131,7 +134,7 @@ impl FromTextFile {
                     at + 1
                 );
             };
-            fields.push(field);
+            fields.push(field)?;
         }
         parse(&fields, dtype, shape)
     }
@@ -156,18 +159,18 @@ fn parse(fields: &[&[u8]], dtype: DType, shape: Shape) -> Result<Tensor> {
         dtype: DType,
         shape: Shape,
     ) -> Result<Tensor> {
-        let mut numbers = Vec::with_capacity(fields.len());
+        let mut numbers = BookedVec::with_capacity(fields.len())?;
         for (line, field) in fields.iter().enumerate() {
             let text = String::from_utf8_lossy(field);
             let Ok(number) = text.trim().parse::<T>() else {
                 return invalid!("Field {text} in line {line} is not a valid {dtype}.");
             };
-            numbers.push(number);
+            numbers.push(number)?;
         }
         Ok(Tensor::from_slice(shape, &numbers)?)
     }
     match dtype {
-        DType::String => Ok(Tensor::from_strings(shape, fields.iter().collect())?),
+        DType::String => Ok(Tensor::from_strings(shape, Strings::copied(fields.iter().copied())?)?),
         DType::I32 => numbers::<i32>(fields, dtype, shape),
         DType::I64 => numbers::<i64>(fields, dtype, shape),
         DType::F32 => numbers::<f32>(fields, dtype, shape),

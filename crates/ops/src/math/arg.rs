@@ -55,14 +55,14 @@ impl Op for Arg {
         let shape: Shape = dims.collect();
         let inner: usize = x.shape()[axis + 1..].iter().product();
         let mut scratch = ctx.scratch();
-        let mut places = scratch.part(shape.n_elements());
+        let mut places = scratch.part(shape.n_elements())?;
         let rows = Rows { n, inner, places: &mut places };
         match x.dtype() {
-            DType::F16 => self.seek(&wide::<f16>(x, &mut scratch), rows, scratch),
-            DType::BF16 => self.seek(&wide::<bf16>(x, &mut scratch), rows, scratch),
+            DType::F16 => self.seek(&wide::<f16>(x, &mut scratch)?, rows, scratch),
+            DType::BF16 => self.seek(&wide::<bf16>(x, &mut scratch)?, rows, scratch),
             DType::Bool => self.seek::<u8>(x.as_slice(), rows, scratch),
             dtype => for_number!(dtype, T => self.seek::<T>(x.as_slice(), rows, scratch)),
-        }
+        }?;
         let mut out = ctx.output(0, self.dtype, &shape)?;
         for_integer!(self.dtype, T => {
             let out = out.as_mut_slice::<T>().iter_mut();
@@ -94,15 +94,21 @@ struct Rows<'a> {
 }
 
 impl Arg {
-    fn seek<T: Element + PartialOrd>(&self, x: &[T], rows: Rows<'_>, mut scratch: Scratch<'_>) {
+    fn seek<T: Element + PartialOrd>(
+        &self,
+        x: &[T],
+        rows: Rows<'_>,
+        mut scratch: Scratch<'_>,
+    ) -> Result<()> {
         if rows.places.is_empty() {
-            return;
+            return Ok(());
         }
-        let mut best = scratch.part(if rows.inner == 1 { 0 } else { rows.inner });
+        let mut best = scratch.part(if rows.inner == 1 { 0 } else { rows.inner })?;
         match self.seeks {
             Seeks::Largest => seek(x, rows, &mut best, |a, b| a > b),
             Seeks::Smallest => seek(x, rows, &mut best, |a, b| a < b),
         }
+        Ok(())
     }
 }
 
@@ -145,10 +151,10 @@ fn is_nan<T: Copy + PartialOrd>(x: T) -> bool {
     x != x
 }
 
-fn wide<'a, T: Narrow>(x: View<'_>, scratch: &mut Scratch<'a>) -> Part<'a, f32> {
-    let mut wide = scratch.part(x.n_elements());
+fn wide<'a, T: Narrow>(x: View<'_>, scratch: &mut Scratch<'a>) -> Result<Part<'a, f32>> {
+    let mut wide = scratch.part(x.n_elements())?;
     T::widen(x.as_slice(), &mut wide);
-    wide
+    Ok(wide)
 }
 
 /// The value of an axis input of any integer dtype.

@@ -50,7 +50,7 @@ impl Op for Scan {
         let mut out = ctx.output(0, x.dtype(), x.shape())?;
         if let Way::LogSumExp = self.way {
             for_float!(x.dtype(), T => {
-                self.scan::<T, LogSumExp>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch);
+                self.scan::<T, LogSumExp>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch)?;
             });
             return Ok(());
         }
@@ -80,13 +80,12 @@ impl Op for Scan {
                 scratch,
             ),
             (dtype, Way::Sum) => for_number!(dtype, T => {
-                self.scan::<T, Add>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch);
+                self.scan::<T, Add>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch)
             }),
             (dtype, _) => for_number!(dtype, T => {
-                self.scan::<T, Multiply>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch);
+                self.scan::<T, Multiply>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch)
             }),
         }
-        Ok(())
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
@@ -108,11 +107,11 @@ impl Scan {
         out: &mut [T],
         (n, inner): (usize, usize),
         mut scratch: Scratch<'_>,
-    ) {
+    ) -> Result<()> {
         if x.is_empty() {
-            return;
+            return Ok(());
         }
-        let mut sums = scratch.part::<T::Sum>(inner);
+        let mut sums = scratch.part::<T::Sum>(inner)?;
         let parts = x.chunks_exact(n * inner).zip(out.chunks_exact_mut(n * inner));
         for (x, out) in parts {
             sums.fill(J::NEUTRAL);
@@ -126,6 +125,7 @@ impl Scan {
                 }
             }
         }
+        Ok(())
     }
 }
 

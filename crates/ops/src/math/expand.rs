@@ -1,24 +1,30 @@
 //! `expand`: the elements of a tensor repeated to fill a larger shape.
 
+use device::BookedVec;
 use smallvec::SmallVec;
 use tensor::Shape;
 
+use crate::error::Result;
 use crate::scratch::{Part, Scratch};
 
 /// The elements of a tensor of shape `from` repeated to fill `to`, which it broadcasts to; `None`
 /// if they fill it already.
-pub(super) fn expand<W: Copy + Default>(x: &[W], from: &Shape, to: &Shape) -> Option<Vec<W>> {
+pub(super) fn expand<W: Copy + Default>(
+    x: &[W],
+    from: &Shape,
+    to: &Shape,
+) -> Result<Option<BookedVec<W>>> {
     let n = to.n_elements();
     if x.len() == n {
-        return None;
+        return Ok(None);
     }
-    let mut out = vec![W::default(); n];
+    let mut out = BookedVec::filled(W::default(), n)?;
     if n > 0 {
         let ones = std::iter::repeat_n(1, to.rank() - from.rank());
         let from: SmallVec<[usize; 5]> = ones.chain(from.iter().copied()).collect();
         repeat(x, &from, to, &mut out);
     }
-    Some(out)
+    Ok(Some(out))
 }
 
 /// The same in scratch memory.
@@ -26,18 +32,18 @@ pub(super) fn expand_part<'a, W: bytemuck::Pod>(
     x: &[W],
     (from, to): (&Shape, &Shape),
     scratch: &mut Scratch<'a>,
-) -> Option<Part<'a, W>> {
+) -> Result<Option<Part<'a, W>>> {
     let n = to.n_elements();
     if x.len() == n {
-        return None;
+        return Ok(None);
     }
-    let mut out = scratch.part(n);
+    let mut out = scratch.part(n)?;
     if n > 0 {
         let ones = std::iter::repeat_n(1, to.rank() - from.rank());
         let from: SmallVec<[usize; 5]> = ones.chain(from.iter().copied()).collect();
         repeat(x, &from, to, &mut out);
     }
-    Some(out)
+    Ok(Some(out))
 }
 
 /// The same in `scratch` if it has room for them, else in `own`; the elements themselves if they
@@ -46,11 +52,11 @@ pub(super) fn expand_in<'a, W: bytemuck::Pod + Default>(
     x: &'a [W],
     (from, to): (&Shape, &Shape),
     scratch: &mut &'a mut [u8],
-    own: &'a mut Vec<W>,
-) -> &'a [W] {
+    own: &'a mut BookedVec<W>,
+) -> Result<&'a [W]> {
     let n = to.n_elements();
     if x.len() == n {
-        return x;
+        return Ok(x);
     }
     let len = expanded_bytes(n, size_of::<W>());
     let fits = len <= scratch.len();
@@ -59,7 +65,7 @@ pub(super) fn expand_in<'a, W: bytemuck::Pod + Default>(
     let out = match bytemuck::try_cast_slice_mut::<u8, W>(memory) {
         Ok(memory) if fits => &mut memory[..n],
         _ => {
-            own.resize(n, W::default());
+            own.resize(n, W::default())?;
             &mut own[..]
         }
     };
@@ -68,7 +74,7 @@ pub(super) fn expand_in<'a, W: bytemuck::Pod + Default>(
         let from: SmallVec<[usize; 5]> = ones.chain(from.iter().copied()).collect();
         repeat(x, &from, to, out);
     }
-    out
+    Ok(out)
 }
 
 /// The bytes of scratch memory that `n` expanded elements of so many bytes take.
@@ -104,7 +110,7 @@ mod tests {
     #[test]
     fn elements_are_repeated_along_every_axis() {
         let check = |x: &[u8], from: &[usize], to: &[usize], expected: &[u8]| {
-            let got = expand(x, &Shape::of(from), &Shape::of(to));
+            let got = expand(x, &Shape::of(from), &Shape::of(to)).unwrap();
             assert_eq!(got.as_deref(), Some(expected));
         };
         check(&[7], &[], &[3], &[7, 7, 7]);
@@ -112,6 +118,6 @@ mod tests {
         check(&[1, 2], &[2, 1], &[2, 2], &[1, 1, 2, 2]);
         check(&[1, 2], &[2, 1], &[2, 2, 2], &[1, 1, 2, 2, 1, 1, 2, 2]);
         check(&[1, 2], &[2], &[0, 2], &[]);
-        assert_eq!(expand(&[1, 2], &Shape::of(&[2]), &Shape::of(&[1, 2])), None);
+        assert_eq!(expand(&[1, 2], &Shape::of(&[2]), &Shape::of(&[1, 2])), Ok(None));
     }
 }

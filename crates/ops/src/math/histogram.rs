@@ -46,7 +46,7 @@ impl Op for Histogram {
             return invalid!("value_range should satisfy value_range[0] < value_range[1]");
         }
         let shape = Shape::checked([n])?;
-        let mut counts = ctx.scratch().part(shape.n_elements());
+        let mut counts = ctx.scratch().part(shape.n_elements())?;
         let bins = (low, (high - low) / n as f64);
         match x.dtype() {
             DType::F32 => count::<f32>(x, bins, &mut counts)?,

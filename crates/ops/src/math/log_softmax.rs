@@ -98,7 +98,7 @@ impl Op for LogSoftmax {
             DType::F32 => log_softmax::<f32>(x.as_slice(), out.as_mut_slice(), width),
             DType::F64 => log_softmax::<f64>(x.as_slice(), out.as_mut_slice(), width),
             dtype => {
-                let mut row = (scratch.part(width), scratch.part(width));
+                let mut row = (scratch.part(width)?, scratch.part(width)?);
                 let row = (&mut row.0[..], &mut row.1[..]);
                 match dtype {
                     DType::F16 => log_softmax_half::<f16>(x.as_slice(), out.as_mut_slice(), row),
@@ -161,22 +161,23 @@ impl Op for CrossEntropy {
             DType::F32 => {
                 let sides = (logits.as_slice::<f32>(), labels.as_slice());
                 let out = (loss.as_mut_slice(), slope.as_mut_slice());
-                expanded_cross_entropy(sides, shapes, &mut scratch, out);
+                expanded_cross_entropy(sides, shapes, &mut scratch, out)?;
             }
             DType::F64 => {
                 let sides = (logits.as_slice::<f64>(), labels.as_slice());
                 let out = (loss.as_mut_slice(), slope.as_mut_slice());
-                expanded_cross_entropy(sides, shapes, &mut scratch, out);
+                expanded_cross_entropy(sides, shapes, &mut scratch, out)?;
             }
             _ => {
-                let sides = (Floats::of(&logits, &mut scratch), Floats::of(&labels, &mut scratch));
+                let sides =
+                    (Floats::of(&logits, &mut scratch)?, Floats::of(&labels, &mut scratch)?);
                 let (Some(x), Some(y)) = sides else {
                     return unimplemented!("dtype {dtype} is not supported here");
                 };
                 let (mut wide_loss, mut wide_slope) =
-                    (scratch.part(batch.n_elements()), scratch.part(shape.n_elements()));
+                    (scratch.part(batch.n_elements())?, scratch.part(shape.n_elements())?);
                 let out = (&mut wide_loss[..], &mut wide_slope[..]);
-                expanded_cross_entropy((&x, &y), shapes, &mut scratch, out);
+                expanded_cross_entropy((&x, &y), shapes, &mut scratch, out)?;
                 narrow(&wide_loss, &mut loss)?;
                 narrow(&wide_slope, &mut slope)?;
             }
@@ -205,10 +206,11 @@ fn expanded_cross_entropy<T: Row>(
     (x_shapes, y_shapes): ((&Shape, &Shape), (&Shape, &Shape)),
     scratch: &mut Scratch<'_>,
     (loss, slope): (&mut [T], &mut [T]),
-) {
-    let (all_x, all_y) = (expand_part(x, x_shapes, scratch), expand_part(y, y_shapes, scratch));
+) -> Result<()> {
+    let (all_x, all_y) = (expand_part(x, x_shapes, scratch)?, expand_part(y, y_shapes, scratch)?);
     let (x, y) = (all_x.as_deref().unwrap_or(x), all_y.as_deref().unwrap_or(y));
     cross_entropy(x, y, loss, slope);
+    Ok(())
 }
 
 /// Writes the loss of each row, and the softmax minus the labels.
@@ -260,7 +262,7 @@ impl Op for SparseCrossEntropy {
             );
         }
         let mut scratch = ctx.scratch();
-        let mut classes = scratch.part(n);
+        let mut classes = scratch.part(n)?;
         for (i, class) in classes.iter_mut().enumerate() {
             let label = int_at(&labels, i)?;
             match usize::try_from(label) {
@@ -285,10 +287,10 @@ impl Op for SparseCrossEntropy {
             DType::F32 => entropy!(f32),
             DType::F64 => entropy!(f64),
             _ => {
-                let Some(x) = Floats::of(&logits, &mut scratch) else {
+                let Some(x) = Floats::of(&logits, &mut scratch)? else {
                     return unimplemented!("dtype {dtype} is not supported here");
                 };
-                let (mut wide_loss, mut wide_slope) = (scratch.part(n), scratch.part(x.len()));
+                let (mut wide_loss, mut wide_slope) = (scratch.part(n)?, scratch.part(x.len())?);
                 sparse_cross_entropy(&x, &classes, &mut wide_loss, &mut wide_slope);
                 narrow(&wide_loss, &mut loss)?;
                 narrow(&wide_slope, &mut slope)?;

@@ -40,7 +40,7 @@ impl Op for NthElement {
         let mut out = ctx.output(0, x.dtype(), &Shape::of(rest))?;
         for_number!(x.dtype(), T => {
             let rows = x.as_slice::<T>().chunks_exact(*width);
-            let mut sorted = scratch.part::<T>(*width);
+            let mut sorted = scratch.part::<T>(*width)?;
             for (row, out) in rows.zip(out.as_mut_slice::<T>()) {
                 sorted.copy_from_slice(row);
                 let compare = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);

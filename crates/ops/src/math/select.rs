@@ -34,7 +34,7 @@ impl Op for Select {
         if yes.dtype() == DType::String {
             let (yes, no) = (yes.strings(), no.strings());
             let pick = |i: usize| if flags[i / each] != 0 { yes.get(i) } else { no.get(i) };
-            let strings: Strings = (0..yes.len()).map(pick).collect();
+            let strings = Strings::copied((0..yes.len()).map(pick))?;
             return ctx.set_output(0, Tensor::from_strings(ctx.input(1).shape().clone(), strings)?);
         }
         let mut out = ctx.output(0, yes.dtype(), yes.shape())?;
@@ -88,23 +88,23 @@ impl Op for SelectV2 {
         let (condition, yes, no) = (ctx.input(0), ctx.input(1), ctx.input(2));
         let shape = broadcast_shapes(yes.shape(), no.shape())?;
         let shape = broadcast_shapes(condition.shape(), &shape)?;
-        let (mut scratch, mut own) = (ctx.take_scratch(), Vec::new());
+        let (mut scratch, mut own) = (ctx.take_scratch(), BookedVec::new());
         let shapes = (condition.shape(), &shape);
-        let flags = expand_in::<u8>(condition.as_wide(), shapes, &mut scratch, &mut own);
+        let flags = expand_in::<u8>(condition.as_wide(), shapes, &mut scratch, &mut own)?;
         if yes.dtype() == DType::String {
             return select_strings(ctx, flags, &shape);
         }
         let pool = ctx.env().pool;
         for_width!(yes.dtype(), W => {
             let (x, y) = (yes.as_wide::<W>(), no.as_wide::<W>());
-            let (mut own_x, mut own_y) = (Vec::new(), Vec::new());
+            let (mut own_x, mut own_y) = (BookedVec::new(), BookedVec::new());
             let x = match x {
                 [_] => x,
-                _ => expand_in(x, (yes.shape(), &shape), &mut scratch, &mut own_x),
+                _ => expand_in(x, (yes.shape(), &shape), &mut scratch, &mut own_x)?,
             };
             let y = match y {
                 [_] => y,
-                _ => expand_in(y, (no.shape(), &shape), &mut scratch, &mut own_y),
+                _ => expand_in(y, (no.shape(), &shape), &mut scratch, &mut own_y)?,
             };
             let mut out = ctx.output(0, yes.dtype(), &shape)?;
             in_pieces(pool, out.as_wide_mut::<W>(), CHEAP, |at, out| {
@@ -152,14 +152,13 @@ fn pick<W: Copy>(flags: &[u8], yes: Lane<'_, W>, no: Lane<'_, W>, out: &mut [W])
 
 fn select_strings(ctx: &mut Ctx<'_>, flags: &[u8], shape: &Shape) -> Result<()> {
     let (yes, no) = (ctx.input(1), ctx.input(2));
-    let indices = |view: View<'_>| {
-        let own: Vec<usize> = (0..view.n_elements()).collect();
-        expand(&own, view.shape(), shape).unwrap_or(own)
+    let indices = |view: View<'_>| -> Result<BookedVec<usize>> {
+        let own = BookedVec::collect(0..view.n_elements())?;
+        Ok(expand(&own, view.shape(), shape)?.unwrap_or(own))
     };
-    let (a, b) = (indices(yes), indices(no));
+    let (a, b) = (indices(yes)?, indices(no)?);
     let (yes, no) = (yes.strings(), no.strings());
-    let picked = flags.iter().zip(a.iter().zip(&b));
-    let strings: Strings =
-        picked.map(|(flag, (a, b))| if *flag != 0 { yes.get(*a) } else { no.get(*b) }).collect();
-    ctx.set_output(0, Tensor::from_strings(shape.clone(), strings)?)
+    let picked = flags.iter().zip(a.iter().zip(b.iter()));
+    let picked = picked.map(|(flag, (a, b))| if *flag != 0 { yes.get(*a) } else { no.get(*b) });
+    ctx.set_output(0, Tensor::from_strings(shape.clone(), Strings::copied(picked)?)?)
 }

@@ -8,13 +8,10 @@ pub(super) fn add(ctx: &mut Ctx<'_>) -> Result<()> {
     let (a, b) = (ctx.input(0), ctx.input(1));
     let pairs = Stack::new(a.shape(), b.shape())?;
     let (x, y) = (a.strings(), b.strings());
-    let mut strings = Strings::with_capacity(pairs.len(), 0);
-    let mut joined = Vec::new();
+    let mut strings = Strings::with_capacity(pairs.len(), 0)?;
     for (i, j) in (0..pairs.len()).map(|element| pairs.pair(element)) {
-        joined.clear();
-        joined.extend_from_slice(x.get(i));
-        joined.extend_from_slice(y.get(j));
-        strings.push(&joined);
+        strings.extend_last(x.get(i))?;
+        strings.push(y.get(j))?;
     }
     ctx.set_output(0, Tensor::from_strings(pairs.dims, strings)?)
 }

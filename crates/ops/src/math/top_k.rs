@@ -58,7 +58,7 @@ impl Op for TopK {
         let k = usize::try_from(k).unwrap_or(0);
         let shape: Shape = rest.iter().copied().chain([k]).collect();
         let mut scratch = ctx.scratch();
-        let (mut order, mut places) = (scratch.part(*width), scratch.part(shape.n_elements()));
+        let (mut order, mut places) = (scratch.part(*width)?, scratch.part(shape.n_elements())?);
         let (mut values, mut indices) =
             ctx.two_outputs((x.dtype(), &shape), (self.index, &shape))?;
         for_number!(x.dtype(), T => {

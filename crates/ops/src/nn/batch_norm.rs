@@ -88,17 +88,17 @@ impl Op for BatchNorm {
             }
         }
         let mut scratch = ctx.scratch();
-        let Some(wide) = Floats::of(&x, &mut scratch) else {
+        let Some(wide) = Floats::of(&x, &mut scratch)? else {
             return unimplemented!("dtype {} is not supported here", x.dtype());
         };
         let running = (mean.as_slice::<f32>(), variance.as_slice::<f32>());
-        let mut factors = scratch.part::<[f32; 3]>(n);
+        let mut factors = scratch.part::<[f32; 3]>(n)?;
         let factor = |c: usize, mean: f32, variance: f32| {
             let factor = scale.as_slice::<f32>()[c] / (variance + self.epsilon).sqrt();
             [mean, factor, offset.as_slice::<f32>()[c]]
         };
         if self.training {
-            let mut sums = scratch.part(n);
+            let mut sums = scratch.part(n)?;
             let moments = Moments::of(&wide, inner, &mut sums);
             let (mean, variance) = (|c: usize| moments.mean(c), |c: usize| moments.variance(c));
             for (c, to) in factors.iter_mut().enumerate() {
@@ -121,7 +121,7 @@ impl Op for BatchNorm {
             normalise(&wide, &factors, inner, out.as_mut_slice());
             return Ok(());
         }
-        let mut result = scratch.part(wide.len());
+        let mut result = scratch.part(wide.len())?;
         normalise(&wide, &factors, inner, &mut result);
         narrow(&result, &mut out)
     }

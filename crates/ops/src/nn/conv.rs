@@ -138,44 +138,46 @@ impl ConvOp {
         match image.dtype() {
             DType::F32 => {
                 let mut panels =
-                    scratch.part(if packed.is_some() { 0 } else { conv.scratch_len() });
+                    scratch.part(if packed.is_some() { 0 } else { conv.scratch_len() })?;
                 let filter = match packed {
                     Some(packed) => packed.view(),
                     None => conv.pack(filter.as_slice(), &mut panels),
                 };
                 let call = F32 { conv: &conv, pool, filter, epilogue };
-                self.run_f32(&call, image.as_slice(), scratch, out.as_mut_slice());
-                Ok(())
+                self.run_f32(&call, image.as_slice(), scratch, out.as_mut_slice())
             }
-            DType::F64 => {
-                self.run_plain::<f64>(&conv, (&image, &filter), &mut out, scratch);
-                Ok(())
-            }
-            DType::I32 => {
-                self.run_plain::<i32>(&conv, (&image, &filter), &mut out, scratch);
-                Ok(())
-            }
+            DType::F64 => self.run_plain::<f64>(&conv, (&image, &filter), &mut out, scratch),
+            DType::I32 => self.run_plain::<i32>(&conv, (&image, &filter), &mut out, scratch),
             _ => through_f32(scratch, &[image, filter], &mut out, |scratch, inputs, out| {
                 let kernel = |image: &[f32], out: &mut [f32]| conv.run(image, &inputs[1], out);
-                self.turn(&conv).run((&inputs[0], out), scratch, kernel);
+                self.turn(&conv).run((&inputs[0], out), scratch, kernel)
             }),
         }
     }
 
     /// Runs `f32` with channels last, whatever the layout.
-    fn run_f32(&self, call: &F32<'_>, image: &[f32], mut scratch: Scratch<'_>, out: &mut [f32]) {
+    fn run_f32(
+        &self,
+        call: &F32<'_>,
+        image: &[f32],
+        mut scratch: Scratch<'_>,
+        out: &mut [f32],
+    ) -> Result<()> {
         let F32 { conv, pool, filter, epilogue } = *call;
-        let mut group = scratch.part(conv.group_len());
-        let turned = epilogue.residual.filter(|_| self.layout.channels_first).map(|residual| {
-            let mut last = scratch.part(residual.len());
-            swap_last(residual, &mut last, conv.out_channels, conv.window.n_outputs());
-            last
-        });
+        let mut group = scratch.part(conv.group_len())?;
+        let turned = match epilogue.residual.filter(|_| self.layout.channels_first) {
+            Some(residual) => {
+                let mut last = scratch.part(residual.len())?;
+                swap_last(residual, &mut last, conv.out_channels, conv.window.n_outputs());
+                Some(last)
+            }
+            None => None,
+        };
         let residual = turned.as_deref().or(epilogue.residual);
         let epilogue = Epilogue { residual, ..epilogue };
         self.turn(conv).run((image, out), scratch, |image, out| {
             conv.run_f32(pool, image, (filter, epilogue), (&mut group, out));
-        });
+        })
     }
 
     /// Runs the kernel of any element.
@@ -185,9 +187,9 @@ impl ConvOp {
         (image, filter): (&View<'_>, &View<'_>),
         out: &mut ViewMut<'_>,
         scratch: Scratch<'_>,
-    ) {
+    ) -> Result<()> {
         let kernel = |image: &[T], out: &mut [T]| conv.run(image, filter.as_slice(), out);
-        self.turn(conv).run((image.as_slice(), out.as_mut_slice()), scratch, kernel);
+        self.turn(conv).run((image.as_slice(), out.as_mut_slice()), scratch, kernel)
     }
 
     fn turn(&self, conv: &Conv) -> Turn {

@@ -67,8 +67,9 @@ impl Op for ConvTranspose {
         }
         match small.dtype() {
             DType::F32 => {
-                let mut windows = scratch.part(conv.strip_len(shape[0]));
-                let mut panels = scratch.part(if packed.is_some() { 0 } else { conv.panels_len() });
+                let mut windows = scratch.part(conv.strip_len(shape[0]))?;
+                let mut panels =
+                    scratch.part(if packed.is_some() { 0 } else { conv.panels_len() })?;
                 let panels = match packed {
                     Some(packed) => packed.view(),
                     None => conv.pack(filter.as_slice(), &mut panels),
@@ -76,19 +77,18 @@ impl Op for ConvTranspose {
                 let kernel = |small: &[f32], out: &mut [f32]| {
                     conv.run_f32(pool, small, panels, (&mut windows, out));
                 };
-                self.turn(&conv).run((small.as_slice(), out.as_mut_slice()), scratch, kernel);
+                self.turn(&conv).run((small.as_slice(), out.as_mut_slice()), scratch, kernel)
             }
             DType::F64 => self.run_plain::<f64>(&conv, (&small, &filter), &mut out, scratch),
             DType::I32 => self.run_plain::<i32>(&conv, (&small, &filter), &mut out, scratch),
             _ => through_f32(scratch, &[small, filter], &mut out, |mut scratch, inputs, out| {
-                let mut window = scratch.part(conv.columns());
+                let mut window = scratch.part(conv.columns())?;
                 let kernel = |small: &[f32], out: &mut [f32]| {
                     conv.run(small, &inputs[1], (&mut window, out));
                 };
-                self.turn(&conv).run((&inputs[0], out), scratch, kernel);
-            })?,
+                self.turn(&conv).run((&inputs[0], out), scratch, kernel)
+            }),
         }
-        Ok(())
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
@@ -160,12 +160,12 @@ impl ConvTranspose {
         (small, filter): (&View<'_>, &View<'_>),
         out: &mut ViewMut<'_>,
         mut scratch: Scratch<'_>,
-    ) {
-        let mut window = scratch.part(conv.columns());
+    ) -> Result<()> {
+        let mut window = scratch.part(conv.columns())?;
         let kernel = |small: &[T], out: &mut [T]| {
             conv.run(small, filter.as_slice(), (&mut window, out));
         };
-        self.turn(conv).run((small.as_slice(), out.as_mut_slice()), scratch, kernel);
+        self.turn(conv).run((small.as_slice(), out.as_mut_slice()), scratch, kernel)
     }
 
     fn turn(&self, conv: &Turned) -> Turn {

@@ -90,7 +90,7 @@ impl Depthwise {
                 let kernel = |image: &[f32], out: &mut [f32]| {
                     conv.run_f32(pool, (image, filter.as_slice()), (bias, first), out);
                 };
-                turn.run((image.as_slice(), out.as_mut_slice()), scratch, kernel);
+                turn.run((image.as_slice(), out.as_mut_slice()), scratch, kernel)?;
                 if let Some(residual) = residual {
                     let out = out.as_mut_slice::<f32>();
                     out.iter_mut().zip(residual).for_each(|(out, x)| *out += x);
@@ -101,13 +101,13 @@ impl Depthwise {
                 let kernel = |image: &[f64], out: &mut [f64]| {
                     conv.run(image, filter.as_slice(), out);
                 };
-                turn.run((image.as_slice(), out.as_mut_slice()), scratch, kernel);
+                turn.run((image.as_slice(), out.as_mut_slice()), scratch, kernel)?;
             }
             _ => through_f32(scratch, &[image, filter], &mut out, |scratch, inputs, out| {
                 let kernel = |image: &[f32], out: &mut [f32]| {
                     conv.run_f32(pool, (image, &inputs[1]), (None, Activation::None), out);
                 };
-                turn.run((&inputs[0], out), scratch, kernel);
+                turn.run((&inputs[0], out), scratch, kernel)
             })?,
         }
         Ok(())

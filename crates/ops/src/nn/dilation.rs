@@ -71,6 +71,7 @@ impl Op for Dilation {
             DType::F16 | DType::BF16 => {
                 through_f32(scratch, &[image, filter], &mut out, |_, inputs, out| {
                     dilate(&window, &inputs[0], &inputs[1], out, |x, f| x + f);
+                    Ok(())
                 })?;
             }
             dtype => for_integer!(dtype, T => {

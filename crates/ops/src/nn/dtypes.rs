@@ -14,18 +14,18 @@ pub(crate) fn through_f32<'a>(
     mut scratch: Scratch<'a>,
     inputs: &[View<'_>],
     out: &mut ViewMut<'_>,
-    kernel: impl FnOnce(Scratch<'a>, &[Part<'a, f32>], &mut [f32]),
+    kernel: impl FnOnce(Scratch<'a>, &[Part<'a, f32>], &mut [f32]) -> Result<()>,
 ) -> Result<()> {
     let mut wide: SmallVec<[Part<'a, f32>; 2]> = SmallVec::new();
     for input in inputs {
-        let mut part = scratch.part(input.n_elements());
+        let mut part = scratch.part(input.n_elements())?;
         if !widen_to(input, &mut part) {
             return unimplemented!("dtype {} is not supported here", out.dtype());
         }
         wide.push(part);
     }
-    let mut result = scratch.part(out.shape().n_elements());
-    kernel(scratch, &wide, &mut result);
+    let mut result = scratch.part(out.shape().n_elements())?;
+    kernel(scratch, &wide, &mut result)?;
     narrow(&result, out)
 }
 
@@ -57,13 +57,13 @@ pub(crate) enum Floats<'a> {
 
 impl<'a> Floats<'a> {
     /// The elements, if they are floats of at most that width.
-    pub(crate) fn of(view: &View<'a>, scratch: &mut Scratch<'a>) -> Option<Self> {
+    pub(crate) fn of(view: &View<'a>, scratch: &mut Scratch<'a>) -> Result<Option<Self>> {
         if view.dtype() == DType::F32 {
-            return Some(Self::Own(view.as_slice()));
+            return Ok(Some(Self::Own(view.as_slice())));
         }
         let is_half = matches!(view.dtype(), DType::F16 | DType::BF16);
-        let mut wide = scratch.part(if is_half { view.n_elements() } else { 0 });
-        (is_half && widen_to(view, &mut wide)).then_some(Self::Wide(wide))
+        let mut wide = scratch.part(if is_half { view.n_elements() } else { 0 })?;
+        Ok((is_half && widen_to(view, &mut wide)).then_some(Self::Wide(wide)))
     }
 
     /// The bytes of scratch memory that they take.

@@ -39,6 +39,7 @@ impl Op for Lrn {
             DType::F32 => self.normalise(x.as_slice(), out.as_mut_slice(), depth),
             _ => through_f32(scratch, &[x], &mut out, |_, inputs, out| {
                 self.normalise(&inputs[0], out, depth);
+                Ok(())
             })?,
         }
         Ok(())

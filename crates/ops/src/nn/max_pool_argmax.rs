@@ -41,7 +41,7 @@ impl Op for MaxPoolWithArgmax {
         let image = ctx.input(0);
         let pooling = self.pool.checked(image.shape())?;
         let shape = self.pool.output_shape(&pooling)?;
-        let mut places = ctx.scratch().part(shape.n_elements());
+        let mut places = ctx.scratch().part(shape.n_elements())?;
         let (mut out, mut index) =
             ctx.two_outputs((image.dtype(), &shape), (self.index, &shape))?;
         for_number!(image.dtype(), T => {

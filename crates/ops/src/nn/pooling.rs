@@ -62,20 +62,20 @@ impl Op for Pool {
         match (self.kind, image.dtype()) {
             (Kind::Max, dtype) => for_number!(dtype, T => {
                 let run = |image: &[T], out: &mut [T]| maximum(&pooling, pool, image, out);
-                turn.run::<T>((image.as_slice(), out.as_mut_slice()), scratch, run);
+                turn.run::<T>((image.as_slice(), out.as_mut_slice()), scratch, run)?;
             }),
             (Kind::Average, DType::F32) => {
                 let run = |image: &[f32], out: &mut [f32]| average(&pooling, pool, image, out);
-                turn.run((image.as_slice(), out.as_mut_slice()), scratch, run);
+                turn.run((image.as_slice(), out.as_mut_slice()), scratch, run)?;
             }
             (Kind::Average, DType::F64) => {
                 let run = |image: &[f64], out: &mut [f64]| average(&pooling, pool, image, out);
-                turn.run((image.as_slice(), out.as_mut_slice()), scratch, run);
+                turn.run((image.as_slice(), out.as_mut_slice()), scratch, run)?;
             }
             (Kind::Average, _) => {
                 through_f32(scratch, &[image], &mut out, |scratch, inputs, out| {
                     let run = |image: &[f32], out: &mut [f32]| average(&pooling, pool, image, out);
-                    turn.run((&inputs[0], out), scratch, run);
+                    turn.run((&inputs[0], out), scratch, run)
                 })?
             }
         }

@@ -18,14 +18,16 @@ impl Turn {
         (image, out): (&[T], &mut [T]),
         mut scratch: Scratch<'_>,
         mut kernel: impl FnMut(&[T], &mut [T]),
-    ) {
+    ) -> Result<()> {
         if !self.layout.channels_first {
-            return kernel(image, out);
+            kernel(image, out);
+            return Ok(());
         }
-        let (mut last, mut out_last) = (scratch.part(image.len()), scratch.part(out.len()));
+        let (mut last, mut out_last) = (scratch.part(image.len())?, scratch.part(out.len())?);
         swap_last(image, &mut last, self.image.0, self.image.1);
         kernel(&last, &mut out_last);
         swap_last(&out_last, out, self.out.1, self.out.0);
+        Ok(())
     }
 }
 

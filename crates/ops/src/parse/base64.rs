@@ -34,7 +34,12 @@ impl Op for Encode {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let strings = input.strings().iter().map(|string| self.0.encode(string)).collect();
+        let all = input.strings();
+        let mut strings = Strings::with_capacity(all.len(), all.n_bytes().div_ceil(3) * 4)?;
+        for string in all.iter() {
+            let _booked = Booked::new(string.len().div_ceil(3).saturating_mul(4))?;
+            strings.push(self.0.encode(string).as_bytes())?;
+        }
         ctx.set_output(0, Tensor::from_strings(input.shape().clone(), strings)?)
     }
 }
@@ -54,11 +59,12 @@ impl Op for Decode {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes());
+        let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes())?;
         for string in input.strings().iter() {
             let engine = if string.ends_with(b"=") { &self.padded } else { &self.bare };
+            let _booked = Booked::new(string.len())?;
             match engine.decode(string) {
-                Ok(bytes) => out.push(&bytes),
+                Ok(bytes) => out.push(&bytes)?,
                 Err(_) => return invalid!("Invalid character found in base64."),
             }
         }

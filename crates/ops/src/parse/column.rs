@@ -156,20 +156,27 @@ impl<'f> Column<'f> {
         let element = element.map_or(&b""[..], |element| element.strings().get(0));
         let n_padded = shape.n_elements() - self.totals.n_values;
         let n_bytes = self.totals.n_bytes + super::limit_bytes(n_padded, element)?;
-        let mut strings = Strings::with_capacity(shape.n_elements(), n_bytes);
+        let mut strings = Strings::with_capacity(shape.n_elements(), n_bytes)?;
+        let mut pushed = Ok(());
+        let mut push = |strings: &mut Strings, string: &[u8]| {
+            if pushed.is_ok() {
+                pushed = strings.push(string);
+            }
+        };
         for example in 0..self.marks.len() {
             let before = strings.len();
             match self.default(example) {
-                Some(default) => default.strings().iter().for_each(|s| strings.push(s)),
+                Some(default) => default.strings().iter().for_each(|s| push(&mut strings, s)),
                 None => self.each_row(example, |list| {
-                    each_string(list, |string| strings.push(string));
+                    each_string(list, |string| push(&mut strings, string));
                 }),
             }
             if let Some(Padding { width, .. }) = padding {
                 let n_missing = width - (strings.len() - before);
-                (0..n_missing).for_each(|_| strings.push(element));
+                (0..n_missing).for_each(|_| push(&mut strings, element));
             }
         }
+        pushed?;
         ctx.set_output(output, Tensor::from_strings(shape.clone(), strings)?)
     }
 

@@ -70,7 +70,7 @@ impl Op for DecodeCsv {
                 other => return invalid!("csv: data type {other} not supported"),
             }
         }
-        let mut places = ctx.scratch().part::<[usize; 3]>(n_columns);
+        let mut places = ctx.scratch().part::<[usize; 3]>(n_columns)?;
         for (row, record) in records.strings().iter().enumerate() {
             let n_fields = self.find_fields(record, &mut places)?;
             if n_fields != n_columns {
@@ -86,7 +86,7 @@ impl Op for DecodeCsv {
                 }
                 if self.dtypes[column] == DType::String {
                     let Some(texts) = texts.next() else { continue };
-                    push_text(texts, field, default);
+                    push_text(texts, field, default)?;
                 } else {
                     write_number(ctx, (column, row), field, default)?;
                 }
@@ -193,12 +193,16 @@ impl<'r> Field<'r> {
     }
 }
 
-fn push_text(texts: &mut Strings, field: Option<Field<'_>>, default: View<'_>) {
+fn push_text(texts: &mut Strings, field: Option<Field<'_>>, default: View<'_>) -> Result<()> {
     match field {
-        None => texts.push(default.strings().get(0)),
-        Some(Field { text, n_doubled: 0 }) => texts.push(text),
-        Some(field) => texts.push(&field.bytes().collect::<Vec<u8>>()),
+        None => texts.push(default.strings().get(0))?,
+        Some(Field { text, n_doubled: 0 }) => texts.push(text)?,
+        Some(field) => {
+            field.bytes().try_for_each(|byte| texts.extend_last(&[byte]))?;
+            texts.end()?;
+        }
     }
+    Ok(())
 }
 
 /// Writes a number to its place in its column.

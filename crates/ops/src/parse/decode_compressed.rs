@@ -6,6 +6,10 @@ use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
 use crate::prelude::*;
 
+/// The bytes that are unfolded at a time, and what a decoder takes besides.
+const STEP_BYTES: usize = 16 << 10;
+const DECODER_BYTES: usize = 128 << 10;
+
 /// The most bytes that all strings together may unfold to.
 const LIMIT_BYTES: u64 = 1 << 30;
 
@@ -42,25 +46,44 @@ impl Op for DecodeCompressed {
         if matches!(self.0, Format::Plain) {
             return ctx.forward(0, input, input.shape().clone());
         }
-        let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes());
+        let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes())?;
+        // A decoder keeps a window of what it wrote, and tables.
+        let _booked = Booked::new(DECODER_BYTES)?;
         let mut room = LIMIT_BYTES;
-        let mut buffer = Vec::new();
         for string in input.strings().iter() {
-            buffer.clear();
-            let read = match self.0 {
-                Format::Gzip => MultiGzDecoder::new(string).take(room + 1).read_to_end(&mut buffer),
-                _ => ZlibDecoder::new(string).take(room + 1).read_to_end(&mut buffer),
-            };
-            match read {
-                Err(error) => return Err(Error::DataLoss(format!("inflate failed: {error}"))),
-                Ok(n) if n as u64 > room => {
-                    let text = "the decompressed strings are too large".to_owned();
-                    return Err(Error::ResourceExhausted(text));
+            let cancel = ctx.env().cancel;
+            match self.0 {
+                Format::Gzip => {
+                    unfold(MultiGzDecoder::new(string), &mut out, &mut room, cancel)?;
                 }
-                Ok(n) => room -= n as u64,
+                _ => unfold(ZlibDecoder::new(string), &mut out, &mut room, cancel)?,
             }
-            out.push(&buffer);
         }
         ctx.set_output(0, Tensor::from_strings(input.shape().clone(), out)?)
+    }
+}
+
+/// Appends what a decoder gives as a string.
+fn unfold(
+    mut decoder: impl Read,
+    out: &mut Strings,
+    room: &mut u64,
+    cancel: &crate::Cancel,
+) -> Result<()> {
+    let mut step = [0; STEP_BYTES];
+    loop {
+        cancel.check()?;
+        let n = match decoder.read(&mut step) {
+            Ok(0) => return Ok(out.end()?),
+            Ok(n) => n,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::DataLoss(format!("inflate failed: {error}"))),
+        };
+        let Some(left) = room.checked_sub(n as u64) else {
+            let text = "the decompressed strings are too large".to_owned();
+            return Err(Error::ResourceExhausted(text));
+        };
+        *room = left;
+        out.extend_last(&step[..n])?;
     }
 }

@@ -23,11 +23,21 @@ pub(super) fn parse<'a, 'w>(
     ctx: &mut Ctx<'a>,
     wanted: impl Fn(&Ctx<'a>, usize) -> Wanted<'w>,
     read: impl Fn(&'a [u8], Take<'_, 'a>) -> Option<()>,
-) -> Option<()> {
+) -> Result<Option<()>> {
     let n_features = ctx.n_outputs();
     let mut scratch = ctx.scratch();
-    let (mut order, mut seen) =
-        (scratch.part::<usize>(n_features), scratch.part::<usize>(n_features));
+    let mut order = scratch.part::<usize>(n_features)?;
+    let mut seen = scratch.part::<usize>(n_features)?;
+    Ok(parse_in(ctx, wanted, read, (&mut order, &mut seen)))
+}
+
+/// The same with room for two numbers a feature.
+fn parse_in<'a, 'w>(
+    ctx: &mut Ctx<'a>,
+    wanted: impl Fn(&Ctx<'a>, usize) -> Wanted<'w>,
+    read: impl Fn(&'a [u8], Take<'_, 'a>) -> Option<()>,
+    (order, seen): (&mut [usize], &mut [usize]),
+) -> Option<()> {
     order.iter_mut().enumerate().for_each(|(i, feature)| *feature = i);
     order.sort_unstable_by(|a, b| wanted(ctx, *a).key.cmp(wanted(ctx, *b).key));
     if order.windows(2).any(|pair| wanted(ctx, pair[0]).key == wanted(ctx, pair[1]).key) {

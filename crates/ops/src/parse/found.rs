@@ -95,18 +95,18 @@ impl<'a> Found<'a> {
         scratch: &mut Scratch<'a>,
         (n_features, n_examples): (usize, usize),
         key: impl Fn(usize) -> &'k [u8],
-    ) -> Self {
+    ) -> Result<Self> {
         let mut found = Self {
             n_examples,
-            order: scratch.part(n_features),
-            totals: scratch.part(n_features),
-            marks: scratch.part(n_features * n_examples),
+            order: scratch.part(n_features)?,
+            totals: scratch.part(n_features)?,
+            marks: scratch.part(n_features.saturating_mul(n_examples))?,
         };
         found.order.iter_mut().enumerate().for_each(|(i, feature)| *feature = i);
         found.order.sort_unstable_by(|a, b| key(*a).cmp(key(*b)));
         found.marks.fill(Mark::MISSING);
         found.totals.fill(Totals::zeroed());
-        found
+        Ok(found)
     }
 
     pub(super) fn n_features(&self) -> usize {

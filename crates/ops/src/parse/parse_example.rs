@@ -223,7 +223,7 @@ impl Op for ParseExample {
         self.check(ctx)?;
         let (mut scratch, examples) = (ctx.scratch(), serialized.strings());
         let key = |i| self.key(ctx, i);
-        let mut found = Found::new(&mut scratch, (self.config.len(), examples.len()), key);
+        let mut found = Found::new(&mut scratch, (self.config.len(), examples.len()), key)?;
         let placed = examples.iter().enumerate().map(|(index, example)| {
             let name = names.map(|names| names.get(index));
             (example, if is_batch { Place::Batch { name, index } } else { Place::Alone })
@@ -266,7 +266,7 @@ impl ParseExample {
             },
             default: ctx.input(self.first_default() + i),
         };
-        Ok(dense::parse(ctx, wanted, read_example))
+        dense::parse(ctx, wanted, read_example)
     }
 
     fn wanted(&self) -> &'static str {

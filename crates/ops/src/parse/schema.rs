@@ -283,7 +283,7 @@ mod tests {
             Field { key, dtype, role: Role::Open }
         };
         let key = |i| field(i).key;
-        let mut found = Found::new(&mut Scratch::default(), (3, 1), key);
+        let mut found = Found::new(&mut Scratch::default(), (3, 1), key).unwrap();
         let place = Place::Batch { name: None, index: 0 };
         find_all(&mut found, key, field, [(example, place)].into_iter())?;
         Ok([0, 1, 2].map(|i| found.column(i).1.n_values))

@@ -170,14 +170,14 @@ impl Op for ParseSequence {
         // This way also says what is wrong with an example.
         self.check(ctx)?;
         let (mut scratch, examples) = (ctx.scratch(), serialized.strings());
-        let mut may_miss = scratch.part::<u8>(self.lists.dense.len());
+        let mut may_miss = scratch.part::<u8>(self.lists.dense.len())?;
         self.find_may_miss(ctx, &mut may_miss)?;
         let wanted = |i| self.wanted(ctx, &may_miss, i);
         let n_context = self.context.len();
-        let mut context = Found::new(&mut scratch, (n_context, examples.len()), |i| wanted(i).key);
+        let mut context = Found::new(&mut scratch, (n_context, examples.len()), |i| wanted(i).key)?;
         let mut lists = Found::new(&mut scratch, (self.lists.len(), examples.len()), |i| {
             wanted(n_context + i).key
-        });
+        })?;
         let named = examples
             .iter()
             .enumerate()
@@ -239,9 +239,9 @@ impl ParseSequence {
             },
             default: ctx.input(defaults + i),
         };
-        Ok(dense::parse(ctx, wanted, |example, take| {
+        dense::parse(ctx, wanted, |example, take| {
             read_sequence_example(example, take, &mut |_| Some(()))
-        }))
+        })
     }
 
     fn names<'a>(&self, ctx: &Ctx<'a>) -> Result<Option<&'a Strings>> {

@@ -29,6 +29,8 @@ impl Op for Parse {
             let shape = serialized.shape();
             return invalid!("Expected `serialized` to be a scalar, got shape: {shape}");
         }
+        // A byte of a packed field is a number of up to eight.
+        let _booked = Booked::new(serialized.strings().n_bytes().saturating_mul(8))?;
         let Ok(proto) = TensorProto::decode(serialized.strings().get(0)) else {
             return invalid!("Could not parse `serialized` as TensorProto");
         };
@@ -54,8 +56,10 @@ impl Op for Serialize {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let tensor = ctx.input(0).to_tensor()?;
+        // The message holds the elements once, and what is written of it once more.
+        let _booked = Booked::new(tensor.n_bytes().saturating_mul(4))?;
         let bytes = tensor.to_proto(Layout::Content)?.encode_to_vec();
-        let strings = std::iter::once(bytes).collect();
+        let strings = Strings::copied(std::iter::once(&bytes[..]))?;
         ctx.set_output(0, Tensor::from_strings(Shape::scalar(), strings)?)
     }
 }

@@ -101,7 +101,7 @@ fn run(ctx: &mut Ctx<'_>, dtype: DType, philox: Philox) -> Result<()> {
     let logits = ctx.input(0);
     let shape = Shape::checked([n_rows as i64, n as i64])?;
     let mut scratch = ctx.scratch();
-    let mut row = (scratch.part(n_classes), scratch.part(n_classes));
+    let mut row = (scratch.part(n_classes)?, scratch.part(n_classes)?);
     let row = (&mut row.0[..], &mut row.1[..]);
     let mut out = ctx.output(0, dtype, &shape)?;
     let singles = Singles::new(philox);

@@ -24,7 +24,7 @@ impl Op for Shuffle {
         if n_rows <= 1 || x.n_elements() == 0 {
             return ctx.forward(0, x, x.shape().clone());
         }
-        let mut order = ctx.scratch().part(n_rows);
+        let mut order = ctx.scratch().part(n_rows)?;
         order.iter_mut().enumerate().for_each(|(i, row)| *row = i);
         let mut singles = Singles::new(self.stream.reserve(n_rows));
         for i in 0..n_rows - 1 {
@@ -34,7 +34,7 @@ impl Op for Shuffle {
         if x.dtype() == DType::String {
             let (strings, width) = (x.strings(), x.n_elements() / n_rows);
             let rows = order.iter().flat_map(|row| row * width..(row + 1) * width);
-            let shuffled: Strings = rows.map(|i| strings.get(i)).collect();
+            let shuffled = Strings::copied(rows.map(|i| strings.get(i)))?;
             return ctx.set_output(0, Tensor::from_strings(x.shape().clone(), shuffled)?);
         }
         let mut out = ctx.output(0, x.dtype(), x.shape())?;

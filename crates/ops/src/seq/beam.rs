@@ -35,9 +35,11 @@ struct Node {
 
 /// All sequences that were ever in the beam, by number, and those that are.
 struct Beam {
-    nodes: Vec<Node>,
+    nodes: BookedVec<Node>,
     children: FxHashMap<(usize, i64), usize>,
-    leaves: Vec<usize>,
+    /// For the places of the children.
+    booked: Booked,
+    leaves: BookedVec<usize>,
     width: usize,
     /// The place among the leaves of the least likely one and its probability, once asked for.
     bottom: Option<(usize, f64)>,
@@ -53,22 +55,26 @@ pub(super) fn search<'a>(
     let root = Score { total: 0.0, blank: 0.0, label: NONE };
     let node = Node { parent: None, label: -1, before: root, now: root };
     let mut beam = Beam {
-        nodes: vec![node],
+        nodes: BookedVec::collect([node])?,
         children: FxHashMap::default(),
-        leaves: vec![0],
+        booked: Booked::nothing(),
+        leaves: BookedVec::filled(0, 1)?,
         width,
         bottom: None,
     };
     for step in steps {
-        beam.step(step);
+        beam.step(step)?;
     }
     beam.sort();
     if beam.leaves.len() < n_paths {
         // The text is TensorFlow's.
         return invalid!("Less leaves in the beam search than requested.");
     }
-    let path = |leaf: &usize| (beam.labels(*leaf, merge), beam.nodes[*leaf].now.total);
-    Ok(beam.leaves[..n_paths].iter().map(path).collect())
+    let mut paths = BookedVec::with_capacity(n_paths)?;
+    for leaf in &beam.leaves[..n_paths] {
+        paths.push((beam.labels(*leaf, merge)?, beam.nodes[*leaf].now.total))?;
+    }
+    Ok(paths)
 }
 
 impl Beam {
@@ -79,22 +85,23 @@ impl Beam {
         self.leaves.sort_by(|a, b| total(b).partial_cmp(&total(a)).unwrap_or(Ordering::Equal));
     }
 
-    fn step(&mut self, x: &[f64]) {
+    fn step(&mut self, x: &[f64]) -> Result<()> {
         let max = x.iter().copied().fold(NONE, f64::max);
         let norm = max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
         self.sort();
         let branches = std::mem::take(&mut self.leaves);
-        for branch in &branches {
+        for branch in branches.iter() {
             self.nodes[*branch].before = self.nodes[*branch].now;
         }
-        for branch in &branches {
+        for branch in branches.iter() {
             self.stay(*branch, x, norm);
-            self.leaves.push(*branch);
+            self.leaves.push(*branch)?;
         }
         self.bottom = None;
-        for branch in branches {
-            self.grow(branch, x, norm);
+        for branch in branches.iter() {
+            self.grow(*branch, x, norm)?;
         }
+        Ok(())
     }
 
     /// The sequence stays as it is: its last label is repeated, or a blank follows.
@@ -115,9 +122,9 @@ impl Beam {
     }
 
     /// Adds the sequences that are longer by a label, if they are likely enough.
-    fn grow(&mut self, at: usize, x: &[f64], norm: f64) {
+    fn grow(&mut self, at: usize, x: &[f64], norm: f64) -> Result<()> {
         if !self.is_candidate(self.nodes[at].before.total) {
-            return;
+            return Ok(());
         }
         for (label, x) in x[..x.len() - 1].iter().enumerate() {
             let label = label as i64;
@@ -144,12 +151,23 @@ impl Beam {
                 // What it was before stays: dropped in this step, it may still grow in this step.
                 self.nodes[child].now = now;
             } else {
-                self.nodes.push(Node { parent: Some(at), label, before: Score::ZERO, now });
-                self.children.insert((at, label), child);
+                self.nodes.push(Node { parent: Some(at), label, before: Score::ZERO, now })?;
+                self.add_child((at, label), child)?;
             }
-            self.leaves.push(child);
+            self.leaves.push(child)?;
             self.bottom = None;
         }
+        Ok(())
+    }
+
+    fn add_child(&mut self, key: (usize, i64), child: usize) -> Result<()> {
+        if self.children.len() == self.children.capacity() {
+            // Twice as many places with their marks, and the old ones while they are moved.
+            let n_places = 4 * (self.children.len() + 4);
+            self.booked = Booked::new(n_places * (size_of::<((usize, i64), usize)>() + 1))?;
+        }
+        self.children.insert(key, child);
+        Ok(())
     }
 
     /// Whether a sequence of this probability belongs to the beam.
@@ -172,23 +190,25 @@ impl Beam {
 
     fn drop_worst(&mut self) {
         if let Some((place, _)) = self.worst() {
-            let leaf = self.leaves.swap_remove(place);
+            let last = self.leaves.len() - 1;
+            self.leaves.swap(place, last);
+            let Some(leaf) = self.leaves.pop() else { return };
             self.nodes[leaf].now = Score::ZERO;
             self.bottom = None;
         }
     }
 
-    fn labels(&self, leaf: usize, merge: bool) -> Vec<i64> {
-        let (mut labels, mut after, mut at) = (Vec::new(), -1, leaf);
+    fn labels(&self, leaf: usize, merge: bool) -> Result<BookedVec<i64>> {
+        let (mut labels, mut after, mut at) = (BookedVec::new(), -1, leaf);
         while let Some(parent) = self.nodes[at].parent {
             let label = self.nodes[at].label;
             if !merge || label != after {
-                labels.push(label);
+                labels.push(label)?;
             }
             (after, at) = (label, parent);
         }
         labels.reverse();
-        labels
+        Ok(labels)
     }
 }
 

@@ -57,14 +57,14 @@ struct Room<'a> {
 
 impl<'a> Room<'a> {
     /// Room for steps of `n_cells` that give outputs of `n` elements, which are zero at first.
-    fn new(scratch: &mut Scratch<'a>, n_cells: usize, n: usize) -> Self {
-        let gates = scratch.part(4 * n_cells);
-        let outputs = std::array::from_fn(|_| {
-            let mut output = scratch.part(n);
+    fn new(scratch: &mut Scratch<'a>, n_cells: usize, n: usize) -> Result<Self> {
+        let gates = scratch.part(4 * n_cells)?;
+        let mut room = Self { gates, outputs: std::array::from_fn(|_| Part::Given(&mut [])) };
+        for output in &mut room.outputs {
+            *output = scratch.part(n)?;
             output.fill(0.0);
-            output
-        });
-        Self { gates, outputs }
+        }
+        Ok(room)
     }
 
     /// The bytes of it, and of inputs that are widened.
@@ -175,7 +175,7 @@ fn floats<'a>(
         let (got, expected) = (view.shape(), Shape::of(shape));
         return invalid!("input {i} has shape {got}, but {expected} is expected");
     }
-    let wide = Floats::of(&view, scratch);
+    let wide = Floats::of(&view, scratch)?;
     wide.ok_or_else(|| Error::Unimplemented(format!("dtype {} is not supported", view.dtype())))
 }
 
@@ -212,7 +212,7 @@ impl Op for LstmCell {
         let hidden = floats(ctx, &mut scratch, 2, &[n_rows, n_cells])?;
         let weights = self.0.weights(ctx, &mut scratch, 3, (n_inputs, n_cells))?;
         let shape = Shape::of(&[n_rows, n_cells]);
-        let mut room = Room::new(&mut scratch, n_cells, shape.n_elements());
+        let mut room = Room::new(&mut scratch, n_cells, shape.n_elements())?;
         for row in 0..n_rows {
             let (x, cells) = (&x[row * n_inputs..][..n_inputs], row * n_cells..(row + 1) * n_cells);
             let before = (&state[cells.clone()], &hidden[cells]);
@@ -259,9 +259,9 @@ impl Op for BlockLstm {
         let weights = self.0.weights(ctx, &mut scratch, 4, (n_inputs, n_cells))?;
         let length = size(int(&ctx.input(0))?, "seq_len_max")?.min(n_steps);
         let shape = Shape::of(&[n_steps, n_rows, n_cells]);
-        let mut room = Room::new(&mut scratch, n_cells, shape.n_elements());
+        let mut room = Room::new(&mut scratch, n_cells, shape.n_elements())?;
         let (mut state, mut hidden) =
-            (scratch.part(n_rows * n_cells), scratch.part(n_rows * n_cells));
+            (scratch.part(n_rows * n_cells)?, scratch.part(n_rows * n_cells)?);
         state.copy_from_slice(&first_state);
         hidden.copy_from_slice(&first_hidden);
         for step in 0..length {
@@ -307,9 +307,12 @@ impl Op for GruCell {
         let w_gates = of(2, &[n_inputs + n_cells, 2 * n_cells])?;
         let w_cell = of(3, &[n_inputs + n_cells, n_cells])?;
         let (b_gates, b_cell) = (of(4, &[2 * n_cells])?, of(5, &[n_cells])?);
-        let mut gates = scratch.part::<f32>(2 * n_cells);
-        let mut kept = scratch.part::<f32>(n_cells);
-        let mut out: [Part<'_, f32>; 4] = std::array::from_fn(|_| scratch.part(n_rows * n_cells));
+        let mut gates = scratch.part::<f32>(2 * n_cells)?;
+        let mut kept = scratch.part::<f32>(n_cells)?;
+        let mut out: [Part<'_, f32>; 4] = std::array::from_fn(|_| Part::Given(&mut []));
+        for part in &mut out {
+            *part = scratch.part(n_rows * n_cells)?;
+        }
         for row in 0..n_rows {
             let cells = row * n_cells..(row + 1) * n_cells;
             let x = &x[row * n_inputs..(row + 1) * n_inputs];

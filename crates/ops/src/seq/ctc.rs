@@ -15,7 +15,7 @@ pub(super) const GREEDY: OpDef = OpDef::pure("CTCGreedyDecoder", |attrs| {
     Ok(Box::new(Decoder { merge, way: Way::Greedy { blank: attrs.int_or("blank_index", -1)? } }))
 });
 pub(super) const BEAM: OpDef = OpDef::pure("CTCBeamSearchDecoder", |attrs| {
-    let (width, n_paths) = (attrs.size("beam_width")?, attrs.size("top_paths")?);
+    let (width, n_paths) = (attrs.size("beam_width")?, attrs.count("top_paths")?);
     if width == 0 || n_paths == 0 {
         return invalid!("beam_width and top_paths must be at least 1");
     }
@@ -36,7 +36,10 @@ enum Way {
 }
 
 /// The label sequences of one row, best first, and their scores.
-pub(super) type Paths = Vec<(Vec<i64>, f64)>;
+pub(super) type Paths = BookedVec<Path>;
+
+/// The labels of a path, and its score.
+pub(super) type Path = (BookedVec<i64>, f64);
 
 impl Decoder {
     fn n_paths(&self) -> usize {
@@ -77,19 +80,23 @@ impl Op for Decoder {
         if n_steps == 0 || n_classes == 0 {
             return invalid!("max_time is 0");
         }
-        let wide: Vec<f64> = match x.dtype() {
-            DType::F32 => x.as_slice::<f32>().iter().map(|x| f64::from(*x)).collect(),
-            DType::F64 => x.as_slice::<f64>().to_vec(),
+        let wide = match x.dtype() {
+            DType::F32 => BookedVec::collect(x.as_slice::<f32>().iter().map(|x| f64::from(*x)))?,
+            DType::F64 => BookedVec::from_slice(x.as_slice::<f64>())?,
             other => return unimplemented!("dtype {other} is not supported here"),
         };
-        let mut rows: Vec<Paths> = Vec::with_capacity(n_rows);
+        let mut rows: BookedVec<Paths> = BookedVec::with_capacity(n_rows)?;
         for (row, length) in lengths.iter().enumerate() {
             let steps = (0..*length).map(|step| {
                 let at = (step * n_rows + row) * n_classes;
                 &wide[at..at + n_classes]
             });
-            rows.push(match self.way {
-                Way::Greedy { blank } => vec![self.greedy(steps, blank, n_classes)?],
+            ctx.env().cancel.check()?;
+            let paths = match self.way {
+                Way::Greedy { blank } => {
+                    let path = self.greedy(steps, blank, n_classes)?;
+                    BookedVec::collect(std::iter::once(path))?
+                }
                 Way::Beam { width, n_paths } => {
                     if width.saturating_mul(n_classes).saturating_mul(*length) > N_STEPS_MAX {
                         let text = "a beam search that is too large".to_owned();
@@ -97,15 +104,16 @@ impl Op for Decoder {
                     }
                     beam::search(steps, width, n_paths, self.merge)?
                 }
-            });
+            };
+            rows.push(paths)?;
         }
         self.write(ctx, &rows, x.dtype())
     }
 }
 
 /// The lengths of the rows, none above the number of steps.
-fn checked_lengths(lengths: View<'_>, n_steps: usize, n_rows: usize) -> Result<Vec<usize>> {
-    let values = lengths.to_i64().unwrap_or_default();
+fn checked_lengths(lengths: View<'_>, n_steps: usize, n_rows: usize) -> Result<BookedVec<usize>> {
+    let values = booked_i64(&lengths)?.unwrap_or_default();
     if lengths.shape().rank() != 1 || values.len() != n_rows {
         let n = values.len();
         return Err(Error::FailedPrecondition(format!(
@@ -117,7 +125,11 @@ fn checked_lengths(lengths: View<'_>, n_steps: usize, n_rows: usize) -> Result<V
         // The text is TensorFlow's (`ctc_decoder_ops.cc`).
         _ => Err(Error::FailedPrecondition(format!("sequence_length({row}) <= {n_steps}"))),
     };
-    values.iter().enumerate().map(check).collect()
+    let mut checked = BookedVec::with_capacity(n_rows)?;
+    for each in values.iter().enumerate() {
+        checked.push(check(each)?)?;
+    }
+    Ok(checked)
 }
 
 impl Decoder {
@@ -127,14 +139,14 @@ impl Decoder {
         steps: impl Iterator<Item = &'a [f64]>,
         blank: i64,
         n_classes: usize,
-    ) -> Result<(Vec<i64>, f64)> {
+    ) -> Result<Path> {
         let n = n_classes as i64;
         let blank = if blank < 0 { blank + n } else { blank };
         if !(0..n).contains(&blank) {
             // The text is TensorFlow's.
             return invalid!("blank_index expected to be between {} and {}", -n, n - 1);
         }
-        let (mut labels, mut score, mut before) = (Vec::new(), 0.0, -1);
+        let (mut labels, mut score, mut before) = (BookedVec::new(), 0.0, -1);
         for step in steps {
             let mut best = 0;
             for (class, x) in step.iter().enumerate() {
@@ -145,7 +157,7 @@ impl Decoder {
             score -= step[best];
             let label = best as i64;
             if label != blank && !(self.merge && label == before) {
-                labels.push(label);
+                labels.push(label)?;
             }
             before = label;
         }
@@ -156,13 +168,13 @@ impl Decoder {
     fn write(&self, ctx: &mut Ctx<'_>, rows: &[Paths], dtype: DType) -> Result<()> {
         let n_paths = self.n_paths();
         for path in 0..n_paths {
-            let (mut indices, mut values, mut width) = (Vec::new(), Vec::new(), 0);
+            let (mut indices, mut values, mut width) = (BookedVec::new(), BookedVec::new(), 0);
             for (row, paths) in rows.iter().enumerate() {
                 let labels = &paths[path].0;
                 width = width.max(labels.len());
                 for (at, label) in labels.iter().enumerate() {
-                    indices.extend([row as i64, at as i64]);
-                    values.push(*label);
+                    indices.extend([row as i64, at as i64])?;
+                    values.push(*label)?;
                 }
             }
             let shape = Shape::of(&[values.len(), 2]);

@@ -118,7 +118,7 @@ impl Op for Ragged {
         let size = bins(ctx.input(2))?;
         let mut scratch = ctx.scratch();
         let splits = read_splits(splits, values.n_elements(), &mut scratch)?;
-        let mut rows = scratch.part(values.n_elements());
+        let mut rows = scratch.part(values.n_elements())?;
         for (row, pair) in splits.windows(2).enumerate() {
             rows[pair[0]..pair[1]].fill(row);
         }

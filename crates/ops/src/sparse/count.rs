@@ -3,8 +3,6 @@
 //!
 //! Follows `count_ops.cc` of TensorFlow.
 
-use std::collections::BTreeMap;
-
 use super::coo::{self, Coo};
 use super::number::Number;
 use super::ragged::check_splits;
@@ -58,7 +56,7 @@ impl Counter {
         n_rows: Option<usize>,
         rows: impl Fn(usize) -> usize,
     ) -> Result<()> {
-        let Some(numbers) = values.to_i64() else {
+        let Some(numbers) = booked_i64(&values)? else {
             return invalid!("values must be int32 or int64, not {}", values.dtype());
         };
         if weights.n_elements() > 0 && weights.shape() != values.shape() {
@@ -71,13 +69,11 @@ impl Counter {
         if numbers.iter().any(|number| *number < 0) {
             return invalid!("Input values must all be non-negative");
         }
-        // Which values count, under the row and the number that they count for.
-        let mut places: BTreeMap<(usize, i64), Vec<usize>> = BTreeMap::new();
-        for (i, number) in numbers.iter().enumerate() {
-            if self.max_length < 0 || *number < self.max_length {
-                places.entry((rows(i), *number)).or_default().push(i);
-            }
-        }
+        // The values that count, by the row and the number that they count for.
+        let counts = |number: i64| self.max_length < 0 || number < self.max_length;
+        let places = numbers.iter().enumerate().filter(|(_, number)| counts(**number));
+        let mut places = BookedVec::collect(places.map(|(i, number)| (rows(i), *number, i)))?;
+        places.sort_unstable();
         let largest = numbers.iter().copied().max().unwrap_or(0);
         let width = match self.max_length {
             max if max >= 0 => max,
@@ -91,15 +87,16 @@ impl Counter {
         ctx: &mut Ctx<'_>,
         weights: View<'_>,
         (n_rows, width): (Option<usize>, i64),
-        places: &BTreeMap<(usize, i64), Vec<usize>>,
+        places: &[Counted],
     ) -> Result<()> {
         let rank = if n_rows.is_some() { 2 } else { 1 };
-        let mut indices: Vec<i64> = Vec::with_capacity(rank * places.len());
-        for (row, number) in places.keys() {
-            indices.extend(n_rows.map(|_| *row as i64));
-            indices.push(*number);
+        let mut indices = BookedVec::new();
+        for (row, number, _) in each_number(places).map(|places| places[0]) {
+            indices.extend(n_rows.map(|_| row as i64))?;
+            indices.push(number)?;
         }
-        ctx.set_output(0, Tensor::from_slice(Shape::of(&[places.len(), rank]), &indices)?)?;
+        let n_numbers = indices.len() / rank;
+        ctx.set_output(0, Tensor::from_slice(Shape::of(&[n_numbers, rank]), &indices)?)?;
         ctx.set_output(
             1,
             match self.dtype {
@@ -116,22 +113,25 @@ impl Counter {
         ctx.set_output(2, Tensor::vector(&dims)?)
     }
 
-    fn sums<T: Number>(
-        &self,
-        weights: View<'_>,
-        places: &BTreeMap<(usize, i64), Vec<usize>>,
-        one: T,
-    ) -> Result<Tensor> {
+    fn sums<T: Number>(&self, weights: View<'_>, places: &[Counted], one: T) -> Result<Tensor> {
         let weights: &[T] = weights.as_slice();
-        let weight = |i: &usize| weights.get(*i).copied().unwrap_or(one);
-        let sum = |places: &Vec<usize>| {
+        let weight = |place: &Counted| weights.get(place.2).copied().unwrap_or(one);
+        let sum = |places: &[Counted]| {
             if self.is_binary {
                 return one;
             }
             places.iter().map(weight).fold(T::zero(), Number::plus)
         };
-        Ok(Tensor::vector(&places.values().map(sum).collect::<Vec<T>>())?)
+        Ok(Tensor::vector(&BookedVec::collect(each_number(places).map(sum))?)?)
     }
+}
+
+/// The row and the number that a value counts for, and the place of the value.
+type Counted = (usize, i64, usize);
+
+/// The values of each row and number.
+fn each_number(places: &[Counted]) -> impl Iterator<Item = &[Counted]> {
+    places.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1))
 }
 
 struct Dense(Counter);
@@ -181,7 +181,7 @@ impl Op for Ragged {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (splits, values, weights) = (ctx.input(0), ctx.input(1), ctx.input(2));
         let splits = check_splits(splits, values.n_elements())?;
-        let mut rows = vec![0; values.n_elements()];
+        let mut rows = BookedVec::filled(0, values.n_elements())?;
         for (row, pair) in splits.windows(2).enumerate() {
             rows[pair[0]..pair[1]].fill(row);
         }

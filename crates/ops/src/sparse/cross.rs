@@ -115,6 +115,7 @@ impl Op for Cross {
         let mut crosses = Crosses::new(self.form.is_hash());
         let mut width = 0;
         for row in 0..n_rows {
+            ctx.env().cancel.check()?;
             let n = crosses.add_row(&columns, row, &joiner)?;
             width = width.max(n as i64);
         }
@@ -175,7 +176,7 @@ impl Cross {
 /// The features of a column: those of row `r` are `values[starts[r]..starts[r + 1]]`.
 pub(super) struct Column<'a> {
     pub(super) values: View<'a>,
-    pub(super) starts: Vec<usize>,
+    pub(super) starts: BookedVec<usize>,
     pub(super) is_sparse: bool,
 }
 
@@ -185,7 +186,7 @@ impl<'a> Column<'a> {
             return invalid!("shape should imply a 2D tensor, but got {} dimensions", coo.rank());
         };
         let n_rows = super::coo::checked_rows(n_rows)?;
-        let mut starts = vec![0; n_rows + 1];
+        let mut starts = BookedVec::filled(0, n_rows + 1)?;
         let mut last = 0;
         for (i, index) in coo.entries().enumerate() {
             let row = usize::try_from(index[0]).ok().filter(|row| *row < n_rows && *row >= last);
@@ -209,7 +210,7 @@ impl<'a> Column<'a> {
             let shape = values.shape();
             return invalid!("Dense inputs should be a matrix but received shape {shape}");
         };
-        let starts = (0..=n_rows).map(|row| row * width).collect();
+        let starts = BookedVec::collect((0..=n_rows).map(|row| row * width))?;
         Ok(Self { values, starts, is_sparse: false })
     }
 
@@ -248,30 +249,33 @@ impl Joiner<'_> {
         number.cast_unsigned()
     }
 
-    fn text(column: &Column<'_>, at: usize, out: &mut Vec<u8>) {
-        match column.values.dtype() {
-            DType::String => out.extend_from_slice(column.values.strings().get(at)),
-            _ => out.extend(column.values.as_slice::<i64>()[at].to_string().bytes()),
-        }
+    fn text(column: &Column<'_>, at: usize, out: &mut Strings) -> Result<()> {
+        let text = match column.values.dtype() {
+            DType::String => out.extend_last(column.values.strings().get(at)),
+            _ => out.extend_last(column.values.as_slice::<i64>()[at].to_string().as_bytes()),
+        };
+        Ok(text?)
     }
 }
 
 pub(super) enum Values {
-    Hashes(Vec<i64>),
+    Hashes(BookedVec<i64>),
     Strings(Strings),
 }
 
 /// The combinations so far.
 pub(super) struct Crosses {
-    pub(super) indices: Vec<i64>,
+    pub(super) indices: BookedVec<i64>,
     pub(super) values: Values,
 }
 
 impl Crosses {
     pub(super) fn new(is_hash: bool) -> Self {
-        let values =
-            if is_hash { Values::Hashes(Vec::new()) } else { Values::Strings(Strings::default()) };
-        Self { indices: Vec::new(), values }
+        let values = match is_hash {
+            true => Values::Hashes(BookedVec::new()),
+            false => Values::Strings(Strings::default()),
+        };
+        Self { indices: BookedVec::new(), values }
     }
 
     /// Adds the combinations of a row, the last column fastest, and gives their number.
@@ -287,7 +291,6 @@ impl Crosses {
             return Err(Error::ResourceExhausted("too many combinations of features".to_owned()));
         };
         let mut picks = vec![0; columns.len()];
-        let mut text = Vec::new();
         for i in 0..n {
             let mut rest = i;
             for (pick, count) in picks.iter_mut().zip(&counts).rev() {
@@ -303,23 +306,22 @@ impl Crosses {
                     });
                     let hash = hash.unwrap_or(0);
                     let modulus = if n_buckets > 0 { n_buckets } else { i64::MAX.cast_unsigned() };
-                    hashes.push((hash % modulus).cast_signed());
+                    hashes.push((hash % modulus).cast_signed())?;
                 }
                 (Values::Strings(strings), _) => {
-                    text.clear();
                     for (k, (column, at)) in features.enumerate() {
                         if k > 0 {
-                            text.extend_from_slice(joiner.separator);
+                            strings.extend_last(joiner.separator)?;
                         }
-                        Joiner::text(column, at, &mut text);
+                        Joiner::text(column, at, strings)?;
                     }
-                    strings.push(&text);
+                    strings.end()?;
                 }
                 (Values::Hashes(_), _) => {
                     return Err(Error::Internal("a hash of no hash".to_owned()));
                 }
             }
-            self.indices.extend([row as i64, i as i64]);
+            self.indices.extend([row as i64, i as i64])?;
         }
         Ok(n)
     }

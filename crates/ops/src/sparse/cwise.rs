@@ -33,7 +33,7 @@ impl Op for Cwise {
         if sparse.rank() == 0 {
             return invalid!("The shape argument requires at least one element.");
         }
-        let mut places = ctx.scratch().part(sparse.len());
+        let mut places = ctx.scratch().part(sparse.len())?;
         broadcast_places(&sparse, dense.shape(), &mut places)?;
         let mut output = ctx.output(0, dense.dtype(), &Shape::of(&[sparse.len()]))?;
         for_any_number!(dense.dtype(), T => {
@@ -110,7 +110,7 @@ impl Op for DenseAdd {
             );
         }
         let strides = shape.strides();
-        let mut places = ctx.scratch().part::<usize>(values.n_elements());
+        let mut places = ctx.scratch().part::<usize>(values.n_elements())?;
         for (i, place) in places.iter_mut().enumerate() {
             let index = (0..dims.len()).map(|axis| int_at(&indices, i * dims.len() + axis));
             let index = index.collect::<Result<Ints>>()?;

@@ -60,16 +60,16 @@ impl Op for FillEmptyRows {
 }
 
 struct Filled {
-    indices: Vec<i64>,
+    indices: BookedVec<i64>,
     /// The entry that each new entry is, or none for one that was added.
-    sources: Vec<Option<usize>>,
-    is_empty: Vec<u8>,
+    sources: BookedVec<Option<usize>>,
+    is_empty: BookedVec<u8>,
     /// Where each entry went.
-    places: Vec<i64>,
+    places: BookedVec<i64>,
 }
 
 fn fill(sparse: &Coo<'_>, n_rows: usize) -> Result<Filled> {
-    let mut counts = vec![0usize; n_rows];
+    let mut counts = BookedVec::filled(0usize, n_rows)?;
     for (i, index) in sparse.entries().enumerate() {
         match usize::try_from(index[0]) {
             Ok(row) if row < n_rows => counts[row] += 1,
@@ -77,28 +77,28 @@ fn fill(sparse: &Coo<'_>, n_rows: usize) -> Result<Filled> {
             Err(_) => return invalid!("indices({i}, 0) is invalid: {} < 0", index[0]),
         }
     }
-    let is_empty: Vec<u8> = counts.iter().map(|count| u8::from(*count == 0)).collect();
+    let is_empty = BookedVec::collect(counts.iter().map(|count| u8::from(*count == 0)))?;
     // Where the next entry of each row goes; rows keep the order of their entries.
     let mut next = counts;
     let mut total = 0;
-    for place in &mut next {
+    for place in next.iter_mut() {
         let count = (*place).max(1);
         *place = total;
         total += count;
     }
     let rank = sparse.rank();
-    let mut indices =
-        vec![0i64; coo::checked_shape(DType::I64, [total as i64, rank as i64])?.n_elements()];
-    let mut sources = vec![None; total];
+    let n_indices = coo::checked_shape(DType::I64, [total as i64, rank as i64])?.n_elements();
+    let mut indices = BookedVec::filled(0i64, n_indices)?;
+    let mut sources = BookedVec::filled(None, total)?;
     for (row, place) in next.iter().enumerate().filter(|(row, _)| is_empty[*row] == 1) {
         indices[place * rank] = row as i64;
     }
-    let mut places = Vec::with_capacity(sparse.len());
+    let mut places = BookedVec::with_capacity(sparse.len())?;
     for (i, index) in sparse.entries().enumerate() {
         let place = &mut next[index[0] as usize];
         indices[*place * rank..(*place + 1) * rank].copy_from_slice(index);
         sources[*place] = Some(i);
-        places.push(*place as i64);
+        places.push(*place as i64)?;
         *place += 1;
     }
     Ok(Filled { indices, sources, is_empty, places })

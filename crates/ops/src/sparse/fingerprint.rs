@@ -31,7 +31,7 @@ impl Op for Fingerprint {
         let n = data.shape()[0];
         let width: usize = data.shape()[1..].iter().product();
         let is_joined = data.dtype() == DType::String && data.shape().rank() > 1;
-        let mut parts = ctx.scratch().part(if is_joined { width } else { 0 });
+        let mut parts = ctx.scratch().part(if is_joined { width } else { 0 })?;
         let mut output = ctx.output(0, DType::U8, &Shape::of(&[n, 8]))?;
         for (i, out) in output.as_mut_slice::<u8>().chunks_exact_mut(8).enumerate() {
             out.copy_from_slice(&of_element(data, i, width, &mut parts).to_le_bytes());

@@ -12,7 +12,7 @@ pub(super) fn gather_or_default(
     if values.dtype() == DType::String {
         let (strings, default) = (values.strings(), default.strings().get(0));
         let picked = sources.iter().map(|source| source.map_or(default, |i| strings.get(i)));
-        return Ok(Tensor::from_strings(shape, picked.collect())?);
+        return Ok(Tensor::from_strings(shape, Strings::copied(picked)?)?);
     }
     let mut tensor = Tensor::zeros(values.dtype(), shape)?;
     let mut view = tensor.view_mut().expect("a new plain tensor has one owner");
@@ -31,7 +31,7 @@ pub(super) fn gather(values: View<'_>, sources: &[usize]) -> Result<Tensor> {
     if values.dtype() == DType::String {
         let strings = values.strings();
         let picked = sources.iter().map(|i| strings.get(*i));
-        return Ok(Tensor::from_strings(shape, picked.collect())?);
+        return Ok(Tensor::from_strings(shape, Strings::copied(picked)?)?);
     }
     let mut tensor = Tensor::zeros(values.dtype(), shape)?;
     let mut view = tensor.view_mut().expect("a new plain tensor has one owner");

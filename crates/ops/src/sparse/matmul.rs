@@ -66,7 +66,7 @@ impl Op for MatMul {
         let mut scratch = ctx.scratch();
         let mut output = ctx.output(0, values.dtype(), &shape)?;
         for_any_number!(values.dtype(), T => {
-            let mut turned = scratch.part::<T>(if self.adjoint_b { b.n_elements() } else { 0 });
+            let mut turned = scratch.part::<T>(if self.adjoint_b { b.n_elements() } else { 0 })?;
             let b = self.rows_of_b::<T>(b, &mut turned);
             let a: &[T] = values.as_slice();
             let out: &mut [T] = output.as_mut_slice();

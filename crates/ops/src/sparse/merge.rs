@@ -21,23 +21,23 @@ pub(super) const MINIMUM: OpDef =
 type Pair = (Option<usize>, Option<usize>);
 
 /// The entries of both, in order. Fails unless they have one shape.
-fn pairs(a: &Coo<'_>, b: &Coo<'_>) -> Result<Vec<Pair>> {
+fn pairs(a: &Coo<'_>, b: &Coo<'_>) -> Result<BookedVec<Pair>> {
     if a.dims != b.dims {
         return invalid!("operands' shapes do not match: {:?} and {:?}", a.dims, b.dims);
     }
-    let mut pairs = Vec::with_capacity(a.len().max(b.len()));
+    let mut pairs = BookedVec::with_capacity(a.len().max(b.len()))?;
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         let order = a.entry(i).cmp(b.entry(j));
         pairs.push((
             (order != Ordering::Greater).then_some(i),
             (order != Ordering::Less).then_some(j),
-        ));
+        ))?;
         i += usize::from(order != Ordering::Greater);
         j += usize::from(order != Ordering::Less);
     }
-    pairs.extend((i..a.len()).map(|i| (Some(i), None)));
-    pairs.extend((j..b.len()).map(|j| (None, Some(j))));
+    pairs.extend((i..a.len()).map(|i| (Some(i), None)))?;
+    pairs.extend((j..b.len()).map(|j| (None, Some(j))))?;
     Ok(pairs)
 }
 
@@ -48,7 +48,7 @@ fn indices(a: &Coo<'_>, b: &Coo<'_>, pairs: &[Pair]) -> Result<Tensor> {
         (None, Some(j)) => b.entry(j),
         (None, None) => &[],
     };
-    let flat: Vec<i64> = pairs.iter().flat_map(entry).copied().collect();
+    let flat = BookedVec::collect(pairs.iter().flat_map(entry).copied())?;
     Ok(Tensor::from_slice(Shape::of(&[pairs.len(), a.rank()]), &flat)?)
 }
 
@@ -86,7 +86,7 @@ impl Op for Add {
         let mut view = sums.view_mut().expect("a new plain tensor has one owner");
         for_any_number!(dtype, T => {
             let (x, y): (&[T], &[T]) = (a.values.as_slice(), b.values.as_slice());
-            for (out, (i, j)) in view.as_mut_slice::<T>().iter_mut().zip(&pairs) {
+            for (out, (i, j)) in view.as_mut_slice::<T>().iter_mut().zip(pairs.iter()) {
                 *out = element(x, *i).plus(element(y, *j));
             }
         });
@@ -96,8 +96,8 @@ impl Op for Add {
             let (a, b) = pairs[*i];
             a.is_none() || b.is_none() || limit <= sizes[*i]
         };
-        let kept: Vec<usize> = (0..pairs.len()).filter(is_kept).collect();
-        pairs = kept.iter().map(|i| pairs[*i]).collect();
+        let kept = BookedVec::collect((0..pairs.len()).filter(is_kept))?;
+        pairs = BookedVec::collect(kept.iter().map(|i| pairs[*i]))?;
         ctx.set_output(0, indices(&a, &b, &pairs)?)?;
         ctx.set_output(1, super::gather::gather(sums.view(), &kept)?)?;
         ctx.set_output(2, Tensor::vector(a.dims)?)
@@ -118,17 +118,19 @@ fn number(view: View<'_>) -> Result<f64> {
 
 /// The absolute values.
 #[allow(clippy::useless_conversion, reason = "one text for all floats")]
-fn magnitudes(view: View<'_>) -> Result<Vec<f64>> {
+fn magnitudes(view: View<'_>) -> Result<BookedVec<f64>> {
     Ok(match view.dtype() {
         DType::Complex64 => {
-            view.as_slice::<Complex<f32>>().iter().map(|x| f64::from(x.norm())).collect()
+            BookedVec::collect(view.as_slice::<Complex<f32>>().iter().map(|x| f64::from(x.norm())))?
         }
-        DType::Complex128 => view.as_slice::<Complex<f64>>().iter().map(|x| x.norm()).collect(),
+        DType::Complex128 => {
+            BookedVec::collect(view.as_slice::<Complex<f64>>().iter().map(|x| x.norm()))?
+        }
         dtype if dtype.is_float() => for_float!(dtype, T => {
-            view.as_slice::<T>().iter().map(|x| f64::from(*x).abs()).collect()
+            BookedVec::collect(view.as_slice::<T>().iter().map(|x| f64::from(*x).abs()))?
         }),
         dtype => for_integer!(dtype, T => {
-            view.as_slice::<T>().iter().map(|x| (*x as f64).abs()).collect()
+            BookedVec::collect(view.as_slice::<T>().iter().map(|x| (*x as f64).abs()))?
         }),
     })
 }
@@ -163,7 +165,7 @@ impl Op for Extreme {
         let mut output = ctx.output(1, dtype, &Shape::of(&[pairs.len()]))?;
         for_number!(dtype, T => {
             let (x, y): (&[T], &[T]) = (a.values.as_slice(), b.values.as_slice());
-            for (out, (i, j)) in output.as_mut_slice::<T>().iter_mut().zip(&pairs) {
+            for (out, (i, j)) in output.as_mut_slice::<T>().iter_mut().zip(pairs.iter()) {
                 let (x, y) = (element(x, *i), element(y, *j));
                 let first = if self.largest { x > y } else { x < y };
                 *out = if first { x } else { y };

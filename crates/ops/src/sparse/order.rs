@@ -7,11 +7,11 @@ use crate::prelude::*;
 
 pub(super) const REORDER: OpDef = OpDef::pure("SparseReorder", |_| Ok(Box::new(Reorder)));
 pub(super) const CONCAT: OpDef = OpDef::pure("SparseConcat", |attrs| {
-    Ok(Box::new(Concat { axis: attrs.int("concat_dim")?, n: attrs.size("N")? }))
+    Ok(Box::new(Concat { axis: attrs.int("concat_dim")?, n: attrs.count("N")? }))
 });
 pub(super) const SLICE: OpDef = OpDef::pure("SparseSlice", |_| Ok(Box::new(Slice)));
 pub(super) const SPLIT: OpDef =
-    OpDef::pure("SparseSplit", |attrs| match attrs.size("num_split")? {
+    OpDef::pure("SparseSplit", |attrs| match attrs.count("num_split")? {
         0 => invalid!("num_split must be at least 1"),
         n => Ok(Box::new(Split { n })),
     });
@@ -28,7 +28,7 @@ impl Op for Reorder {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let sparse = Coo::read(ctx, 0)?;
-        let mut order = ctx.scratch().part(sparse.len());
+        let mut order = ctx.scratch().part(sparse.len())?;
         order.iter_mut().enumerate().for_each(|(i, entry)| *entry = i);
         order.sort_unstable_by(|a, b| sparse.entry(*a).cmp(sparse.entry(*b)).then(a.cmp(b)));
         let shape = Shape::of(&[sparse.len(), sparse.rank()]);
@@ -77,7 +77,7 @@ impl Op for Concat {
         dims[axis] = 0;
         let mut scratch = ctx.scratch();
         // How far each part is moved along the axis.
-        let mut offsets = scratch.part(self.n);
+        let mut offsets = scratch.part(self.n)?;
         let mut n_entries = 0;
         for (p, offset) in offsets.iter_mut().enumerate() {
             let part = self.part(ctx, p)?;
@@ -89,7 +89,7 @@ impl Op for Concat {
             dims[axis] = size;
             n_entries += part.len();
         }
-        let mut entries = scratch.part(n_entries);
+        let mut entries = scratch.part(n_entries)?;
         let mut rest = &mut entries[..];
         for p in 0..self.n {
             let (own, after) = rest.split_at_mut(self.part(ctx, p)?.len());
@@ -135,7 +135,7 @@ impl Concat {
         let (dtype, shape) = (ctx.input(self.n).dtype(), Shape::of(&[entries.len()]));
         if !dtype.is_plain() {
             let values = entries.iter().map(|[p, i]| ctx.input(self.n + p).strings().get(*i));
-            let values: Strings = values.collect();
+            let values = Strings::copied(values)?;
             return ctx.set_output(1, Tensor::from_strings(shape, values)?);
         }
         let (inputs, mut out) = ctx.inputs_and_output(1, dtype, &shape)?;
@@ -196,7 +196,7 @@ impl Op for Slice {
         if let Some(negative) = size.iter().chain(start).chain(sparse.dims).find(|n| **n < 0) {
             return invalid!("shape, start and size must not be negative, but have {negative}");
         }
-        let part = Part::cut(&sparse, |axis| (start[axis], size[axis]));
+        let part = Part::cut(&sparse, |axis| (start[axis], size[axis]))?;
         part.write(ctx, &sparse, [0, 1, 2])
     }
 }
@@ -236,7 +236,10 @@ impl Op for Split {
             let before = i as i64 * each + rest.min(i as i64);
             let len = each + i64::from((i as i64) < rest);
             let part =
-                Part::cut(&sparse, |d| if d == axis { (before, len) } else { (0, sparse.dims[d]) });
+                Part::cut(
+                    &sparse,
+                    |d| if d == axis { (before, len) } else { (0, sparse.dims[d]) },
+                )?;
             part.write(ctx, &sparse, [i, self.n + i, 2 * self.n + i])?;
         }
         Ok(())
@@ -245,29 +248,31 @@ impl Op for Split {
 
 /// A rectangular part of a sparse tensor.
 struct Part {
-    indices: Vec<i64>,
-    sources: Vec<usize>,
+    indices: BookedVec<i64>,
+    sources: BookedVec<usize>,
     dims: Vec<i64>,
 }
 
 impl Part {
     /// The part that starts and extends along each axis as `range` says.
-    fn cut(sparse: &Coo<'_>, range: impl Fn(usize) -> (i64, i64)) -> Self {
+    fn cut(sparse: &Coo<'_>, range: impl Fn(usize) -> (i64, i64)) -> Result<Self> {
         let ranges: Vec<(i64, i64)> = (0..sparse.rank()).map(range).collect();
-        let mut part = Self { indices: Vec::new(), sources: Vec::new(), dims: Vec::new() };
+        let (indices, sources) = (BookedVec::new(), BookedVec::new());
+        let mut part = Self { indices, sources, dims: Vec::new() };
         for (i, index) in sparse.entries().enumerate() {
             let is_inside = |(at, (start, len)): (&i64, &(i64, i64))| {
                 *at >= *start && at.saturating_sub(*start) < *len
             };
             if index.iter().zip(&ranges).all(is_inside) {
-                part.indices.extend(index.iter().zip(&ranges).map(|(at, (start, _))| at - start));
-                part.sources.push(i);
+                let moved = index.iter().zip(&ranges).map(|(at, (start, _))| at - start);
+                part.indices.extend(moved)?;
+                part.sources.push(i)?;
             }
         }
         let sizes = sparse.dims.iter().zip(&ranges);
         part.dims =
             sizes.map(|(dim, (start, len))| dim.saturating_sub(*start).min(*len).max(0)).collect();
-        part
+        Ok(part)
     }
 
     fn write(self, ctx: &mut Ctx<'_>, sparse: &Coo<'_>, outputs: [usize; 3]) -> Result<()> {

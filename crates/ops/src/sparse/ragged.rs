@@ -6,7 +6,7 @@ use super::coo::checked_shape;
 use crate::prelude::*;
 
 pub(super) const TO_SPARSE: OpDef =
-    OpDef::pure("RaggedTensorToSparse", |attrs| match attrs.size("RAGGED_RANK")? {
+    OpDef::pure("RaggedTensorToSparse", |attrs| match attrs.count("RAGGED_RANK")? {
         0 => invalid!("RAGGED_RANK must be at least 1"),
         ragged_rank => Ok(Box::new(ToSparse { ragged_rank })),
     });
@@ -15,8 +15,9 @@ pub(super) const RANGE: OpDef = OpDef::pure("RaggedRange", |attrs| {
 });
 
 /// Row splits as sizes. Fails unless they cut `n_values` values into rows.
-pub(super) fn check_splits(splits: View<'_>, n_values: usize) -> Result<Vec<usize>> {
-    Ok(read_splits(splits, n_values, &mut Scratch::default())?.to_vec())
+pub(super) fn check_splits(splits: View<'_>, n_values: usize) -> Result<BookedVec<usize>> {
+    let splits = read_splits(splits, n_values, &mut Scratch::default())?;
+    Ok(BookedVec::from_slice(&splits)?)
 }
 
 /// The same in scratch memory.
@@ -36,7 +37,7 @@ pub(super) fn read_splits<'a>(
     if first != 0 {
         return invalid!("Splits must start with 0, not with {first}");
     }
-    let mut numbers = scratch.part(n);
+    let mut numbers = scratch.part(n)?;
     let mut before = 0;
     for (i, number) in numbers.iter_mut().enumerate() {
         let split = int_at(&splits, i)?;
@@ -56,14 +57,12 @@ pub(super) fn read_splits<'a>(
 /// Splits in the dtype that an op gives them. Fails if they do not fit.
 pub(super) fn splits_tensor(dtype: DType, splits: &[usize]) -> Result<Tensor> {
     if dtype == DType::I64 {
-        return Ok(Tensor::vector(&splits.iter().map(|split| *split as i64).collect::<Vec<_>>())?);
+        return Ok(Tensor::vector(&BookedVec::collect(splits.iter().map(|split| *split as i64))?)?);
     }
-    let narrow: std::result::Result<Vec<i32>, _> =
-        splits.iter().map(|s| i32::try_from(*s)).collect();
-    match narrow {
-        Ok(splits) => Ok(Tensor::vector(&splits)?),
-        Err(_) => invalid!("row splits do not fit in int32"),
+    if splits.iter().any(|split| i32::try_from(*split).is_err()) {
+        return invalid!("row splits do not fit in int32");
     }
+    Ok(Tensor::vector(&BookedVec::collect(splits.iter().map(|split| *split as i32))?)?)
 }
 
 struct ToSparse {
@@ -96,24 +95,28 @@ impl Op for ToSparse {
             dims.push(splits.windows(2).map(|p| p[1] - p[0]).max().unwrap_or(0) as i64);
         }
         dims.extend(inner.iter().map(|dim| *dim as i64));
-        // The index of each value without its inner dimensions.
-        let mut prefixes: Vec<Vec<i64>> =
-            (0..levels[0].len() - 1).map(|i| vec![i as i64]).collect();
-        for splits in &levels {
-            let mut next = Vec::with_capacity(splits.last().copied().unwrap_or(0));
-            for (prefix, pair) in prefixes.iter().zip(splits.windows(2)) {
-                next.extend((0..pair[1] - pair[0]).map(|i| [&prefix[..], &[i as i64]].concat()));
+        // The index of each value without its inner dimensions, one behind another.
+        let mut prefixes = BookedVec::collect(0..levels[0].len() as i64 - 1)?;
+        for (depth, splits) in levels.iter().enumerate() {
+            let n_next = splits.last().copied().unwrap_or(0);
+            let mut next = BookedVec::with_capacity(n_next.saturating_mul(depth + 2))?;
+            for (prefix, pair) in prefixes.chunks_exact(depth + 1).zip(splits.windows(2)) {
+                for i in 0..pair[1] - pair[0] {
+                    next.extend_from_slice(prefix)?;
+                    next.push(i as i64)?;
+                }
             }
             prefixes = next;
         }
         let element: Shape = inner.iter().copied().collect();
         let strides = element.strides();
-        let mut indices: Vec<i64> = Vec::with_capacity(values.n_elements() * dims.len());
-        for prefix in &prefixes {
+        let mut indices =
+            BookedVec::<i64>::with_capacity(values.n_elements().saturating_mul(dims.len()))?;
+        for prefix in prefixes.chunks_exact(levels.len() + 1) {
             for i in 0..element.n_elements() {
-                indices.extend(prefix);
+                indices.extend_from_slice(prefix)?;
                 let inner = strides.iter().zip(element.iter());
-                indices.extend(inner.map(|(stride, dim)| (i / stride % dim) as i64));
+                indices.extend(inner.map(|(stride, dim)| (i / stride % dim) as i64))?;
             }
         }
         let n = values.n_elements();
@@ -125,7 +128,7 @@ impl Op for ToSparse {
 
 impl ToSparse {
     /// The splits of each level, outermost first, each checked against the next.
-    fn levels(&self, ctx: &Ctx<'_>, n_values: usize) -> Result<Vec<Vec<usize>>> {
+    fn levels(&self, ctx: &Ctx<'_>, n_values: usize) -> Result<Vec<BookedVec<usize>>> {
         let mut levels = Vec::new();
         let mut n_below = n_values;
         for i in (0..self.ragged_rank).rev() {
@@ -180,15 +183,19 @@ impl Op for Range {
                 let [starts, limits, deltas] = inputs.map(|input| input.as_slice::<$T>());
                 let pick = |all: &[$T], scalar: bool, row| if scalar { all[0] } else { all[row] };
                 let is_scalar = inputs.map(|input| input.shape().rank() == 0);
-                let (mut values, mut splits): (Vec<$T>, _) = (Vec::new(), vec![0]);
+                let mut values = BookedVec::<$T>::new();
+                let mut splits = BookedVec::with_capacity(n_rows + 1)?;
+                splits.push(0)?;
                 for row in 0..n_rows {
                     let start = pick(starts, is_scalar[0], row);
                     let limit = pick(limits, is_scalar[1], row);
                     let delta = pick(deltas, is_scalar[2], row);
                     let count = $count(start, limit, delta)?;
                     checked_shape(DType::I64, [values.len() as i64 + count])?;
-                    values.extend((0..count).map(|i| $at(start, delta, i)));
-                    splits.push(values.len());
+                    ctx.env().cancel.check()?;
+                    values.reserve(count as usize)?;
+                    values.extend((0..count).map(|i| $at(start, delta, i)))?;
+                    splits.push(values.len())?;
                 }
                 ctx.set_output(0, splits_tensor(self.splits, &splits)?)?;
                 ctx.set_output(1, Tensor::vector(&values)?)

@@ -19,7 +19,7 @@ pub(super) const DEF: OpDef = OpDef::pure("RaggedCross", |attrs| {
     };
     let order: Vec<u8> = attrs.str("input_order")?.bytes().collect();
     let n_ragged = attrs.dtypes("ragged_values_types")?.len();
-    let n_sparse = attrs.size("Nsparse")?;
+    let n_sparse = attrs.count("Nsparse")?;
     let n_dense = attrs.dtypes("dense_types")?.len();
     let count = |letter: u8| order.iter().filter(|other| **other == letter).count();
     if (count(b'R'), count(b'S'), count(b'D')) != (n_ragged, n_sparse, n_dense) {
@@ -70,10 +70,11 @@ impl Op for RaggedCross {
         }
         let joiner = Joiner { way: self.way, separator: b"_X_", key: None };
         let mut crosses = Crosses::new(matches!(self.way, Way::Hash { .. }));
-        let mut splits = vec![0];
+        let mut splits = BookedVec::with_capacity(n_rows + 1)?;
+        splits.push(0)?;
         for row in 0..n_rows {
             let n = crosses.add_row(&columns, row, &joiner)?;
-            splits.push(splits[row] + n);
+            splits.push(splits[row] + n)?;
         }
         let n = crosses.indices.len() / 2;
         let values = match crosses.values {

@@ -7,11 +7,11 @@ use super::rows::gather_rows;
 use crate::prelude::*;
 
 pub(super) const DEF: OpDef =
-    OpDef::pure("RaggedGather", |attrs| match attrs.size("PARAMS_RAGGED_RANK")? {
+    OpDef::pure("RaggedGather", |attrs| match attrs.count("PARAMS_RAGGED_RANK")? {
         0 => invalid!("PARAMS_RAGGED_RANK must be at least 1"),
         ragged_rank => Ok(Box::new(RaggedGather {
             ragged_rank,
-            n_splits: attrs.size("OUTPUT_RAGGED_RANK")?,
+            n_splits: attrs.count("OUTPUT_RAGGED_RANK")?,
             splits: attrs.dtype_or("Tsplits", DType::I64)?,
         })),
     });
@@ -67,24 +67,24 @@ impl Op for RaggedGather {
             levels.push(splits);
         }
         levels.reverse();
-        let Some(indices_flat) = indices.to_i64() else {
+        let Some(indices_flat) = booked_i64(&indices)? else {
             return invalid!("indices must be int32 or int64, not {}", indices.dtype());
         };
         let n_rows = levels[0].len() - 1;
         // The ranges of rows taken, level by level inwards.
-        let mut ranges: Vec<(usize, usize)> = Vec::with_capacity(indices_flat.len());
+        let mut ranges = BookedVec::<(usize, usize)>::with_capacity(indices_flat.len())?;
         for (i, index) in indices_flat.iter().enumerate() {
             match usize::try_from(*index) {
-                Ok(row) if row < n_rows => ranges.push((row, row + 1)),
+                Ok(row) if row < n_rows => ranges.push((row, row + 1))?,
                 _ => return invalid!("indices[{i}] = {index} is not in [0, {n_rows})"),
             }
         }
-        let mut splits_out = outer_splits(indices.shape());
+        let mut splits_out = outer_splits(indices.shape())?;
         for splits in &levels {
-            let mut out = vec![0];
-            for (start, end) in &mut ranges {
+            let mut out = BookedVec::filled(0, 1)?;
+            for (start, end) in ranges.iter_mut() {
                 let first = out.last().copied().unwrap_or(0);
-                out.extend((*start..*end).map(|row| first + splits[row + 1] - splits[*start]));
+                out.extend((*start..*end).map(|row| first + splits[row + 1] - splits[*start]))?;
                 (*start, *end) = (splits[*start], splits[*end]);
             }
             splits_out.push(out);
@@ -97,11 +97,10 @@ impl Op for RaggedGather {
 }
 
 /// The splits of the dimensions of `indices` behind its first.
-fn outer_splits(indices: &Shape) -> Vec<Vec<usize>> {
-    (1..indices.rank())
-        .map(|axis| {
-            let n_rows: usize = indices[..axis].iter().product();
-            (0..=n_rows).map(|row| row * indices[axis]).collect()
-        })
-        .collect()
+pub(super) fn outer_splits(indices: &Shape) -> Result<Vec<BookedVec<usize>>> {
+    let splits = |axis: usize| {
+        let n_rows: usize = indices[..axis].iter().product();
+        Ok(BookedVec::collect((0..=n_rows).map(|row| row * indices[axis]))?)
+    };
+    (1..indices.rank()).map(splits).collect()
 }

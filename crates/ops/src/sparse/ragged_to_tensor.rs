@@ -122,7 +122,7 @@ impl Op for RaggedToTensor {
         let places = places(&levels, &dims[..n_outer], &mut scratch)?;
 
         let element: Shape = values.shape()[1..].iter().copied().collect();
-        let mut pattern = scratch.part(element.n_elements());
+        let mut pattern = scratch.part(element.n_elements())?;
         broadcast_default(default.shape(), &element, &mut pattern)?;
         write(ctx, &places, &pattern, &out_shape)
     }
@@ -247,7 +247,7 @@ type Levels<'a> = SmallVec<[Level<'a>; 2]>;
 fn from_splits<'a>(splits: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Level<'a>> {
     let n_splits = splits.n_elements();
     let starts_well = n_splits > 0 && int_at(splits, 0)? == 0;
-    let mut lengths = scratch.part(n_splits.saturating_sub(1));
+    let mut lengths = scratch.part(n_splits.saturating_sub(1))?;
     for (row, length) in lengths.iter_mut().enumerate() {
         let length_now = int_at(splits, row + 1)?.checked_sub(int_at(splits, row)?);
         match length_now.map(usize::try_from) {
@@ -263,7 +263,7 @@ fn from_splits<'a>(splits: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Level
 
 fn from_row_ids<'a>(ids: &View<'_>, n_rows: i64, scratch: &mut Scratch<'a>) -> Result<Level<'a>> {
     let n_rows = checked_rows(n_rows)?;
-    let mut lengths = scratch.part(n_rows);
+    let mut lengths = scratch.part(n_rows)?;
     lengths.fill(0);
     let mut last = 0;
     for i in 0..ids.n_elements() {
@@ -284,14 +284,14 @@ fn places<'a>(
     dims: &[usize],
     scratch: &mut Scratch<'a>,
 ) -> Result<Part<'a, usize>> {
-    let mut places: Part<'_, usize> = scratch.part(levels[0].n_rows);
+    let mut places: Part<'_, usize> = scratch.part(levels[0].n_rows)?;
     for (row, place) in places.iter_mut().enumerate() {
         *place = if row < dims[0] { row } else { CUT_OFF };
     }
     for (level, width) in levels.iter().zip(&dims[1..]) {
         let n_elements: usize = level.lengths.iter().sum();
         checked_shape(DType::I64, [n_elements as i64])?;
-        let mut inner = scratch.part(n_elements);
+        let mut inner = scratch.part(n_elements)?;
         let mut rest = &mut inner[..];
         for (place, length) in places.iter().zip(level.lengths.iter()) {
             let (row, after) = rest.split_at_mut(*length);
@@ -335,18 +335,20 @@ fn write(ctx: &mut Ctx<'_>, places: &[usize], pattern: &[usize], shape: &Shape) 
     let size = pattern.len();
     if values.dtype() == DType::String {
         let n_places = shape.n_elements().checked_div(size).unwrap_or(0);
-        let mut sources = vec![None; n_places];
+        let mut sources = BookedVec::filled(None, n_places)?;
         for (value, place) in places.iter().enumerate() {
             if let Some(slot) = sources.get_mut(*place) {
                 *slot = Some(value);
             }
         }
         let (strings, defaults) = (values.strings(), default.strings());
-        let mut out = Strings::with_capacity(shape.n_elements(), strings.n_bytes());
-        for source in &sources {
+        let mut out = Strings::with_capacity(shape.n_elements(), strings.n_bytes())?;
+        for source in sources.iter() {
             match source {
-                Some(value) => (0..size).for_each(|i| out.push(strings.get(value * size + i))),
-                None => pattern.iter().for_each(|at| out.push(defaults.get(*at))),
+                Some(value) => {
+                    (0..size).try_for_each(|i| out.push(strings.get(value * size + i)))?
+                }
+                None => pattern.iter().try_for_each(|at| out.push(defaults.get(*at)))?,
             }
         }
         return ctx.set_output(0, Tensor::from_strings(shape.clone(), out)?);

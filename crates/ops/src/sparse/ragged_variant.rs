@@ -6,12 +6,13 @@
 use tensor::Handle;
 
 use super::ragged::{check_splits, splits_tensor};
+use super::ragged_gather::outer_splits;
 use super::rows::{concat_rows, gather_rows};
 use crate::prelude::*;
 
 pub(super) const TO_VARIANT: OpDef = OpDef::pure("RaggedTensorToVariant", |attrs| {
     Ok(Box::new(ToVariant {
-        ragged_rank: attrs.size("RAGGED_RANK")?,
+        ragged_rank: attrs.count("RAGGED_RANK")?,
         is_batched: attrs.bool_or("batched_input", false)?,
         splits: attrs.dtype_or("Tsplits", DType::I64)?,
     }))
@@ -19,7 +20,7 @@ pub(super) const TO_VARIANT: OpDef = OpDef::pure("RaggedTensorToVariant", |attrs
 pub(super) const FROM_VARIANT: OpDef = OpDef::pure("RaggedTensorFromVariant", |attrs| {
     Ok(Box::new(FromVariant {
         inner_rank: usize::try_from(attrs.int("input_ragged_rank")?).ok(),
-        ragged_rank: attrs.size("output_ragged_rank")?,
+        ragged_rank: attrs.count("output_ragged_rank")?,
         dtype: attrs.dtype("Tvalues")?,
         splits: attrs.dtype_or("Tsplits", DType::I64)?,
     }))
@@ -27,9 +28,14 @@ pub(super) const FROM_VARIANT: OpDef = OpDef::pure("RaggedTensorFromVariant", |a
 
 /// A ragged tensor in a variant: row splits, outermost first, and the values.
 struct Ragged {
-    splits: Vec<Vec<usize>>,
+    splits: Vec<BookedVec<usize>>,
     values: Tensor,
+    /// For what stands behind it on the heap besides; kept for its drop.
+    _booked: Booked,
 }
+
+/// The bytes that stand behind a row on the heap beside its splits and values.
+const ROW_BYTES: usize = 320;
 
 struct ToVariant {
     ragged_rank: usize,
@@ -68,33 +74,39 @@ impl Op for ToVariant {
         }
         levels.reverse();
         if !self.is_batched {
-            let ragged = Ragged { splits: levels, values: values.to_tensor()? };
+            let ragged =
+                Ragged { splits: levels, values: values.to_tensor()?, _booked: Booked::nothing() };
             return ctx.set_output(0, Tensor::from_handle(DType::Variant, Handle::new(ragged)));
         }
-        let mut handles = Vec::with_capacity(n_below);
+        let row_bytes = ROW_BYTES + levels.len() * size_of::<BookedVec<usize>>();
+        let mut handles = BookedVec::with_capacity(n_below)?;
         for row in 0..n_below {
-            handles.push(Handle::new(take_row(&levels, values, row)?));
+            let booked = Booked::new(row_bytes)?;
+            handles
+                .push(Handle::new(Ragged { _booked: booked, ..take_row(&levels, values, row)? }))?;
         }
         let shape = Shape::of(&[handles.len()]);
-        ctx.set_output(0, Tensor::from_handles(DType::Variant, shape, handles)?)
+        ctx.set_output(0, Tensor::from_handles(DType::Variant, shape, handles.iter().cloned())?)
     }
 }
 
 /// One row of a ragged tensor; without ragged dimensions, one row of the values.
-fn take_row(levels: &[Vec<usize>], values: View<'_>, row: usize) -> Result<Ragged> {
+fn take_row(levels: &[BookedVec<usize>], values: View<'_>, row: usize) -> Result<Ragged> {
     let Some((outer, inner)) = levels.split_first() else {
         let taken = gather_rows(values, &[(row, row + 1)])?;
         let element: Shape = values.shape()[1..].iter().copied().collect();
-        return Ok(Ragged { splits: Vec::new(), values: taken.reshaped(element)? });
+        let (splits, values) = (Vec::new(), taken.reshaped(element)?);
+        return Ok(Ragged { splits, values, _booked: Booked::nothing() });
     };
     let (mut start, mut end) = (outer[row], outer[row + 1]);
     let mut splits = Vec::with_capacity(inner.len());
     for level in inner {
         let first = level[start];
-        splits.push(level[start..=end].iter().map(|split| split - first).collect());
+        splits.push(BookedVec::collect(level[start..=end].iter().map(|split| split - first))?);
         (start, end) = (level[start], level[end]);
     }
-    Ok(Ragged { splits, values: gather_rows(values, &[(start, end)])? })
+    let values = gather_rows(values, &[(start, end)])?;
+    Ok(Ragged { splits, values, _booked: Booked::nothing() })
 }
 
 struct FromVariant {
@@ -128,10 +140,10 @@ impl Op for FromVariant {
                 self.ragged_rank
             );
         }
-        let mut parts: Vec<&Ragged> = Vec::with_capacity(encoded.n_elements());
+        let mut parts: BookedVec<&Ragged> = BookedVec::with_capacity(encoded.n_elements())?;
         for handle in encoded.handles() {
             match handle.get::<Ragged>() {
-                Some(part) if part.splits.len() == inner_rank => parts.push(part),
+                Some(part) if part.splits.len() == inner_rank => parts.push(part)?,
                 _ => return invalid!("an element is no ragged tensor of rank {inner_rank}"),
             }
         }
@@ -143,7 +155,10 @@ impl Op for FromVariant {
             );
         }
         let (splits, values) = match parts[..] {
-            [part] if rank == 0 => (part.splits.clone(), part.values.clone()),
+            [part] if rank == 0 => {
+                let splits = part.splits.iter().map(BookedVec::try_clone);
+                (splits.collect::<device::Result<Vec<_>>>()?, part.values.clone())
+            }
             _ => self.stack(&parts, encoded.shape())?,
         };
         for (i, splits) in splits.iter().enumerate() {
@@ -153,15 +168,13 @@ impl Op for FromVariant {
     }
 }
 
+/// Splits, outermost first, and the values.
+type Stacked = (Vec<BookedVec<usize>>, Tensor);
+
 impl FromVariant {
     /// The parts as rows of one ragged tensor.
-    fn stack(&self, parts: &[&Ragged], shape: &Shape) -> Result<(Vec<Vec<usize>>, Tensor)> {
-        let mut splits: Vec<Vec<usize>> = (1..shape.rank())
-            .map(|axis| {
-                let n_rows: usize = shape[..axis].iter().product();
-                (0..=n_rows).map(|row| row * shape[axis]).collect()
-            })
-            .collect();
+    fn stack(&self, parts: &[&Ragged], shape: &Shape) -> Result<Stacked> {
+        let mut splits = outer_splits(shape)?;
         if parts.iter().any(|part| part.values.shape().rank() == 0) {
             return invalid!("elements without rows cannot be stacked");
         }
@@ -173,28 +186,31 @@ impl FromVariant {
                 None => part.values.shape()[0],
             };
             if level == 0 {
-                splits.push(running_sums(parts.iter().map(n_rows)));
+                splits.push(running_sums(parts.iter().map(n_rows))?);
             }
             if level < n_levels {
                 let lengths = parts.iter().flat_map(|part| part.splits[level].windows(2));
-                splits.push(running_sums(lengths.map(|pair| pair[1] - pair[0])));
+                splits.push(running_sums(lengths.map(|pair| pair[1] - pair[0]))?);
             }
         }
-        splits.resize(self.ragged_rank, vec![0]);
+        while splits.len() < self.ragged_rank {
+            splits.push(BookedVec::filled(0, 1)?);
+        }
+        splits.truncate(self.ragged_rank);
         if parts.is_empty() {
             return Ok((splits, Tensor::zeros(self.dtype, Shape::of(&[0]))?));
         }
-        let views: Vec<View<'_>> = parts.iter().map(|part| part.values.view()).collect();
+        let views = BookedVec::collect(parts.iter().map(|part| part.values.view()))?;
         Ok((splits, concat_rows(&views)?))
     }
 }
 
-fn running_sums(lengths: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut sums = vec![0];
+fn running_sums(lengths: impl Iterator<Item = usize>) -> Result<BookedVec<usize>> {
+    let mut sums = BookedVec::filled(0, 1)?;
     let mut total = 0;
     for length in lengths {
         total += length;
-        sums.push(total);
+        sums.push(total)?;
     }
-    sums
+    Ok(sums)
 }

@@ -54,7 +54,7 @@ impl Op for Reduce {
         let inner = coo::checked_shape(dtype, kept.iter().map(|axis| sparse.dims[*axis]))?;
         let strides = inner.strides();
         let mut scratch = ctx.scratch();
-        let mut places = scratch.part(sparse.len());
+        let mut places = scratch.part(sparse.len())?;
         for (i, (index, place)) in sparse.entries().zip(places.iter_mut()).enumerate() {
             coo::check_inside(index, sparse.dims, i)?;
             let steps = kept.iter().zip(&strides);
@@ -66,7 +66,7 @@ impl Op for Reduce {
                 sum::<T>(sparse.values.as_slice(), &places, output.as_mut_slice());
             }),
             Way::Max => {
-                let mut seen = scratch.part(shape.n_elements());
+                let mut seen = scratch.part(shape.n_elements())?;
                 for_number!(dtype, T => {
                     let out = (output.as_mut_slice(), &mut seen[..]);
                     max::<T>(sparse.values.as_slice(), &places, out);

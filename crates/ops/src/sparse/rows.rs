@@ -14,22 +14,18 @@ pub(super) fn gather_rows(values: View<'_>, ranges: &[(usize, usize)]) -> Result
         DType::String => {
             let strings = values.strings();
             let picked = ranges.iter().flat_map(|(start, end)| start * width..end * width);
-            Ok(Tensor::from_strings(shape, picked.map(|i| strings.get(i)).collect())?)
+            Ok(Tensor::from_strings(shape, Strings::copied(picked.map(|i| strings.get(i)))?)?)
         }
         DType::Resource | DType::Variant => {
             let handles = values.handles();
             let picked =
                 ranges.iter().flat_map(|(start, end)| &handles[start * width..end * width]);
-            Ok(Tensor::from_handles(values.dtype(), shape, picked.cloned().collect())?)
+            Ok(Tensor::from_handles(values.dtype(), shape, picked.cloned())?)
         }
         dtype => {
             let row = width * dtype.size();
             let bytes = values.bytes();
-            let mut all = Vec::with_capacity(n_rows * row);
-            for (start, end) in ranges {
-                all.extend_from_slice(&bytes[start * row..end * row]);
-            }
-            Ok(Tensor::from_bytes(dtype, shape, &all)?)
+            stacked(dtype, shape, ranges.iter().map(|(start, end)| &bytes[start * row..end * row]))
         }
     }
 }
@@ -47,15 +43,29 @@ pub(super) fn concat_rows(parts: &[View<'_>]) -> Result<Tensor> {
     match first.dtype() {
         DType::String => {
             let strings = parts.iter().flat_map(|part| part.strings().iter());
-            Ok(Tensor::from_strings(shape, strings.collect())?)
+            Ok(Tensor::from_strings(shape, Strings::copied(strings)?)?)
         }
         DType::Resource | DType::Variant => {
-            let handles = parts.iter().flat_map(View::handles).cloned().collect();
+            let handles = parts.iter().flat_map(View::handles).cloned();
             Ok(Tensor::from_handles(first.dtype(), shape, handles)?)
         }
-        dtype => {
-            let bytes: Vec<&[u8]> = parts.iter().map(View::bytes).collect();
-            Ok(Tensor::from_bytes(dtype, shape, &bytes.concat())?)
-        }
+        dtype => stacked(dtype, shape, parts.iter().map(View::bytes)),
     }
+}
+
+/// A plain tensor of some bytes, one part behind another.
+fn stacked<'a>(
+    dtype: DType,
+    shape: Shape,
+    parts: impl Iterator<Item = &'a [u8]>,
+) -> Result<Tensor> {
+    let mut tensor = Tensor::zeros(dtype, shape)?;
+    let mut view = tensor.view_mut().expect("a new plain tensor has one owner");
+    let mut rest = view.bytes();
+    for part in parts {
+        let (to, behind) = rest.split_at_mut(part.len());
+        to.copy_from_slice(part);
+        rest = behind;
+    }
+    Ok(tensor)
 }

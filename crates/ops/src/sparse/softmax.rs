@@ -32,7 +32,7 @@ impl Op for Softmax {
             return invalid!("Encountered overflow when multiplying {:?}", sparse.dims);
         }
         let dtype = sparse.values.dtype();
-        let mut order = ctx.scratch().part::<usize>(sparse.len());
+        let mut order = ctx.scratch().part::<usize>(sparse.len())?;
         let mut output = ctx.output(0, dtype, &Shape::of(&[sparse.len()]))?;
         // As TensorFlow, the results are in the order of the indices, whatever that of the entries.
         order.iter_mut().enumerate().for_each(|(i, at)| *at = i);

@@ -59,7 +59,7 @@ impl Op for ToDense {
             }
         }
         let shape = checked_shape(values.dtype(), dims)?;
-        let mut places = ctx.scratch().part(n_entries);
+        let mut places = ctx.scratch().part(n_entries)?;
         find_places(&indices, rank, &shape, (&mut places, self.validates))?;
         write(ctx, &places, (values, default), &shape)
     }
@@ -122,11 +122,11 @@ fn write(
     // One value may stand for all entries.
     let step = usize::from(values.shape().rank() > 0);
     if values.dtype() == DType::String {
-        let mut sources = vec![None; shape.n_elements()];
+        let mut sources = BookedVec::filled(None, shape.n_elements())?;
         places.iter().enumerate().for_each(|(i, place)| sources[*place] = Some(i * step));
         let (strings, default) = (values.strings(), default.strings().get(0));
         let dense = sources.iter().map(|source| source.map_or(default, |i| strings.get(i)));
-        return ctx.set_output(0, Tensor::from_strings(shape.clone(), dense.collect())?);
+        return ctx.set_output(0, Tensor::from_strings(shape.clone(), Strings::copied(dense)?)?);
     }
     let mut output = ctx.output(0, values.dtype(), shape)?;
     for_width!(values.dtype(), T => {

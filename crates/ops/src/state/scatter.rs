@@ -154,7 +154,7 @@ fn row_slices<'a>(
         return invalid!("a scalar variable has no rows");
     };
     let len: usize = inner.iter().product();
-    let mut starts = scratch.part(indices.n_elements());
+    let mut starts = scratch.part(indices.n_elements())?;
     for (i, start) in starts.iter_mut().enumerate() {
         let row = int_at(indices, i)?;
         let Some(row) = usize::try_from(row).ok().filter(|row| row < n_rows) else {

@@ -74,12 +74,12 @@ fn to_strings(format: Format, input: View<'_>) -> Result<Strings> {
     let signed = |x: i64| format.integer(x < 0, &x.unsigned_abs().to_string());
     let unsigned = |x: u64| format.integer(false, &x.to_string());
     let pair = |re: f64, im: f64| format!("({},{})", format.float(re), format.float(im));
-    Ok(match input.dtype() {
+    let strings = match input.dtype() {
         DType::String => {
             // Where there is a width they are formatted, and the precision cuts them.
             let most = format.precision.filter(|_| format.width > 0).unwrap_or(usize::MAX);
             let cut = |text: &'_ [u8]| text.len().min(most);
-            input.strings().iter().map(|text| format.padded(&text[..cut(text)])).collect()
+            Strings::collect(input.strings().iter().map(|text| format.padded(&text[..cut(text)])))
         }
         DType::Bool => each(input, |x: u8| if x == 0 { "false" } else { "true" }.to_owned()),
         DType::F32 => each(input, |x: f32| format.float(x.into())),
@@ -97,9 +97,10 @@ fn to_strings(format: Format, input: View<'_>) -> Result<Strings> {
         DType::U32 => each(input, |x: u32| unsigned(x.into())),
         DType::U64 => each(input, |x: u64| unsigned(x)),
         other => return unimplemented!("dtype {other} is not supported here"),
-    })
+    };
+    Ok(strings?)
 }
 
-fn each<T: Element>(input: View<'_>, text: impl Fn(T) -> String) -> Strings {
-    input.as_slice::<T>().iter().map(|x| text(*x)).collect()
+fn each<T: Element>(input: View<'_>, text: impl Fn(T) -> String) -> tensor::Result<Strings> {
+    Strings::collect(input.as_slice::<T>().iter().map(|x| text(*x)))
 }

@@ -40,17 +40,19 @@ impl Op for Case {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
         let strings = input.strings();
-        let mut out = Strings::with_capacity(strings.len(), strings.n_bytes());
-        let mut buffer = Vec::new();
+        let mut out = Strings::with_capacity(strings.len(), strings.n_bytes())?;
+        let mut buffer = BookedVec::new();
         for string in strings.iter() {
             if self.utf8 && !string.is_ascii() {
-                out.push((self.unicode)(&String::from_utf8_lossy(string)).as_bytes());
+                // A replaced byte is three, and so may be the other case of a letter of two.
+                let _booked = Booked::new(string.len().saturating_mul(2 * 3))?;
+                out.push((self.unicode)(&String::from_utf8_lossy(string)).as_bytes())?;
                 continue;
             }
             buffer.clear();
-            buffer.extend_from_slice(string);
+            buffer.extend_from_slice(string)?;
             (self.ascii)(&mut buffer);
-            out.push(&buffer);
+            out.push(&buffer)?;
         }
         ctx.set_output(0, Tensor::from_strings(input.shape().clone(), out)?)
     }

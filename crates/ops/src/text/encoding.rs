@@ -73,17 +73,31 @@ impl Encoding {
         }
     }
 
-    /// Appends a character. Those that an encoding does not have are left out.
-    pub(super) fn encode(self, c: char, out: &mut Vec<u8>) {
+    /// The bytes of a character. Those that an encoding does not have have none.
+    pub(super) fn encode(self, c: char, room: &mut [u8; 4]) -> &[u8] {
         match self {
-            Self::Utf8 => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            Self::Utf8 => c.encode_utf8(room).as_bytes(),
             Self::Utf16 { is_little } => {
                 let bytes = if is_little { u16::to_le_bytes } else { u16::to_be_bytes };
-                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.extend(bytes(*unit)));
+                let mut units = [0; 2];
+                let units = c.encode_utf16(&mut units);
+                for (place, unit) in room.as_chunks_mut::<2>().0.iter_mut().zip(&*units) {
+                    *place = bytes(*unit);
+                }
+                &room[..2 * units.len()]
             }
-            Self::Utf32 { is_little: false } => out.extend(u32::from(c).to_be_bytes()),
-            Self::Utf32 { is_little: true } => out.extend(u32::from(c).to_le_bytes()),
-            Self::Ascii | Self::Latin1 => out.extend(u8::try_from(c)),
+            Self::Utf32 { is_little } => {
+                let bytes = if is_little { u32::to_le_bytes } else { u32::to_be_bytes };
+                *room = bytes(u32::from(c));
+                room
+            }
+            Self::Ascii | Self::Latin1 => match u8::try_from(c) {
+                Ok(byte) => {
+                    room[0] = byte;
+                    &room[..1]
+                }
+                Err(_) => &[],
+            },
         }
     }
 }

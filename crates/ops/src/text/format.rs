@@ -58,18 +58,18 @@ impl Op for StringFormat {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let mut text = self.pieces[0].clone();
+        let mut text = BookedVec::from_slice(&self.pieces[0])?;
         for (input, piece) in ctx.inputs().iter().zip(&self.pieces[1..]) {
-            let mut summary = Summary { tensor: *input, n_shown: self.n_shown, out: Vec::new() };
+            let mut summary = Summary { tensor: *input, n_shown: self.n_shown, out: &mut text };
             match input.dtype() {
-                dtype if !is_printable(dtype) => summary.write_marks(),
-                _ if summary.shows_nothing() => summary.abbreviate(),
+                dtype if !is_printable(dtype) => summary.write_marks()?,
+                _ if summary.shows_nothing() => summary.abbreviate()?,
                 _ => summary.write(0, 0)?,
             }
-            text.extend(summary.out);
-            text.extend_from_slice(piece);
+            text.extend_from_slice(piece)?;
         }
-        ctx.set_output(0, Tensor::from_strings(Shape::scalar(), std::iter::once(text).collect())?)
+        let text = Strings::copied(std::iter::once(&text[..]))?;
+        ctx.set_output(0, Tensor::from_strings(Shape::scalar(), text)?)
     }
 }
 
@@ -77,7 +77,7 @@ impl Op for StringFormat {
 struct Summary<'a> {
     tensor: View<'a>,
     n_shown: Option<usize>,
-    out: Vec<u8>,
+    out: &'a mut BookedVec<u8>,
 }
 
 impl Summary<'_> {
@@ -86,7 +86,7 @@ impl Summary<'_> {
     }
 
     /// Writes what TensorFlow writes if there is nothing to show.
-    fn abbreviate(&mut self) {
+    fn abbreviate(&mut self) -> Result<()> {
         let shape = self.tensor.shape();
         let text = match shape.first() {
             _ if self.tensor.dtype() == DType::Bool => String::new(),
@@ -94,18 +94,20 @@ impl Summary<'_> {
             Some(0) => "[]".to_owned(),
             Some(_) => format!("[{}...]", gap(shape.rank(), 0)),
         };
-        self.out.extend_from_slice(text.as_bytes());
+        Ok(self.out.extend_from_slice(text.as_bytes())?)
     }
 
     /// Writes a mark for each element, in one row whatever the shape.
-    fn write_marks(&mut self) {
+    fn write_marks(&mut self) -> Result<()> {
         let n = self.tensor.n_elements();
         let n_shown = self.n_shown.map_or(n, |shown| shown.min(n));
-        let dots = if n_shown < n { "..." } else { "" };
-        let marks = vec!["?"; n_shown].join(" ") + dots;
         let is_scalar = self.tensor.shape().rank() == 0;
-        let text = if is_scalar { marks } else { format!("[{marks}]") };
-        self.out.extend_from_slice(text.as_bytes());
+        self.out.extend_from_slice(if is_scalar { b"" } else { b"[" })?;
+        for i in 0..n_shown {
+            self.out.extend_from_slice(if i > 0 { b" ?" } else { b"?" })?;
+        }
+        self.out.extend_from_slice(if n_shown < n { b"..." } else { b"" })?;
+        Ok(self.out.extend_from_slice(if is_scalar { b"" } else { b"]" })?)
     }
 
     /// Writes the part along `axis` and behind it that starts at element `start`.
@@ -121,22 +123,21 @@ impl Summary<'_> {
             Some(n) if size > 2 * n => n..size - n,
             _ => 0..0,
         };
-        self.out.push(b'[');
+        self.out.push(b'[')?;
         for i in 0..size {
             if hidden.contains(&i) && i > hidden.start {
                 continue;
             }
             if i > 0 {
-                self.out.extend_from_slice(gap.as_bytes());
+                self.out.extend_from_slice(gap.as_bytes())?;
             }
             if hidden.contains(&i) {
-                self.out.extend_from_slice(b"...");
+                self.out.extend_from_slice(b"...")?;
             } else {
                 self.write(axis + 1, start + i * stride)?;
             }
         }
-        self.out.push(b']');
-        Ok(())
+        Ok(self.out.push(b']')?)
     }
 
     fn element(&mut self, at: usize) -> Result<()> {
@@ -148,9 +149,7 @@ impl Summary<'_> {
         }
         let text = match tensor.dtype() {
             DType::String => {
-                let escaped = escape(tensor.strings().get(at));
-                self.out.extend(escaped);
-                return Ok(());
+                return Ok(escape(tensor.strings().get(at), self.out)?);
             }
             DType::F32 => float(pick!(f32)),
             DType::F16 => float(pick!(f16).into()),
@@ -166,8 +165,7 @@ impl Summary<'_> {
             DType::U64 => pick!(u64).to_string(),
             _ => "?".to_owned(),
         };
-        self.out.extend_from_slice(text.as_bytes());
-        Ok(())
+        Ok(self.out.extend_from_slice(text.as_bytes())?)
     }
 }
 
@@ -206,19 +204,18 @@ fn digits(value: f64, precision: usize) -> String {
     format.float(value)
 }
 
-/// A string in quotes, with what is not printable escaped as in C; UTF-8 stays.
-fn escape(string: &[u8]) -> Vec<u8> {
-    let mut out = vec![b'"'];
+/// Writes a string in quotes, with what is not printable escaped as in C; UTF-8 stays.
+fn escape(string: &[u8], out: &mut BookedVec<u8>) -> device::Result<()> {
+    out.push(b'"')?;
     for byte in string {
         match byte {
-            b'\n' => out.extend(b"\\n"),
-            b'\r' => out.extend(b"\\r"),
-            b'\t' => out.extend(b"\\t"),
-            b'"' | b'\'' | b'\\' => out.extend([b'\\', *byte]),
-            0x20..=0x7e | 0x80..=0xff => out.push(*byte),
-            _ => out.extend(format!("\\{byte:03o}").bytes()),
+            b'\n' => out.extend_from_slice(b"\\n")?,
+            b'\r' => out.extend_from_slice(b"\\r")?,
+            b'\t' => out.extend_from_slice(b"\\t")?,
+            b'"' | b'\'' | b'\\' => out.extend_from_slice(&[b'\\', *byte])?,
+            0x20..=0x7e | 0x80..=0xff => out.push(*byte)?,
+            _ => out.extend_from_slice(format!("\\{byte:03o}").as_bytes())?,
         }
     }
-    out.push(b'"');
-    out
+    out.push(b'"')
 }

@@ -36,18 +36,16 @@ impl Op for Join {
             }
             shape = input.shape().clone();
         }
-        let mut strings = Strings::with_capacity(shape.n_elements(), 0);
-        let mut buffer = Vec::new();
+        let mut strings = Strings::with_capacity(shape.n_elements(), 0)?;
         for i in 0..shape.n_elements() {
-            buffer.clear();
             for (n, input) in inputs.iter().enumerate() {
                 if n > 0 {
-                    buffer.extend_from_slice(&self.separator);
+                    strings.extend_last(&self.separator)?;
                 }
                 let at = if input.shape().rank() == 0 { 0 } else { i };
-                buffer.extend_from_slice(input.strings().get(at));
+                strings.extend_last(input.strings().get(at))?;
             }
-            strings.push(&buffer);
+            strings.end()?;
         }
         ctx.set_output(0, Tensor::from_strings(shape, strings)?)
     }

@@ -52,22 +52,23 @@ impl Op for NGrams {
         let splits = check_splits(ctx.input(1), strings.len())?;
         if strings.is_empty() || splits.is_empty() {
             let (shape, n) = (ctx.input(0).shape().clone(), strings.len());
-            let none: Strings = std::iter::repeat_n(b"", n).collect();
+            let none = Strings::repeated(b"", n)?;
             ctx.set_output(0, Tensor::from_strings(shape, none)?)?;
             return ctx.forward(1, ctx.input(1), splits_shape);
         }
-        let mut out = Strings::with_capacity(strings.len(), 0);
-        let mut ends = Vec::with_capacity(splits.len());
-        ends.push(0);
+        let mut out = Strings::with_capacity(strings.len(), 0)?;
+        let mut ends = BookedVec::with_capacity(splits.len())?;
+        ends.push(0)?;
         for row in splits.windows(2) {
+            ctx.env().cancel.check()?;
             self.row(strings, row[0]..row[1], &mut out)?;
-            ends.push(out.len() as i64);
+            ends.push(out.len() as i64)?;
         }
         ctx.set_output(0, Tensor::from_strings(Shape::of(&[out.len()]), out)?)?;
         if ctx.input(1).dtype() == DType::I64 {
             return ctx.set_output(1, Tensor::from_slice(splits_shape, &ends)?);
         }
-        let narrow: Vec<i32> = ends.iter().map(|end| *end as i32).collect();
+        let narrow = BookedVec::collect(ends.iter().map(|end| *end as i32))?;
         ctx.set_output(1, Tensor::from_slice(splits_shape, &narrow)?)
     }
 }
@@ -104,7 +105,6 @@ impl NGrams {
         if count.saturating_add(out.len()) > N_NGRAMS_MAX {
             return Err(Error::ResourceExhausted(format!("{count} n-grams are too many")));
         }
-        let mut ngram = Vec::new();
         for i in 0..count {
             let left = padding.saturating_sub(i);
             let right = padding.saturating_sub(count - (i + 1));
@@ -113,25 +113,26 @@ impl NGrams {
             let parts = std::iter::repeat_n(&self.left[..], left)
                 .chain((start..start + n_strings).map(|at| strings.get(at)))
                 .chain(std::iter::repeat_n(&self.right[..], right));
-            ngram.clear();
             for (n, part) in parts.enumerate() {
                 if n > 0 {
-                    ngram.extend_from_slice(&self.separator);
+                    out.extend_last(&self.separator)?;
                 }
-                ngram.extend_from_slice(part);
+                out.extend_last(part)?;
             }
-            out.push(&ngram);
+            out.end()?;
         }
         Ok(())
     }
 }
 
 /// Row splits as sizes. Fails unless they cut `n_values` values into rows.
-fn check_splits(splits: View<'_>, n_values: usize) -> Result<Vec<usize>> {
-    let Some(numbers) = splits.to_i64() else {
+fn check_splits(splits: View<'_>, n_values: usize) -> Result<BookedVec<usize>> {
+    let Some(numbers) = booked_i64(&splits)? else {
         return invalid!("data_splits must be int32 or int64, not {}", splits.dtype());
     };
-    let Some((first, last)) = numbers.first().zip(numbers.last()) else { return Ok(Vec::new()) };
+    let Some((first, last)) = numbers.first().zip(numbers.last()) else {
+        return Ok(BookedVec::new());
+    };
     if *first != 0 {
         return invalid!("First split value must be 0, got {first}");
     }
@@ -141,5 +142,5 @@ fn check_splits(splits: View<'_>, n_values: usize) -> Result<Vec<usize>> {
     if *last != n_values as i64 {
         return invalid!("Last split value must be data size. Expected {n_values}, got {last}");
     }
-    Ok(numbers.into_iter().map(|split| split as usize).collect())
+    Ok(BookedVec::collect(numbers.iter().map(|split| *split as usize))?)
 }

@@ -7,6 +7,7 @@
 //! one.
 
 use std::iter::Peekable;
+use std::ops::Deref;
 use std::str::Chars;
 
 use regex::bytes::{Regex, RegexBuilder};
@@ -16,23 +17,45 @@ use crate::prelude::*;
 /// The most bytes that a compiled pattern may take; the limit of RE2 is 8 MiB.
 const SIZE_LIMIT_BYTES: usize = 10 << 20;
 
+/// The bytes that a compiled pattern and what it keeps from match to match are booked as: so many,
+/// and so many more for each byte of the pattern. The `regex` crate does not say what it takes.
+const BOOKED_BYTES: usize = 512 << 10;
+const BOOKED_BYTES_PER_BYTE: usize = 512;
+
 /// The highest count in `{n,m}`, which is RE2's.
 const REPEAT_MAX: u32 = 1000;
 
 /// What a part of a pattern is, or what is wrong with it.
 type Parsed<T> = std::result::Result<T, String>;
 
+/// A compiled pattern, with its bytes in the books.
+pub(super) struct Pattern {
+    regex: Regex,
+    /// Kept for its drop.
+    _booked: Booked,
+}
+
+impl Deref for Pattern {
+    type Target = Regex;
+
+    fn deref(&self) -> &Regex {
+        &self.regex
+    }
+}
+
 /// Compiles a pattern that is searched for.
-pub(super) fn compile(pattern: &[u8]) -> Result<Regex> {
+pub(super) fn compile(pattern: &[u8]) -> Result<Pattern> {
     build(pattern, "", "")
 }
 
 /// Compiles a pattern that must match a whole string.
-pub(super) fn compile_full(pattern: &[u8]) -> Result<Regex> {
+pub(super) fn compile_full(pattern: &[u8]) -> Result<Pattern> {
     build(pattern, r"\A(?:", r")\z")
 }
 
-fn build(pattern: &[u8], before: &str, after: &str) -> Result<Regex> {
+fn build(pattern: &[u8], before: &str, after: &str) -> Result<Pattern> {
+    let n_bytes = pattern.len().saturating_mul(BOOKED_BYTES_PER_BYTE).saturating_add(BOOKED_BYTES);
+    let booked = Booked::new(n_bytes)?;
     let refuse = |why: &str| {
         let pattern = String::from_utf8_lossy(pattern);
         Error::InvalidArgument(format!("Invalid pattern: {pattern}, error: {why}"))
@@ -41,7 +64,8 @@ fn build(pattern: &[u8], before: &str, after: &str) -> Result<Regex> {
     let translated = translate(text).map_err(|why| refuse(&why))?;
     let whole = format!("{before}{translated}{after}");
     let built = RegexBuilder::new(&whole).size_limit(SIZE_LIMIT_BYTES).build();
-    built.map_err(|error| refuse(&error.to_string()))
+    let regex = built.map_err(|error| refuse(&error.to_string()))?;
+    Ok(Pattern { regex, _booked: booked })
 }
 
 /// The pattern in the syntax of the `regex` crate, or what is wrong with it.

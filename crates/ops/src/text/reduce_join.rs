@@ -42,22 +42,24 @@ impl Op for ReduceJoin {
         };
         let others: Vec<usize> =
             (0..input.shape().rank()).filter(|axis| !axes.contains(axis)).collect();
-        let starts = offsets(&pick(&others));
+        let starts = offsets(&pick(&others))?;
         // The axis that is named first runs fastest.
         let slowest_first: Vec<usize> = axes.iter().rev().copied().collect();
-        let steps = offsets(&pick(&slowest_first));
+        let steps = offsets(&pick(&slowest_first))?;
         let strings = input.strings();
-        let mut out = Strings::with_capacity(starts.len(), strings.n_bytes());
-        let mut buffer = Vec::new();
-        for start in starts {
-            buffer.clear();
+        let n_separators = starts.len().saturating_mul(steps.len().saturating_sub(1));
+        let n_bytes = n_separators.saturating_mul(self.separator.len());
+        let mut out =
+            Strings::with_capacity(starts.len(), n_bytes.saturating_add(strings.n_bytes()))?;
+        for start in starts.iter() {
+            ctx.env().cancel.check()?;
             for (i, step) in steps.iter().enumerate() {
                 if i > 0 {
-                    buffer.extend_from_slice(&self.separator);
+                    out.extend_last(&self.separator)?;
                 }
-                buffer.extend_from_slice(strings.get(start + step));
+                out.extend_last(strings.get(start + step))?;
             }
-            out.push(&buffer);
+            out.end()?;
         }
         ctx.set_output(0, Tensor::from_strings(shape, out)?)
     }
@@ -93,8 +95,14 @@ fn normalise(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
 }
 
 /// The offsets of all combinations of positions along dimensions, the last one fastest.
-fn offsets((sizes, strides): &(Vec<usize>, Vec<usize>)) -> Vec<usize> {
-    sizes.iter().zip(strides).fold(vec![0], |offsets, (size, stride)| {
-        offsets.iter().flat_map(|offset| (0..*size).map(move |i| offset + i * stride)).collect()
-    })
+fn offsets((sizes, strides): &(Vec<usize>, Vec<usize>)) -> Result<BookedVec<usize>> {
+    let mut offsets = BookedVec::filled(0, 1)?;
+    for (size, stride) in sizes.iter().zip(strides) {
+        let mut next = BookedVec::with_capacity(offsets.len() * size)?;
+        for offset in offsets.iter() {
+            next.extend((0..*size).map(|i| offset + i * stride))?;
+        }
+        offsets = next;
+    }
+    Ok(offsets)
 }

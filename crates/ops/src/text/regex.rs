@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use regex::bytes::{CaptureLocations, Regex};
 
-use super::re2;
+use super::re2::{self, Pattern};
 use crate::prelude::*;
 
 pub(super) const STATIC_REPLACE: OpDef = OpDef::pure("StaticRegexReplace", |attrs| {
@@ -29,7 +29,7 @@ pub(super) const FULL_MATCH: OpDef =
     OpDef::pure("RegexFullMatch", |_| Ok(Box::new(FullMatch(Last::default()))));
 
 struct StaticReplace {
-    regex: Regex,
+    regex: Pattern,
     rewrite: Rewrite,
     global: bool,
 }
@@ -46,7 +46,7 @@ impl Op for StaticReplace {
     }
 }
 
-struct StaticFullMatch(Regex);
+struct StaticFullMatch(Pattern);
 
 impl Op for StaticFullMatch {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
@@ -76,10 +76,16 @@ impl Op for Replace {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let regex = self.last.get(scalar(ctx, 1, "Pattern")?, re2::compile)?;
-        let rewrite = Rewrite::parse(scalar(ctx, 2, "Rewrite")?);
+        let rewrite = scalar(ctx, 2, "Rewrite")?;
+        // Each group in it is a piece, and so is the text before.
+        let _booked = Booked::new(rewrite.len().saturating_mul(PIECE_BYTES))?;
+        let rewrite = Rewrite::parse(rewrite);
         replace_all_strings(ctx, &regex, &rewrite, self.global)
     }
 }
+
+/// The bytes that a byte of a rewrite takes at most when it is parsed.
+const PIECE_BYTES: usize = 64;
 
 struct FullMatch(Last);
 
@@ -99,10 +105,10 @@ impl Op for FullMatch {
 
 /// The pattern of the last run, compiled: most graphs give the same one each time.
 #[derive(Default)]
-struct Last(Mutex<Option<(Vec<u8>, Arc<Regex>)>>);
+struct Last(Mutex<Option<(Vec<u8>, Arc<Pattern>)>>);
 
 impl Last {
-    fn get(&self, pattern: &[u8], compile: fn(&[u8]) -> Result<Regex>) -> Result<Arc<Regex>> {
+    fn get(&self, pattern: &[u8], compile: fn(&[u8]) -> Result<Pattern>) -> Result<Arc<Pattern>> {
         if let Some((_, regex)) = self.0.lock().as_ref().filter(|(last, _)| last == pattern) {
             return Ok(Arc::clone(regex));
         }
@@ -141,18 +147,17 @@ fn replace_all_strings(
         // RE2 then replaces nothing.
         return ctx.forward(0, input, input.shape().clone());
     }
-    let mut out = Strings::with_capacity(strings.len(), strings.n_bytes());
-    let mut buffer = Vec::new();
+    let mut out = Strings::with_capacity(strings.len(), strings.n_bytes())?;
     let mut groups = regex.capture_locations();
     for string in strings.iter() {
-        buffer.clear();
+        ctx.env().cancel.check()?;
         let mut replacement = Replacement { regex, rewrite, groups: &mut groups };
         if global {
-            replacement.replace_each(string, &mut buffer);
+            replacement.replace_each(string, &mut out)?;
         } else {
-            replacement.replace_first(string, &mut buffer);
+            replacement.replace_first(string, &mut out)?;
         }
-        out.push(&buffer);
+        out.end()?;
     }
     ctx.set_output(0, Tensor::from_strings(input.shape().clone(), out)?)
 }
@@ -221,36 +226,36 @@ struct Replacement<'r> {
 }
 
 impl Replacement<'_> {
-    fn replace_first(&mut self, string: &[u8], out: &mut Vec<u8>) {
+    fn replace_first(&mut self, string: &[u8], out: &mut Strings) -> Result<()> {
         let Some((start, end)) = self.find(string, 0) else {
-            out.extend_from_slice(string);
-            return;
+            return Ok(out.extend_last(string)?);
         };
-        out.extend_from_slice(&string[..start]);
-        self.write((start, end), string, out);
-        out.extend_from_slice(&string[end..]);
+        out.extend_last(&string[..start])?;
+        self.write((start, end), string, out)?;
+        Ok(out.extend_last(&string[end..])?)
     }
 
-    fn replace_each(&mut self, string: &[u8], out: &mut Vec<u8>) {
+    fn replace_each(&mut self, string: &[u8], out: &mut Strings) -> Result<()> {
         let mut at = 0;
         let mut last_end = None;
         while at <= string.len() {
             let Some((start, end)) = self.find(string, at) else { break };
-            out.extend_from_slice(&string[at..start]);
+            out.extend_last(&string[at..start])?;
             if start == end && last_end == Some(start) {
                 // An empty match right after a match does not count: go on behind the character.
                 let next = (start + character_len(&string[start..])).min(string.len());
-                out.extend_from_slice(&string[start..next]);
+                out.extend_last(&string[start..next])?;
                 at = next.max(start + 1);
                 continue;
             }
-            self.write((start, end), string, out);
+            self.write((start, end), string, out)?;
             at = end;
             last_end = Some(end);
         }
         if at < string.len() {
-            out.extend_from_slice(&string[at..]);
+            out.extend_last(&string[at..])?;
         }
+        Ok(())
     }
 
     fn find(&mut self, string: &[u8], at: usize) -> Option<(usize, usize)> {
@@ -262,18 +267,19 @@ impl Replacement<'_> {
         found.map(|found| (found.start(), found.end()))
     }
 
-    fn write(&self, (start, end): (usize, usize), string: &[u8], out: &mut Vec<u8>) {
+    fn write(&self, (start, end): (usize, usize), string: &[u8], out: &mut Strings) -> Result<()> {
         for piece in &self.rewrite.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Group(0) => out.extend_from_slice(&string[start..end]),
+                Piece::Text(text) => out.extend_last(text)?,
+                Piece::Group(0) => out.extend_last(&string[start..end])?,
                 Piece::Group(group) => {
                     if let Some((start, end)) = self.groups.get(*group) {
-                        out.extend_from_slice(&string[start..end]);
+                        out.extend_last(&string[start..end])?;
                     }
                 }
             }
         }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::prelude::*;
 
-/// The most segments: a number in a request must not decide over memory.
+/// The most segments that are counted.
 const N_SEGMENTS_MAX: usize = 1 << 27;
 
 pub(super) const DEF: OpDef = OpDef::pure("UnsortedSegmentJoin", |attrs| {
@@ -63,7 +63,7 @@ impl Op for SegmentJoin {
         if shape.n_elements() > N_SEGMENTS_MAX {
             return Err(Error::ResourceExhausted(format!("shape {shape} is too large")));
         }
-        let ids = ids.to_i64().unwrap_or_default();
+        let ids = booked_i64(&ids)?.unwrap_or_default();
         let out = self.join(input.strings(), &ids, &shape)?;
         ctx.set_output(0, Tensor::from_strings(shape, out)?)
     }
@@ -73,7 +73,10 @@ impl SegmentJoin {
     fn join(&self, strings: &Strings, ids: &[i64], shape: &Shape) -> Result<Strings> {
         let n_segments = shape[0];
         let width: usize = shape[1..].iter().product();
-        let mut parts: Vec<Vec<u8>> = vec![Vec::new(); shape.n_elements()];
+        // The strings of each place, as a list: the first and the last of it, and behind each
+        // string the next. A number is one more than that of its string, and none is 0.
+        let mut ends = BookedVec::filled([0usize; 2], shape.n_elements())?;
+        let mut next = BookedVec::filled(0usize, strings.len())?;
         for (i, id) in ids.iter().enumerate() {
             let segment = usize::try_from(*id).ok().filter(|segment| *segment < n_segments);
             let Some(segment) = segment else {
@@ -82,15 +85,25 @@ impl SegmentJoin {
                 );
             };
             for j in 0..width {
-                let string = strings.get(i * width + j);
-                let part = &mut parts[segment * width + j];
-                // Nothing is joined to nothing, even if there was an empty string before.
-                if !part.is_empty() {
-                    part.extend_from_slice(&self.separator);
-                }
-                part.extend_from_slice(string);
+                let (number, [first, last]) = (i * width + j + 1, &mut ends[segment * width + j]);
+                *if *last == 0 { first } else { &mut next[*last - 1] } = number;
+                *last = number;
             }
         }
-        Ok(parts.iter().collect())
+        let mut out = Strings::with_capacity(shape.n_elements(), strings.n_bytes())?;
+        for [first, _] in ends.iter() {
+            let (mut number, mut is_empty) = (*first, true);
+            while let Some(at) = number.checked_sub(1) {
+                // Nothing is joined to nothing, even if there was an empty string before.
+                if !is_empty {
+                    out.extend_last(&self.separator)?;
+                }
+                out.extend_last(strings.get(at))?;
+                is_empty &= strings.get(at).is_empty();
+                number = next[at];
+            }
+            out.end()?;
+        }
+        Ok(out)
     }
 }

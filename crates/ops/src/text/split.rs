@@ -46,78 +46,72 @@ impl Op for Split {
         }
         let strings = input.strings();
         let mut parts = Parts {
-            values: Strings::with_capacity(strings.len() * 8, strings.n_bytes()),
+            values: Strings::with_capacity(strings.len() * 8, strings.n_bytes())?,
             ..Parts::default()
         };
         for (row, string) in strings.iter().enumerate() {
             parts.start_row(row);
-            self.0.split(string, delimiter.strings().get(0), |part| parts.push(part));
+            self.0.split(string, delimiter.strings().get(0), &mut |part| parts.push(part))?;
         }
         parts.write(ctx, strings.len())
     }
 }
 
 impl Rule {
-    fn split<'s>(&self, text: &'s [u8], delimiter: &[u8], push: impl FnMut(&'s [u8])) {
+    fn split(&self, text: &[u8], delimiter: &[u8], push: &mut Push<'_>) -> Result<()> {
         match self {
             Self::AnyByteOf { skip_empty } => any_byte_of(text, delimiter, *skip_empty, push),
-            Self::Sequence { limit: Some(0) } => std::iter::once(text).for_each(push),
+            Self::Sequence { limit: Some(0) } => push(text),
             Self::Sequence { limit } if delimiter.is_empty() => white_space(text, *limit, push),
             Self::Sequence { limit } => sequence(text, delimiter, *limit, push),
         }
     }
 }
 
-fn any_byte_of<'s>(
-    text: &'s [u8],
-    delimiter: &[u8],
-    skip_empty: bool,
-    mut push: impl FnMut(&'s [u8]),
-) {
+/// Takes a part.
+type Push<'p> = dyn FnMut(&[u8]) -> Result<()> + 'p;
+
+fn any_byte_of(text: &[u8], delimiter: &[u8], skip_empty: bool, push: &mut Push<'_>) -> Result<()> {
     if delimiter.is_empty() {
-        text.chunks(1).for_each(push);
-        return;
+        return text.chunks(1).try_for_each(push);
     }
     if text.is_empty() {
-        return; // No part at all, not even an empty one.
+        return Ok(()); // No part at all, not even an empty one.
     }
-    for part in text.split(|byte| delimiter.contains(byte)) {
-        if !(skip_empty && part.is_empty()) {
-            push(part);
-        }
-    }
+    let mut parts = text.split(|byte| delimiter.contains(byte));
+    parts.try_for_each(|part| if skip_empty && part.is_empty() { Ok(()) } else { push(part) })
 }
 
 /// Splits at runs of white space; after `limit` parts the rest follows whole, even if empty.
-fn white_space<'s>(text: &'s [u8], limit: Option<usize>, mut push: impl FnMut(&'s [u8])) {
+fn white_space(text: &[u8], limit: Option<usize>, push: &mut Push<'_>) -> Result<()> {
     let mut rest = skip_space(text);
     let mut n_parts = 0;
     while !rest.is_empty() {
         let end = rest.iter().position(|byte| is_space(*byte)).unwrap_or(rest.len());
         let (part, after) = rest.split_at(end);
-        push(part);
+        push(part)?;
         rest = skip_space(after);
         n_parts += 1;
         if limit == Some(n_parts) {
-            push(rest);
-            return;
+            return push(rest);
         }
     }
+    Ok(())
 }
 
-fn sequence<'s>(
-    text: &'s [u8],
+fn sequence(
+    text: &[u8],
     delimiter: &[u8],
     limit: Option<usize>,
-    mut push: impl FnMut(&'s [u8]),
-) {
+    push: &mut Push<'_>,
+) -> Result<()> {
     let mut start = 0;
     let ends = memchr::memmem::find_iter(text, delimiter).take(limit.unwrap_or(usize::MAX));
     for end in ends {
-        push(&text[start..end]);
+        push(&text[start..end])?;
         start = end + delimiter.len();
     }
-    push(&text[start..]);
+    push(&text[start..])
 }
 
 fn skip_space(text: &[u8]) -> &[u8] {
@@ -133,7 +127,7 @@ pub(super) fn is_space(byte: u8) -> bool {
 /// The parts of all rows so far.
 #[derive(Default)]
 struct Parts {
-    indices: Vec<i64>,
+    indices: BookedVec<i64>,
     values: Strings,
     row: i64,
     column: i64,
@@ -146,11 +140,12 @@ impl Parts {
         self.column = 0;
     }
 
-    fn push(&mut self, part: &[u8]) {
-        self.indices.extend([self.row, self.column]);
-        self.values.push(part);
+    fn push(&mut self, part: &[u8]) -> Result<()> {
+        self.indices.extend([self.row, self.column])?;
+        self.values.push(part)?;
         self.column += 1;
         self.width = self.width.max(self.column);
+        Ok(())
     }
 
     fn write(self, ctx: &mut Ctx<'_>, n_rows: usize) -> Result<()> {

@@ -15,7 +15,7 @@ impl Op for Strip {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let strings = input.strings().iter().map(strip).collect();
+        let strings = Strings::copied(input.strings().iter().map(strip))?;
         ctx.set_output(0, Tensor::from_strings(input.shape().clone(), strings)?)
     }
 }

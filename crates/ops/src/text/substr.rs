@@ -32,14 +32,15 @@ impl Op for Substr {
                 length.shape()
             );
         }
-        let (Some(positions), Some(lengths)) = (position.to_i64(), length.to_i64()) else {
+        let (Some(positions), Some(lengths)) = (booked_i64(&position)?, booked_i64(&length)?)
+        else {
             return invalid!("pos and len must be int32 or int64, not {}", position.dtype());
         };
         let shape = broadcast_shapes(input.shape(), position.shape())?;
         let strings = input.strings();
         let from_input = broadcast_indices(input.shape(), &shape);
         let from_position = broadcast_indices(position.shape(), &shape);
-        let mut out = Strings::with_capacity(shape.n_elements(), 0);
+        let mut out = Strings::with_capacity(shape.n_elements(), 0)?;
         for (i, (from, at)) in from_input.zip(from_position).enumerate() {
             let string = strings.get(from);
             let part = match self.0 {
@@ -50,7 +51,7 @@ impl Op for Substr {
                 let (text, pos) = (String::from_utf8_lossy(string), positions[at]);
                 return invalid!("pos {pos} out of range for string b'{text}' at index {i}");
             };
-            out.push(part);
+            out.push(part)?;
         }
         ctx.set_output(0, Tensor::from_strings(shape, out)?)
     }

@@ -41,29 +41,31 @@ impl Op for Decode {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let strings = ctx.input(0).strings();
-        let mut splits = vec![0i64];
-        let mut characters: Vec<i32> = Vec::new();
-        let mut starts: Vec<i64> = Vec::new();
+        let mut splits = BookedVec::with_capacity(strings.len() + 1)?;
+        splits.push(0i64)?;
+        let mut characters: BookedVec<i32> = BookedVec::new();
+        let mut starts: BookedVec<i64> = BookedVec::new();
         for string in strings.iter() {
             let mut failure = None;
             self.encoding.decode(string, |c, at| {
-                match self.errors.apply(c, "Invalid formatting on input string") {
-                    Ok(Some(c)) => {
-                        characters.push(c as i32);
-                        starts.push(at as i64);
+                let read = self.errors.apply(c, "Invalid formatting on input string");
+                let taken = read.and_then(|c| match c {
+                    Some(c) => {
+                        characters.push(c as i32)?;
+                        Ok(starts.push(at as i64)?)
                     }
-                    Ok(None) => {}
-                    Err(error) => failure = Some(error),
-                }
+                    None => Ok(()),
+                });
+                failure = failure.take().or(taken.err());
             });
             if let Some(error) = failure {
                 return Err(error);
             }
-            splits.push(characters.len() as i64);
+            splits.push(characters.len() as i64)?;
         }
         let splits = match self.splits {
             DType::I32 => {
-                Tensor::vector(&splits.iter().map(|split| *split as i32).collect::<Vec<_>>())?
+                Tensor::vector(&BookedVec::collect(splits.iter().map(|split| *split as i32))?)?
             }
             _ => Tensor::vector(&splits)?,
         };

@@ -33,14 +33,14 @@ impl Op for Encode {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let characters: &[i32] = ctx.input(0).as_slice();
-        let Some(splits) = ctx.input(1).to_i64().filter(|splits| !splits.is_empty()) else {
+        let splits = booked_i64(&ctx.input(1))?;
+        let Some(splits) = splits.filter(|splits| !splits.is_empty()) else {
             return invalid!("Input_splits should contain elements, but has none");
         };
         if splits[0] != 0 {
             return invalid!("First value in input_splits must be zero, got {}", splits[0]);
         }
-        let mut out = Strings::with_capacity(splits.len() - 1, characters.len());
-        let mut buffer = Vec::new();
+        let mut out = Strings::with_capacity(splits.len() - 1, characters.len())?;
         for row in splits.windows(2) {
             let range = usize::try_from(row[0]).ok().zip(usize::try_from(row[1]).ok());
             let Some(row) = range.and_then(|(start, end)| characters.get(start..end)) else {
@@ -49,15 +49,14 @@ impl Op for Encode {
                     characters.len()
                 );
             };
-            buffer.clear();
             for code in row {
                 let c = u32::try_from(*code).ok().and_then(char::from_u32);
                 let what = "Code point is out of range for Unicode, or a noncharacter.";
                 if let Some(c) = self.errors.apply(c, what)? {
-                    self.encoding.encode(c, &mut buffer);
+                    out.extend_last(self.encoding.encode(c, &mut [0; 4]))?;
                 }
             }
-            out.push(&buffer);
+            out.end()?;
         }
         if splits.last() != Some(&(characters.len() as i64)) {
             return invalid!("the last value in input_splits must be the number of characters");
@@ -81,22 +80,21 @@ impl Op for Transcode {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes());
-        let mut buffer = Vec::new();
+        let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes())?;
         for string in input.strings().iter() {
-            buffer.clear();
             let mut failure = None;
             self.from.decode(string, |c, _| {
-                match self.errors.apply(c, "Invalid formatting on input string") {
-                    Ok(Some(c)) => self.to.encode(c, &mut buffer),
-                    Ok(None) => {}
-                    Err(error) => failure = Some(error),
-                }
+                let read = self.errors.apply(c, "Invalid formatting on input string");
+                let written = read.and_then(|c| match c {
+                    Some(c) => Ok(out.extend_last(self.to.encode(c, &mut [0; 4]))?),
+                    None => Ok(()),
+                });
+                failure = failure.take().or(written.err());
             });
             if let Some(error) = failure {
                 return Err(error);
             }
-            out.push(&buffer);
+            out.end()?;
         }
         ctx.set_output(0, Tensor::from_strings(input.shape().clone(), out)?)
     }

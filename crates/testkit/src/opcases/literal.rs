@@ -94,9 +94,10 @@ fn strings(words: &[Vec<u8>], shape: Shape) -> Result<Tensor> {
     let count = shape.n_elements();
     let strings = match words {
         [one] if count != 1 => Strings::repeated(one, count),
-        all => all.iter().collect(),
+        all => Strings::collect(all),
     };
-    Tensor::from_strings(shape, strings).map_err(|error| error.to_string())
+    let tensor = strings.and_then(|strings| Tensor::from_strings(shape, strings));
+    tensor.map_err(|error| error.to_string())
 }
 
 fn plain<T: Element>(

@@ -27,6 +27,11 @@ impl Planes {
         Self { all, last_good: 0 }
     }
 
+    /// The number of coefficients of all components.
+    pub(super) fn n_coefficients(frame: &Frame) -> usize {
+        frame.components.iter().map(|c| 64 * c.stride * frame.units_down * c.v).sum()
+    }
+
     pub(super) fn coefficients(&self, component: usize) -> &[[i16; 64]] {
         &self.all[component]
     }

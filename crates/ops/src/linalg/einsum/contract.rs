@@ -251,13 +251,13 @@ impl Contraction {
         (left, right): (&[T], &[T]),
         scratch: &mut Scratch<'_>,
         out: &mut [T],
-    ) {
+    ) -> Result<()> {
         let Self { stack, rows, inner, columns, .. } = *self;
-        let mut left_copy = scratch.part(stack * rows * inner);
+        let mut left_copy = scratch.part(stack * rows * inner)?;
         copy(left, &self.left, &mut left_copy);
-        let mut right_copy = scratch.part(stack * inner * columns);
+        let mut right_copy = scratch.part(stack * inner * columns)?;
         copy(right, &self.right, &mut right_copy);
-        let mut products = scratch.part(stack * rows * columns);
+        let mut products = scratch.part(stack * rows * columns)?;
         for i in 0..stack {
             let a = &left_copy[i * rows * inner..][..rows * inner];
             let b = &right_copy[i * inner * columns..][..inner * columns];
@@ -266,6 +266,7 @@ impl Contraction {
             product(a, b, &mut products[i * rows * columns..][..rows * columns]);
         }
         spread(&products, &self.output, out);
+        Ok(())
     }
 
     /// Packs the right operand of each product into its part of `memory`.

@@ -80,20 +80,26 @@ impl ReadyEinsum {
         &self.shape
     }
 
-    fn plain<'a, T: Scalar>(&self, inputs: &[&[T]], scratch: Scratch<'a>, out: &mut [T]) {
+    fn plain<'a, T: Scalar>(
+        &self,
+        inputs: &[&[T]],
+        scratch: Scratch<'a>,
+        out: &mut [T],
+    ) -> Result<()> {
         out.fill(T::ZERO);
         match (&self.how, inputs) {
             (How::One(steps), [data]) => sum(steps, data, out),
             (How::Two { sums: [a, b], product, .. }, [left, right]) => {
                 let mut scratch: Scratch<'a> = scratch;
-                let left_sums = Sums::of(a, left, &mut scratch);
-                let right_sums = Sums::of(b, right, &mut scratch);
+                let left_sums = Sums::of(a, left, &mut scratch)?;
+                let right_sums = Sums::of(b, right, &mut scratch)?;
                 let left = left_sums.as_deref().unwrap_or(left);
                 let right = right_sums.as_deref().unwrap_or(right);
-                product.run_plain((left, right), &mut scratch, out);
+                product.run_plain((left, right), &mut scratch, out)?;
             }
             _ => unreachable!("the inputs were counted"),
         }
+        Ok(())
     }
 
     /// `f32`: where two operands meet, the products of the matrix kernels.
@@ -106,13 +112,13 @@ impl ReadyEinsum {
         let (left, right) = (ctx.input(0), ctx.input(1));
         let mut out = ctx.output(0, DType::F32, &self.shape)?;
         let left: &[f32] = left.as_slice();
-        let left_sums = Sums::of(a, left, &mut scratch);
+        let left_sums = Sums::of(a, left, &mut scratch)?;
         let left = left_sums.as_deref().unwrap_or(left);
         let right: &[f32] = if packed.is_some() { &[] } else { right.as_slice() };
         let b = if packed.is_some() { &None } else { b };
-        let right_sums = Sums::of(b, right, &mut scratch);
+        let right_sums = Sums::of(b, right, &mut scratch)?;
         let right = right_sums.as_deref().unwrap_or(right);
-        let mut memory = scratch.part(product.scratch_len(packed.is_some()));
+        let mut memory = scratch.part(product.scratch_len(packed.is_some()))?;
         let right = (packed.map(|packed| &packed.panels[..]), right);
         product.run(pool, left, right, (&mut memory, out.as_mut_slice()));
         Ok(())
@@ -121,8 +127,7 @@ impl ReadyEinsum {
     fn run_plain<T: Scalar>(&self, ctx: &mut Ctx<'_>, scratch: Scratch<'_>) -> Result<()> {
         let (inputs, mut out) = ctx.inputs_and_output(0, self.dtype, &self.shape)?;
         let data: SmallVec<[&[T]; 2]> = inputs.iter().map(View::as_slice).collect();
-        self.plain(&data, scratch, out.as_mut_slice());
-        Ok(())
+        self.plain(&data, scratch, out.as_mut_slice())
     }
 }
 
@@ -148,12 +153,12 @@ impl Sums {
         sums: &Option<Self>,
         data: &[T],
         scratch: &mut Scratch<'a>,
-    ) -> Option<Part<'a, T>> {
-        let Self { steps, n } = sums.as_ref()?;
-        let mut made = scratch.part(*n);
+    ) -> Result<Option<Part<'a, T>>> {
+        let Some(Self { steps, n }) = sums else { return Ok(None) };
+        let mut made = scratch.part(*n)?;
         made.fill(T::ZERO);
         sum(steps, data, &mut made);
-        Some(made)
+        Ok(Some(made))
     }
 }
 
@@ -204,7 +209,7 @@ impl Op for ReadyEinsum {
                 let (inputs, mut out) = ctx.inputs_and_output(0, self.dtype, &self.shape)?;
                 through_f32(scratch, inputs, &mut out, |scratch, wide, out| {
                     let wide: SmallVec<[&[f32]; 2]> = wide.iter().map(|wide| &wide[..]).collect();
-                    self.plain(&wide, scratch, out);
+                    self.plain(&wide, scratch, out)
                 })
             }
             dtype => unimplemented!("dtype {dtype} is not supported here"),

@@ -8,6 +8,7 @@ use std::f64::consts::PI;
 use num_complex::Complex;
 use smallvec::SmallVec;
 
+use crate::error::Result;
 use crate::scratch::{Part, Scratch};
 
 /// The largest prime factor that is summed directly.
@@ -27,11 +28,11 @@ pub(crate) enum Line<'a> {
 
 impl<'a> Line<'a> {
     /// The transform of `n` numbers, or its inverse.
-    pub(crate) fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Self {
-        match is_smooth(n) {
-            true => Self::Smooth(Smooth::new(n, inverse, scratch)),
-            false => Self::Rough(Convolution::new(n, inverse, scratch)),
-        }
+    pub(crate) fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Result<Self> {
+        Ok(match is_smooth(n) {
+            true => Self::Smooth(Smooth::new(n, inverse, scratch)?),
+            false => Self::Rough(Convolution::new(n, inverse, scratch)?),
+        })
     }
 
     /// The bytes of scratch memory that the transform of `n` numbers takes.
@@ -65,12 +66,12 @@ pub(crate) struct Smooth<'a> {
 }
 
 impl<'a> Smooth<'a> {
-    fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Self {
+    fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Result<Self> {
         let sign = if inverse { 1. } else { -1. };
         let root = |k: usize| Complex::from_polar(1., sign * 2. * PI * k as f64 / n as f64);
-        let mut roots = scratch.part(n);
+        let mut roots = scratch.part(n)?;
         roots.iter_mut().enumerate().for_each(|(k, to)| *to = root(k));
-        Self { inverse, roots, factors: factors(n), result: scratch.part(n) }
+        Ok(Self { inverse, roots, factors: factors(n), result: scratch.part(n)? })
     }
 
     fn transform(&mut self, values: &mut [Complex<f64>]) {
@@ -136,24 +137,24 @@ impl<'a> Convolution<'a> {
         (2 * n - 1).next_power_of_two()
     }
 
-    fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Self {
+    fn new(n: usize, inverse: bool, scratch: &mut Scratch<'a>) -> Result<Self> {
         let sign = if inverse { 1. } else { -1. };
         // Squares are taken modulo twice the length, which keeps them exact.
         let angle = |k: usize| PI * ((k * k) % (2 * n)) as f64 / n as f64;
-        let mut chirp = scratch.part(n);
+        let mut chirp = scratch.part(n)?;
         let values = chirp.iter_mut().enumerate();
         values.for_each(|(k, to)| *to = Complex::from_polar(1., sign * angle(k)));
         let size = Self::size(n);
-        let mut line = Smooth::new(size, false, scratch);
-        let back = Smooth::new(size, true, scratch);
-        let mut mirror = scratch.part(size);
+        let mut line = Smooth::new(size, false, scratch)?;
+        let back = Smooth::new(size, true, scratch)?;
+        let mut mirror = scratch.part(size)?;
         mirror.fill(Complex::new(0., 0.));
         for (k, value) in chirp.iter().enumerate() {
             mirror[k] = value.conj();
             mirror[(size - k) % size] = value.conj();
         }
         line.transform(&mut mirror);
-        Self { inverse, line, back, chirp, mirror, padded: scratch.part(size) }
+        Ok(Self { inverse, line, back, chirp, mirror, padded: scratch.part(size)? })
     }
 
     fn transform(&mut self, values: &mut [Complex<f64>]) {
@@ -203,7 +204,7 @@ mod tests {
             let values: Vec<Complex<f64>> =
                 (0..n).map(|i| Complex::new((i * i % 7) as f64, (i % 5) as f64)).collect();
             let mut got = values.clone();
-            let line = |inverse| Line::new(n, inverse, &mut Scratch::default());
+            let line = |inverse| Line::new(n, inverse, &mut Scratch::default()).unwrap();
             line(false).transform(&mut got);
             for (k, got) in got.iter().enumerate() {
                 let root =

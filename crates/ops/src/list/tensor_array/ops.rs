@@ -4,7 +4,8 @@ use tensor::{Handle, Items, ListSpec};
 
 use super::super::join::cut;
 use super::super::shapes;
-use super::super::stack::{Behind, part, write_stacked};
+use super::super::stack::{Behind, indices, part, write_stacked};
+use super::super::tensors::Tensors;
 use super::{LENGTH_MAX, State, TensorArray};
 use crate::prelude::*;
 
@@ -101,7 +102,7 @@ impl Op for Make {
             state: parking_lot::Mutex::new(State {
                 shape: self.shape.clone(),
                 items,
-                cleared: Vec::new(),
+                cleared: BookedVec::new(),
                 is_closed: false,
             }),
         };
@@ -195,7 +196,7 @@ fn is_in_order(indices: &View<'_>) -> Result<bool> {
 
 /// `(handle, value, lengths, flow)`
 fn split(array: &TensorArray, ctx: &Ctx<'_>) -> Result<()> {
-    let (value, lengths) = (ctx.input(1), ints(&ctx.input(2))?);
+    let (value, lengths) = (ctx.input(1), indices(&ctx.input(2))?);
     if value.shape().rank() == 0 {
         return invalid!("Expected value to be at least a vector, but received shape: []");
     }
@@ -240,7 +241,7 @@ impl Op for Read {
                 ctx.set_output(0, Tensor::zeros(self.dtype, shape)?)?;
             }
         }
-        array.release(state, at);
+        array.release(state, at)?;
         Ok(())
     }
 }
@@ -273,7 +274,7 @@ impl Op for GatherAt {
         let Some(shape) = shapes::merged(&state.shape, &self.shape) else {
             return invalid!("TensorArray was passed an element_shape that does not fit");
         };
-        let mut places = ctx.scratch().part(indices.n_elements());
+        let mut places = ctx.scratch().part(indices.n_elements())?;
         for (i, place) in places.iter_mut().enumerate() {
             *place = array.take(state, int_at(&indices, i)?, self.dtype)?;
         }
@@ -288,8 +289,7 @@ impl Op for GatherAt {
                 write_stacked(ctx, self.dtype, items, &shape)?;
             }
         }
-        places.iter().for_each(|at| array.release(state, *at));
-        Ok(())
+        places.iter().try_for_each(|at| array.release(state, *at))
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
@@ -317,7 +317,11 @@ impl Op for Concat {
         let items = {
             let state = &mut *array.open()?;
             let all = 0..state.items.len();
-            all.map(|i| array.read(state, i, self.dtype)).collect::<Result<Vec<Tensor>>>()?
+            let mut items = Tensors::default();
+            for i in all {
+                items.push(array.read(state, i, self.dtype)?)?;
+            }
+            items
         };
         let rest = match (items.first(), super::is_known(&self.shape)) {
             (Some(first), _) if first.shape().rank() > 0 => Shape::of(&first.shape()[1..]),
@@ -336,12 +340,12 @@ impl Op for Concat {
         if let Some(at) = items.iter().position(|item| item.shape().get(1..) != Some(&rest[..])) {
             return invalid!("Concat saw shapes that do not match at index {at}");
         }
-        let lengths: Vec<i64> = items.iter().map(|item| item.shape()[0] as i64).collect();
+        let lengths = BookedVec::collect(items.iter().map(|item| item.shape()[0] as i64))?;
         let shape = Shape::checked([lengths.iter().sum()].into_iter().chain(rest.to_i64()))?;
         if items.is_empty() {
             ctx.set_output(0, Tensor::zeros(self.dtype, shape)?)?;
         } else {
-            let views: Vec<View<'_>> = items.iter().map(Tensor::view).collect();
+            let views = BookedVec::collect(items.iter().map(Tensor::view))?;
             rearrange(ctx, 0, &views, &shape, &Behind)?;
         }
         ctx.set_output(1, Tensor::vector(&lengths)?)

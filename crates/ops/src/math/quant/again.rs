@@ -89,12 +89,12 @@ impl Again {
         let x: &[T] = input.as_slice();
         let slices = Slices::new(input.shape(), self.axis)?;
         let mut scratch = ctx.scratch();
-        let mut ranges: Part<'_, [T; 2]> = scratch.part(slices.n);
+        let mut ranges: Part<'_, [T; 2]> = scratch.part(slices.n)?;
         match self.range_given {
             true => self.given(ctx, &mut ranges)?,
             false => found(slices, x, &mut ranges),
         }
-        let mut scales: Part<'_, [T; 2]> = scratch.part(slices.n);
+        let mut scales: Part<'_, [T; 2]> = scratch.part(slices.n)?;
         let pairs = scales.iter_mut().zip(ranges.iter_mut());
         pairs.for_each(|(scale, range)| *scale = self.scale(bits, range));
         let mut out = ctx.output(0, input.dtype(), input.shape())?;

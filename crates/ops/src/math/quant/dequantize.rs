@@ -41,7 +41,7 @@ impl Op for Dequantize {
             return crate::error::unimplemented!("MIN_FIRST with an axis");
         }
         let quanta = Quanta::of(x.dtype())?;
-        let mut lines = ctx.scratch().part(slices.n);
+        let mut lines = ctx.scratch().part(slices.n)?;
         lines.iter_mut().zip(ranges).for_each(|(line, range)| *line = self.line(quanta, range));
         let mut out = ctx.output(0, self.dtype, x.shape())?;
         match self.dtype {

@@ -63,7 +63,7 @@ impl Op for FakeQuant {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
         let x: &[f32] = input.as_slice();
-        let mut steps = ctx.scratch().part(self.n_ranges(input.shape()));
+        let mut steps = ctx.scratch().part(self.n_ranges(input.shape()))?;
         match self.range {
             Range::Attributes(min, max) => steps.fill(self.step((min, max))),
             Range::Channels if input.shape().rank() == 0 => {

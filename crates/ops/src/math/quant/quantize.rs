@@ -63,7 +63,7 @@ impl Op for Quantize {
         if slices.n != 1 && self.mode == Mode::MinFirst {
             return crate::error::unimplemented!("MIN_FIRST with an axis");
         }
-        let mut maps = ctx.scratch().part(slices.n);
+        let mut maps = ctx.scratch().part(slices.n)?;
         for (map, range) in maps.iter_mut().zip(ranges) {
             *map = self.map(range)?;
         }

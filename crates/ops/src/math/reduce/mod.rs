@@ -247,7 +247,7 @@ where
     let input = ctx.input(0);
     let x: &[T] = input.as_slice();
     let mut scratch = ctx.scratch();
-    let (mut squares, mut sums) = (scratch.part(x.len()), scratch.part(shape.n_elements()));
+    let (mut squares, mut sums) = (scratch.part(x.len())?, scratch.part(shape.n_elements())?);
     squares.iter_mut().zip(x).for_each(|(to, x)| *to = square(x.widen()));
     sums.fill(Add::NEUTRAL);
     fold::<T::Sum, Add>(&Runs::new(input.shape(), flags), &squares, &mut sums);

@@ -75,7 +75,7 @@ impl Plan<'_> {
         mut scratch: Scratch<'_>,
     ) -> Result<()> {
         let x = ctx.input(0);
-        let mut counts = scratch.part(self.n_segments);
+        let mut counts = scratch.part(self.n_segments)?;
         counts.fill(0);
         let mut out = ctx.output(0, x.dtype(), shape)?;
         match x.dtype() {
@@ -98,9 +98,8 @@ impl Plan<'_> {
             _ => {}
         }
         for_number!(x.dtype(), T => {
-            self.reduce::<T>(way, x.as_slice(), (&mut counts, scratch), out.as_mut_slice());
-        });
-        Ok(())
+            self.reduce::<T>(way, x.as_slice(), (&mut counts, scratch), out.as_mut_slice())
+        })
     }
 
     fn reduce<T: Segmented>(
@@ -109,7 +108,8 @@ impl Plan<'_> {
         x: &[T],
         room: (&mut [usize], Scratch<'_>),
         out: &mut [T],
-    ) where
+    ) -> Result<()>
+    where
         Add: Join<T::Sum>,
         Multiply: Join<T::Sum>,
         Larger: Join<T::Sum>,
@@ -134,14 +134,14 @@ impl Plan<'_> {
         (counts, mut scratch): (&mut [usize], Scratch<'_>),
         out: &mut [T],
         finish: fn(T::Sum, usize) -> T::Sum,
-    ) {
+    ) -> Result<()> {
         let width = self.width;
         if width == 0 {
-            return;
+            return Ok(());
         }
         // TensorFlow starts with the value of an empty segment, which is finite.
         let start = if self.empty == Empty::Zero { J::NEUTRAL } else { empty.widen() };
-        let mut sums = scratch.part::<T::Sum>(self.n_segments * width);
+        let mut sums = scratch.part::<T::Sum>(self.n_segments.saturating_mul(width))?;
         sums.fill(start);
         for [row, segment] in self.rows {
             let sums = &mut sums[segment * width..(segment + 1) * width];
@@ -156,6 +156,7 @@ impl Plan<'_> {
             }
             out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::round(finish(*sum, *count)));
         }
+        Ok(())
     }
 }
 
@@ -214,7 +215,7 @@ fn sorted_ids<'a>(ids: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Part<'a, 
             return invalid!("segment ids are not increasing");
         }
     }
-    let mut sorted = scratch.part(n);
+    let mut sorted = scratch.part(n)?;
     for (i, segment) in sorted.iter_mut().enumerate() {
         let Ok(id) = usize::try_from(int_at(ids, i)?) else {
             return invalid!("segment ids must be >= 0");

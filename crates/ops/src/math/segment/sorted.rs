@@ -40,7 +40,7 @@ fn run(ctx: &mut Ctx<'_>, way: Way, ids: &[usize], mut scratch: Scratch<'_>) -> 
         return invalid!("segment_ids should be the same size as dimension 0 of input");
     }
     let shape = segments_shape(n, row)?;
-    let mut rows = scratch.part(ids.len());
+    let mut rows = scratch.part(ids.len())?;
     rows.iter_mut().zip(ids).enumerate().for_each(|(i, (row, id))| *row = [i, *id]);
     let width = row.iter().product();
     let plan = Plan { rows: &rows, n_segments: n, width, empty: Empty::Zero };

@@ -79,7 +79,7 @@ fn run(
     if !is_integer || indices.n_elements() != ids.len() {
         return invalid!("segment_ids and indices should have same size");
     }
-    let mut rows = scratch.part(ids.len());
+    let mut rows = scratch.part(ids.len())?;
     for (at, (row, segment)) in rows.iter_mut().zip(ids).enumerate() {
         let index = int_at(&indices, at)?;
         match usize::try_from(index) {

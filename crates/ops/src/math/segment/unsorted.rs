@@ -34,7 +34,7 @@ impl Op for Unsorted {
         }
         let row = &own[dims.rank()..];
         let mut scratch = ctx.scratch();
-        let mut rows = scratch.part(ids.n_elements());
+        let mut rows = scratch.part(ids.n_elements())?;
         let mut n_rows = 0;
         for at in 0..ids.n_elements() {
             match usize::try_from(int_at(&ids, at)?) {
