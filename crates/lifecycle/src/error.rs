@@ -1,6 +1,7 @@
 //! What can go wrong, with the texts that TensorFlow Serving's clients know.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::models::Target;
 
@@ -79,12 +80,65 @@ pub struct LoadError {
     pub code: Code,
     /// The text, for `GetModelStatus`.
     pub message: String,
+    /// Whether the same files fail in the same way at every attempt.
+    pub is_final: bool,
 }
 
 impl LoadError {
-    /// An error with this code and text.
+    /// An error with this code and text. It is final if the code says that the files are wrong.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        LoadError { code, message: message.into() }
+        let is_final = match code {
+            Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented | Code::DataLoss => true,
+            Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::ResourceExhausted
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::Internal
+            | Code::Unavailable
+            | Code::Unauthenticated => false,
+        };
+        LoadError { code, message: message.into(), is_final }
+    }
+
+    /// The same error, known to come at every attempt.
+    #[must_use]
+    pub fn finally(self) -> Self {
+        LoadError { is_final: true, ..self }
+    }
+}
+
+/// Why a model has no available version, as far as loads failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Absence {
+    /// The version that failed last, and how.
+    pub failure: Option<(i64, LoadError)>,
+    /// The time until that version is tried again; zero while it is.
+    pub retry_in: Option<Duration>,
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.failure, self.retry_in) {
+            (Some((version, error)), None) => {
+                write!(f, "; version {version} failed to load: {error}")
+            }
+            (Some((version, error)), Some(Duration::ZERO)) => {
+                write!(f, "; version {version} failed to load and is being tried again: {error}")
+            }
+            (Some((version, error)), Some(wait)) => {
+                let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+                write!(
+                    f,
+                    "; version {version} failed to load and is tried again in {seconds} s: {error}"
+                )
+            }
+            (None, _) => Ok(()),
+        }
     }
 }
 
@@ -98,8 +152,13 @@ pub enum Error {
     #[error("ModelSpec has no name specified.")]
     NoName,
     /// No available version answers to the target.
-    #[error("Servable not found for request: {0}")]
-    NotFound(Target),
+    #[error("Servable not found for request: {target}{why}")]
+    NotFound {
+        /// The target.
+        target: Target,
+        /// What is known of the model, behind TensorFlow Serving's text.
+        why: Box<Absence>,
+    },
     /// The model has no such label.
     #[error("Unrecognized servable version label: {0}")]
     UnknownLabel(String),
@@ -161,6 +220,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// The time until the version that was asked for is loaded again, if it is.
+    pub fn retry_in(&self) -> Option<Duration> {
+        if let Error::NotFound { why, .. } = self { why.retry_in } else { None }
+    }
+
     /// The canonical code that clients get.
     pub fn code(&self) -> Code {
         match self {
@@ -169,7 +233,9 @@ impl Error {
             | Error::DuplicateModel(_)
             | Error::RelativePath { .. }
             | Error::PlatformChange { .. } => Code::InvalidArgument,
-            Error::NotFound(_) | Error::NoVersions(_) | Error::NoVersion { .. } => Code::NotFound,
+            Error::NotFound { .. } | Error::NoVersions(_) | Error::NoVersion { .. } => {
+                Code::NotFound
+            }
             Error::LabelsNotReady(_) | Error::Stopping => Code::Unavailable,
             Error::LabelUnavailable { .. } => Code::FailedPrecondition,
             Error::Unavailable(_) => Code::Unknown,
@@ -184,6 +250,30 @@ pub struct Unavailable {
     pub is_first: bool,
     /// Model, version if one was found, and why.
     pub failures: Vec<(String, Option<i64>, LoadError)>,
+}
+
+impl Unavailable {
+    /// The code for a caller who asked for these models and no others: what to do about them.
+    /// TensorFlow Serving says `UNKNOWN` whatever the reason is.
+    pub fn cause(&self) -> Code {
+        let codes = self.failures.iter().map(|(_, _, error)| error.code);
+        let causes = codes.map(|code| match code {
+            Code::ResourceExhausted | Code::Unavailable | Code::DeadlineExceeded => code,
+            Code::Unknown | Code::Internal => Code::Internal,
+            Code::Cancelled
+            | Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::PermissionDenied
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::DataLoss
+            | Code::Unauthenticated => Code::FailedPrecondition,
+        });
+        causes.reduce(|first, _| first).unwrap_or(Code::Unknown)
+    }
 }
 
 impl fmt::Display for Unavailable {

@@ -2,6 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use storage::Storage;
+
 use crate::error::{Code, LoadError};
 use crate::look::{Source, Tree};
 use crate::versions::Child;
@@ -12,30 +14,53 @@ pub struct Folders;
 
 impl Source for Folders {
     fn list(&self, base_path: &str) -> Result<Vec<Child>, LoadError> {
-        let open = || storage::open(base_path)?.list("");
-        let entries = open().map_err(|error| {
-            let message = format!("Could not find base path {base_path}: {error}");
-            LoadError::new(code(&error), message)
-        })?;
-        let child = |entry: storage::Entry| {
-            let is_folder = entry.is_dir();
-            Child { name: entry.name, is_folder }
-        };
-        Ok(entries.into_iter().map(child).collect())
+        children(storage::open(base_path), base_path)
     }
 
     fn tree(&self, path: &str) -> Result<Tree, LoadError> {
-        let look = || {
-            let folder = storage::open(path)?;
-            Ok((folder.fingerprint("")?, folder.list("")?))
-        };
-        let (fingerprint, entries) =
-            look().map_err(|error| LoadError::new(code(&error), error.to_string()))?;
-        let mut hasher = DefaultHasher::new();
-        fingerprint.hash(&mut hasher);
-        let names = entries.into_iter().map(|entry| entry.name).collect();
-        Ok(Tree { fingerprint: hasher.finish(), modified: fingerprint.newest, names })
+        tree(storage::open(path))
     }
+
+    fn check(&self, _path: &str) -> Result<(), LoadError> {
+        // Which files a version needs is known to those who load it.
+        Ok(())
+    }
+}
+
+/// What stands in the folder of a model, for a source that opens it in its own way.
+///
+/// # Errors
+/// If it could not be opened, or cannot be listed.
+pub fn children(
+    folder: storage::Result<Storage>,
+    base_path: &str,
+) -> Result<Vec<Child>, LoadError> {
+    let entries = folder.and_then(|folder| folder.list("")).map_err(|error| {
+        let message = format!("Could not find base path {base_path}: {error}");
+        LoadError::new(code(&error), message)
+    })?;
+    let child = |entry: storage::Entry| {
+        let is_folder = entry.is_dir();
+        Child { name: entry.name, is_folder }
+    };
+    Ok(entries.into_iter().map(child).collect())
+}
+
+/// What stands in the folder of a version, for a source that opens it in its own way.
+///
+/// # Errors
+/// If it could not be opened, or cannot be looked through.
+pub fn tree(folder: storage::Result<Storage>) -> Result<Tree, LoadError> {
+    let look = || {
+        let folder = folder?;
+        Ok((folder.fingerprint("")?, folder.list("")?))
+    };
+    let (fingerprint, entries) =
+        look().map_err(|error| LoadError::new(code(&error), error.to_string()))?;
+    let mut hasher = DefaultHasher::new();
+    fingerprint.hash(&mut hasher);
+    let names = entries.into_iter().map(|entry| entry.name).collect();
+    Ok(Tree { fingerprint: hasher.finish(), modified: fingerprint.newest, names })
 }
 
 fn code(error: &storage::Error) -> Code {

@@ -53,13 +53,13 @@ mod shell;
 mod state;
 mod versions;
 
-pub use error::{Code, Error, LoadError, Unavailable};
-pub use folders::Folders;
+pub use error::{Absence, Code, Error, LoadError, Unavailable};
+pub use folders::{Folders, children, tree};
 pub use handle::{Handle, Id};
 pub use look::{Source, Tree};
 pub use models::{Choice, ModelSnapshot, Models, Target};
-pub use options::{LabelRule, Missing, ModelOptions, Options, Poll, StartWhen};
+pub use options::{LabelRule, Missing, ModelOptions, Options, Poll, RetryRule, StartWhen};
 pub use policy::Policy;
 pub use shell::{Applied, Lifecycle, Loader};
-pub use state::{State, VersionStatus};
+pub use state::{Retried, State, VersionStatus};
 pub use versions::{Child, VersionPolicy};

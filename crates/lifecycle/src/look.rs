@@ -2,14 +2,16 @@
 //!
 //! A folder that is still being written must not be loaded. So a version that is not loaded yet is
 //! aspired only when its files are the same as at the look before; at the first look also when they
-//! are complete and have not changed for a while, so that a server starts fast.
+//! are complete and have not changed for a while, so that a server starts fast. Where the old
+//! version goes before the new one is loaded, the new one's files are checked first.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use crate::error::LoadError;
+use crate::error::{Code, LoadError};
 use crate::machine::Aspired;
 use crate::options::{ModelOptions, Options, Poll};
+use crate::policy::Policy;
 use crate::versions::{Child, Found, VersionPolicy, find};
 
 /// Says what files there are. Its calls may block; they run on threads of their own.
@@ -25,6 +27,13 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// If that cannot be told, also if there is no such folder.
     fn tree(&self, path: &str) -> Result<Tree, LoadError>;
+
+    /// Looks whether the files of a version are complete, as far as that can be told without
+    /// loading it. Asked before a version that serves is given up for it.
+    ///
+    /// # Errors
+    /// With the file that is missing or wrong.
+    fn check(&self, path: &str) -> Result<(), LoadError>;
 }
 
 /// The files of a version, without what is in them.
@@ -53,9 +62,13 @@ pub(crate) struct Memory {
     n_looks: u32,
     /// The fingerprints of the versions that were looked at.
     fingerprints: BTreeMap<i64, u64>,
+    checked: Checked,
     aspired: Vec<Aspired>,
     warnings: Vec<String>,
 }
+
+/// What came of checks of versions, each with the fingerprint of its files then.
+type Checked = BTreeMap<i64, (u64, Result<(), LoadError>)>;
 
 /// What a look brought.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -92,10 +105,10 @@ impl Looker {
     ) -> Result<Look, LoadError> {
         let found = self.find(model, memory)?;
         let chosen = model.versions.choose(found.versions.keys().copied());
-        let fingerprints = BTreeMap::new();
-        let mut eye = Eye { looker: self, model, taken, memory, now, fingerprints };
+        let (fingerprints, checked) = (BTreeMap::new(), Checked::new());
+        let mut eye = Eye { looker: self, model, taken, memory, now, fingerprints, checked };
         let (mut aspired, failure) = eye.aspire(&found, chosen.len());
-        let fingerprints = eye.fingerprints;
+        let (fingerprints, checked) = (eye.fingerprints, eye.checked);
         let is_at_rest = aspired.len() == chosen.len()
             && aspired.iter().zip(&chosen).all(|(aspired, chosen)| aspired.version == *chosen);
         fill(&mut aspired, chosen.len(), memory, taken);
@@ -107,6 +120,7 @@ impl Looker {
         let is_hasty = memory.n_looks == 0 && !is_at_rest;
         memory.n_looks = memory.n_looks.saturating_add(1);
         memory.fingerprints = fingerprints;
+        memory.checked = checked;
         memory.aspired.clone_from(&aspired);
         let warnings = memory.news(warnings);
         Ok(Look { aspired, is_empty: chosen.is_empty(), is_hasty, warnings })
@@ -141,6 +155,7 @@ struct Eye<'a> {
     memory: &'a Memory,
     now: SystemTime,
     fingerprints: BTreeMap<i64, u64>,
+    checked: Checked,
 }
 
 impl Eye<'_> {
@@ -183,7 +198,22 @@ impl Eye<'_> {
         self.fingerprints.insert(version, tree.fingerprint);
         let is_same = self.memory.fingerprints.get(&version) == Some(&tree.fingerprint);
         let is_at_rest = is_same || self.looker.takes_all || self.is_complete(&tree);
+        if is_at_rest && self.model.policy == Policy::ResourcePreserving && !self.taken.is_empty() {
+            // The version that serves goes before this one is loaded.
+            self.check(version, path, tree.fingerprint)?;
+        }
         Ok(is_at_rest.then_some(tree.fingerprint))
+    }
+
+    /// Checks the files of a version, once for each fingerprint.
+    fn check(&mut self, version: i64, path: &str, fingerprint: u64) -> Result<(), LoadError> {
+        let before = self.memory.checked.get(&version).filter(|(seen, _)| *seen == fingerprint);
+        let outcome = before.map_or_else(|| self.looker.source.check(path), |(_, it)| it.clone());
+        // A disk that fails now may not fail at the next look.
+        if !matches!(&outcome, Err(error) if error.code == Code::Unavailable) {
+            self.checked.insert(version, (fingerprint, outcome.clone()));
+        }
+        outcome
     }
 
     /// Whether a version may be taken at the first look.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::error::{Error, LoadError};
 use crate::handle::Id;
 use crate::models::ModelSnapshot;
-use crate::options::{LabelRule, Missing, ModelOptions, StartWhen};
+use crate::options::{LabelRule, Missing, ModelOptions, RetryRule, StartWhen};
 use model::Model;
 
 pub(crate) use model::{Aspired, Outcome};
@@ -63,11 +63,18 @@ pub(crate) enum Order {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retries {
     pub(crate) max: u32,
+    pub(crate) rule: RetryRule,
     pub(crate) first: Duration,
     pub(crate) interval: Duration,
 }
 
 impl Retries {
+    /// Whether a load that failed so after this many attempts is tried again.
+    fn allow(&self, n_attempts: u32, error: &LoadError) -> bool {
+        let may_help = self.rule == RetryRule::All || !error.is_final;
+        n_attempts <= self.max && may_help
+    }
+
     /// How long to wait after this many attempts, all of which failed.
     fn wait(&self, n_attempts: u32) -> Duration {
         let doubled = 1_u32.checked_shl(n_attempts.saturating_sub(1)).unwrap_or(u32::MAX);

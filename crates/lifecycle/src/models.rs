@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::error::{Error, LoadError};
+use crate::error::{Absence, Error, LoadError};
 use crate::handle::Handle;
 use crate::state::{State, VersionStatus};
 
@@ -19,6 +21,8 @@ pub struct Models<S> {
     published: Arc<ArcSwap<Published<S>>>,
     ready: watch::Receiver<bool>,
     changes: watch::Sender<u64>,
+    /// What the times of retries are counted from.
+    started: Instant,
 }
 
 /// A model by name, and a version, a label or neither.
@@ -103,6 +107,7 @@ impl<S> Clone for Models<S> {
             published: Arc::clone(&self.published),
             ready: self.ready.clone(),
             changes: self.changes.clone(),
+            started: self.started,
         }
     }
 }
@@ -115,10 +120,10 @@ impl<S> fmt::Debug for Models<S> {
 
 impl<S> Models<S> {
     /// Without any model; `ready` says when the server is.
-    pub(crate) fn new(ready: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(ready: watch::Receiver<bool>, started: Instant) -> Self {
         let published = Published { models: HashMap::new(), is_configured: false };
         let changes = watch::Sender::new(0);
-        Models { published: Arc::new(ArcSwap::from_pointee(published)), ready, changes }
+        Models { published: Arc::new(ArcSwap::from_pointee(published)), ready, changes, started }
     }
 
     /// A handle to the version that the target names. Costs one atomic load and one look-up.
@@ -136,7 +141,7 @@ impl<S> Models<S> {
             Choice::Latest => {
                 let highest = shown.and_then(|shown| shown.available.last_key_value());
                 let handle = highest.map(|(_, handle)| handle.clone());
-                return handle.ok_or_else(|| Error::NotFound(target.clone()));
+                return handle.ok_or_else(|| self.not_found(target.clone(), shown));
             }
             Choice::Version(version) => *version,
             Choice::Label(label) => {
@@ -148,9 +153,30 @@ impl<S> Models<S> {
             }
         };
         let handle = shown.and_then(|shown| shown.available.get(&version));
-        handle
-            .cloned()
-            .ok_or_else(|| Error::NotFound(Target::version(target.model.clone(), version)))
+        let target = || Target::version(target.model.clone(), version);
+        handle.cloned().ok_or_else(|| self.not_found(target(), shown))
+    }
+
+    /// That a target is not available, and why if its loads failed.
+    fn not_found(&self, target: Target, shown: Option<&Arc<Shown<S>>>) -> Error {
+        let snapshot = shown.map(|shown| &*shown.snapshot).filter(|model| model.is_configured);
+        let why = snapshot.map(|snapshot| {
+            let is_meant = |status: &&VersionStatus| match target.choice {
+                Choice::Version(version) => status.version == version,
+                Choice::Latest | Choice::Label(_) => true,
+            };
+            let failed = snapshot.versions.iter().filter(is_meant).find_map(|status| {
+                let failure = (status.version, status.failure()?.clone());
+                let retry_in = status.retried.as_ref().map(|retried| {
+                    let left = |at: Duration| at.saturating_sub(self.started.elapsed());
+                    retried.at.map_or(Duration::ZERO, left)
+                });
+                Some((failure, retry_in))
+            });
+            let (failure, retry_in) = failed.unzip();
+            Absence { failure, retry_in: retry_in.flatten() }
+        });
+        Error::NotFound { target, why: Box::new(why.unwrap_or_default()) }
     }
 
     /// The states of one version, or of all that a model has or had, highest first.
@@ -246,7 +272,7 @@ mod tests {
 
     /// Model `m` with versions 1 and 3 available and 2 loading; label `a` at 1 and `b` at 2.
     fn models() -> Models<i64> {
-        let models = Models::new(watch::channel(false).1);
+        let models = Models::new(watch::channel(false).1, Instant::now());
         let (home, _) = mpsc::unbounded_channel();
         let status = |version, state| VersionStatus { version, state, error: None, retried: None };
         let snapshot = ModelSnapshot {
@@ -299,8 +325,46 @@ mod tests {
     }
 
     #[test]
+    fn a_model_that_did_not_load_says_why_and_when_it_is_tried_again() {
+        let error = LoadError::new(crate::error::Code::NotFound, "no index");
+        let text = |status: VersionStatus, target: &Target| {
+            let models: Models<i64> = Models::new(watch::channel(false).1, Instant::now());
+            let snapshot = ModelSnapshot {
+                name: "m".to_owned(),
+                base_path: "/m".to_owned(),
+                is_configured: true,
+                versions: vec![status],
+                labels: BTreeMap::new(),
+                problem: None,
+            };
+            let shown = Shown { snapshot: Arc::new(snapshot), available: BTreeMap::new() };
+            models.publish(vec![("m".into(), Some(shown))]);
+            models.get(target).unwrap_err().to_string()
+        };
+        let status = |state, error, retried| VersionStatus { version: 2, state, error, retried };
+        let retried = |at| {
+            let retried = crate::state::Retried { error: error.clone(), at };
+            status(State::Loading, None, Some(retried))
+        };
+        let latest = Target::latest("m");
+        let plain = "Servable not found for request: Latest(m)";
+        assert_eq!(text(status(State::Loading, None, None), &latest), plain);
+        assert_eq!(
+            text(status(State::End, Some(error.clone()), None), &latest),
+            format!("{plain}; version 2 failed to load: NOT_FOUND: no index")
+        );
+        let waiting = text(retried(Some(Duration::from_secs(3600))), &latest);
+        let expected = "; version 2 failed to load and is tried again in 3600 s: NOT_FOUND";
+        assert!(waiting.contains(expected), "{waiting}");
+        let trying = text(retried(None), &latest);
+        assert!(trying.contains("and is being tried again: NOT_FOUND: no index"), "{trying}");
+        let other = Target::version("m", 1);
+        assert_eq!(text(retried(None), &other), "Servable not found for request: Specific(m, 1)");
+    }
+
+    #[test]
     fn labels_mean_nothing_before_the_first_configuration() {
-        let models: Models<()> = Models::new(watch::channel(false).1);
+        let models: Models<()> = Models::new(watch::channel(false).1, Instant::now());
         let error = models.get(&Target::label("m", "a")).unwrap_err();
         assert_eq!(error, Error::LabelsNotReady("a".to_owned()));
         assert_eq!(models.get(&Target::latest("m")).unwrap_err().code().name(), "NOT_FOUND");

@@ -26,6 +26,8 @@ pub struct Options {
     pub n_unload_threads: usize,
     /// How often loading is tried again after the first failure.
     pub load_retries_max: u32,
+    /// Which failed loads are tried again.
+    pub load_retry_rule: RetryRule,
     /// How long to wait between the first failure and the next attempt. The wait doubles each time.
     pub load_retry_first: Duration,
     /// How long to wait at most between a failure and the next attempt.
@@ -60,6 +62,15 @@ pub enum LabelRule {
     /// Anywhere. A label that moves to a version that is not yet available stays on the old one
     /// until then.
     Anywhere,
+}
+
+/// Which failed loads are tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryRule {
+    /// All, as TensorFlow Serving does.
+    All,
+    /// Those whose error is not final ([`crate::LoadError::is_final`]).
+    Curable,
 }
 
 /// What a model without any version means to whoever waits for it to be available.

@@ -87,9 +87,11 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
         let (home_sender, home) = mpsc::unbounded_channel();
         let (ready, readiness) = watch::channel(false);
         let (done, drain) = (CancellationToken::new(), CancellationToken::new());
-        let models = Models::new(readiness);
+        let started = Instant::now();
+        let models = Models::new(readiness, started);
         let retries = Retries {
             max: options.load_retries_max,
+            rule: options.load_retry_rule,
             first: options.load_retry_first,
             interval: options.load_retry_interval,
         };
@@ -107,7 +109,7 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
             home: home_sender,
             ready: ready.clone(),
             drain: drain.clone(),
-            started: Instant::now(),
+            started,
             phase: ServerPhase::Unconfigured,
             options,
         };

@@ -1,6 +1,7 @@
 //! The states of a version, as clients see them.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::error::LoadError;
 
@@ -58,7 +59,22 @@ pub struct VersionStatus {
     pub state: State,
     /// Why it ended, if it failed to load.
     pub error: Option<LoadError>,
-    /// Why the last attempt to load it failed, while it is tried again. Not part of
-    /// `GetModelStatus`.
-    pub retried: Option<LoadError>,
+    /// The last failure to load it, while it is tried again.
+    pub retried: Option<Retried>,
+}
+
+impl VersionStatus {
+    /// Why it failed to load, whether it is tried again or not.
+    pub fn failure(&self) -> Option<&LoadError> {
+        self.error.as_ref().or(self.retried.as_ref().map(|retried| &retried.error))
+    }
+}
+
+/// A failure to load a version that is tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retried {
+    /// Why the last attempt failed.
+    pub error: LoadError,
+    /// When the next attempt begins, since the lifecycle was started; `None` once it has begun.
+    pub at: Option<Duration>,
 }

@@ -89,6 +89,18 @@ impl Checkpoint {
         Error::Tensor { file: index_file(&self.prefix), tensor: key.to_owned(), fault }
     }
 
+    /// Fails if the data file of a tensor is missing or too short; not if the tensor is stored in
+    /// slices or is not there.
+    ///
+    /// # Errors
+    /// [`Error::Shard`] names the file.
+    pub fn check_data(&self, key: &str) -> Result<()> {
+        match self.lookup(key.as_bytes()) {
+            Ok(entry) if !entry.is_sliced() => self.shard(key, entry).map(drop),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     /// The data file that holds an entry's bytes, checked to be long enough for them.
     fn shard(&self, key: &str, entry: &Entry) -> Result<storage::File> {
         let path = format!("{}.data-{:05}-of-{:05}", self.prefix, entry.shard, self.n_shards);

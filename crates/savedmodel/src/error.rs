@@ -94,6 +94,19 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// The checkpoint has no index, though a signature reads what is restored from it.
+    #[error(
+        "{file} is missing, but signature {signature:?} reads {variable:?}, which is restored from \
+         it: the version is not complete"
+    )]
+    NoIndex {
+        /// The index file.
+        file: String,
+        /// A signature that cannot be run.
+        signature: String,
+        /// The variable or table that it reads.
+        variable: String,
+    },
     /// A tensor of the checkpoint cannot be read.
     #[error("{file}: tensor {tensor:?}: {fault}")]
     Tensor {
@@ -187,6 +200,9 @@ pub enum Fault {
     /// The lengths of its strings make no sense.
     #[error("{0}")]
     Strings(String),
+    /// There is no memory for its strings.
+    #[error("{0}")]
+    Memory(String),
     /// It is not what the graph expects.
     #[error("expected {expected}, got {got}")]
     Mismatch {
@@ -212,7 +228,7 @@ impl Error {
             Self::Storage(source) | Self::Asset { source, .. } | Self::Shard { source, .. } => {
                 storage_code(source)
             }
-            Self::NoSavedModel { .. } | Self::Tags { .. } => Code::NotFound,
+            Self::NoSavedModel { .. } | Self::Tags { .. } | Self::NoIndex { .. } => Code::NotFound,
             Self::SessionBundle | Self::Chunked | Self::Unsupported { .. } => Code::Unimplemented,
             Self::Malformed { .. } | Self::WarmupFile { .. } => Code::DataLoss,
             Self::Text { .. }
@@ -239,6 +255,7 @@ impl Fault {
             | Self::Checksum { .. }
             | Self::Slices(_)
             | Self::Strings(_) => Code::DataLoss,
+            Self::Memory(_) => Code::ResourceExhausted,
         }
     }
 }

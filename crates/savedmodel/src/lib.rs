@@ -7,6 +7,7 @@
 
 mod assets;
 pub mod checkpoint;
+mod complete;
 mod error;
 mod init;
 mod model;

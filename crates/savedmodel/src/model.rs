@@ -19,7 +19,7 @@ const BINARY_LIMIT_BYTES: u64 = i32::MAX as u64;
 /// Reading text takes many times its length.
 const TEXT_LIMIT_BYTES: u64 = 256 << 20;
 /// Where the checkpoint of a SavedModel is.
-const VARIABLES: &str = "variables/variables";
+pub(crate) const VARIABLES: &str = "variables/variables";
 
 /// A meta graph of a SavedModel: its graph, its signatures, and what is to be done before they can
 /// be run.
@@ -72,7 +72,7 @@ impl SavedModel {
             })?;
         let assets = assets::read(dir, &chosen)?;
         let init_op = init::op(dir, &chosen)?;
-        let signatures = signature::read(&chosen.signature_def)?;
+        let signatures = signature::read(&chosen.signature_def, chosen.graph_def.as_ref())?;
         let info = chosen.meta_info_def.unwrap_or_default();
         Ok(Self {
             tags,

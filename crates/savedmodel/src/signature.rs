@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proto::tensorflow as tf;
+use proto::tensorflow::attr_value::Value;
 use proto::tensorflow::tensor_info::Encoding;
 use tensor::{DType, Spec};
 
@@ -39,18 +40,42 @@ pub struct Endpoint {
     /// Its dtype and shape. The dtype is that of the value if the graph has a reference. Requests
     /// are not held to the shape: neither does TensorFlow Serving.
     pub spec: Spec,
+    /// The dtype that the graph takes or gives there. It is that of the placeholder where the two
+    /// differ, as in exports of TensorFlow 1.0.
+    pub fed: DType,
 }
 
 /// Reads all signatures that can be run.
 pub(crate) fn read(
     defs: &BTreeMap<String, tf::SignatureDef>,
+    graph: Option<&tf::GraphDef>,
 ) -> Result<BTreeMap<String, Signature>> {
+    let nodes = graph.map_or(&[][..], |graph| &graph.node);
+    let is_placeholder = |node: &&tf::NodeDef| node.op == "Placeholder";
+    let dtype = |node: &tf::NodeDef| {
+        let Value::Type(number) = node.attr.get("dtype")?.value.as_ref()? else { return None };
+        DType::from_number(*number)
+    };
+    let placeholders = nodes.iter().filter(is_placeholder);
+    let placeholders =
+        placeholders.filter_map(|node| Some((node.name.as_str(), dtype(node)?))).collect();
     let defs = defs.iter().filter(|(name, _)| !OP_SIGNATURES.contains(&name.as_str()));
-    defs.map(|(name, def)| Ok((name.clone(), read_one(name, def)?))).collect()
+    defs.map(|(name, def)| Ok((name.clone(), read_one(name, def, &placeholders)?))).collect()
 }
 
-fn read_one(name: &str, def: &tf::SignatureDef) -> Result<Signature> {
-    let (inputs, unusable_inputs) = endpoints(name, &def.inputs)?;
+/// The dtypes of a graph's placeholders, by name.
+type Placeholders<'a> = BTreeMap<&'a str, DType>;
+
+fn read_one(
+    name: &str,
+    def: &tf::SignatureDef,
+    placeholders: &Placeholders<'_>,
+) -> Result<Signature> {
+    let (mut inputs, unusable_inputs) = endpoints(name, &def.inputs)?;
+    for input in inputs.values_mut() {
+        let node = input.tensor.split(':').next().unwrap_or_default();
+        input.fed = placeholders.get(node).copied().unwrap_or(input.fed);
+    }
     let (outputs, unusable_outputs) = endpoints(name, &def.outputs)?;
     Ok(Signature {
         name: name.to_owned(),
@@ -97,7 +122,7 @@ fn endpoint(info: &tf::TensorInfo) -> Result<Endpoint, String> {
     }
     // Without a shape it is a scalar, as in protobuf's default.
     let spec = Spec::from_proto(dtype, info.tensor_shape.as_ref().unwrap_or(&SCALAR));
-    Ok(Endpoint { tensor, spec })
+    Ok(Endpoint { tensor, spec, fed: dtype })
 }
 
 const SCALAR: tf::TensorShapeProto = tf::TensorShapeProto { dim: Vec::new(), unknown_rank: false };

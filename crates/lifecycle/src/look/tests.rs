@@ -1,4 +1,5 @@
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::error::Code;
@@ -6,15 +7,24 @@ use crate::versions::VersionPolicy;
 
 /// Version folders by name, or the word `gone` for a missing base path. Listings that follow each
 /// other stand between slashes, the last for all that come after.
-struct Fake(Mutex<Vec<String>>);
+struct Fake {
+    listings: Mutex<Vec<String>>,
+    n_checks: Arc<AtomicUsize>,
+}
 
 impl Fake {
     fn new(listings: &str) -> Box<Self> {
-        Box::new(Self(Mutex::new(listings.split('/').rev().map(str::to_owned).collect())))
+        Self::counting(listings, &Arc::default())
+    }
+
+    /// One that counts how often files are checked.
+    fn counting(listings: &str, n_checks: &Arc<AtomicUsize>) -> Box<Self> {
+        let listings = listings.split('/').rev().map(str::to_owned).collect();
+        Box::new(Self { listings: Mutex::new(listings), n_checks: Arc::clone(n_checks) })
     }
 
     fn now(&self) -> String {
-        self.0.lock().unwrap().last().unwrap().clone()
+        self.listings.lock().unwrap().last().unwrap().clone()
     }
 }
 
@@ -24,7 +34,7 @@ const NOW: Duration = Duration::from_secs(1000);
 impl Source for Fake {
     fn list(&self, _: &str) -> Result<Vec<Child>, LoadError> {
         let now = self.now();
-        let mut listings = self.0.lock().unwrap();
+        let mut listings = self.listings.lock().unwrap();
         if listings.len() > 1 {
             listings.pop();
         }
@@ -49,12 +59,25 @@ impl Source for Fake {
         let modified = SystemTime::UNIX_EPOCH + NOW - Duration::from_secs(age);
         Ok(Tree { fingerprint: split(word).1, modified, names })
     }
+
+    fn check(&self, path: &str) -> Result<(), LoadError> {
+        let wanted = path.rsplit('/').next().unwrap();
+        let now = self.now();
+        let word = now.split_whitespace().find(|word| split(word).0 == wanted);
+        let marks = word.map_or("", |word| split(word).2);
+        self.n_checks.fetch_add(1, Ordering::Relaxed);
+        match marks {
+            "!" => Err(LoadError::new(Code::NotFound, "no index")),
+            "%" => Err(LoadError::new(Code::Unavailable, "the disk fails")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// `version@fingerprint`, then `~` if it changed just now, `?` if it is not complete, `x` if it
-/// cannot be read.
+/// cannot be read, `!` if a file is missing, `%` if the disk fails.
 fn split(word: &str) -> (&str, u64, &str) {
-    let (word, marks) = word.split_at(word.find(['~', '?', 'x']).unwrap_or(word.len()));
+    let (word, marks) = word.split_at(word.find(['~', '?', 'x', '!', '%']).unwrap_or(word.len()));
     let (name, fingerprint) = word.split_once('@').unwrap_or((word, "0"));
     (name, fingerprint.parse().unwrap(), marks)
 }
@@ -69,6 +92,7 @@ fn options(poll: Poll) -> Options {
         n_load_threads: 1,
         n_unload_threads: 1,
         load_retries_max: 0,
+        load_retry_rule: crate::options::RetryRule::All,
         load_retry_first: Duration::ZERO,
         load_retry_interval: Duration::ZERO,
         missing: crate::options::Missing::Fails,
@@ -81,14 +105,21 @@ fn options(poll: Poll) -> Options {
 #[track_caller]
 fn check(poll: Poll, versions: VersionPolicy, looks: &[&str]) {
     let model = ModelOptions { versions, ..ModelOptions::for_test("m") };
+    check_model(poll, &model, looks);
+}
+
+/// The same for any model; gives the number of times that files were checked.
+#[track_caller]
+fn check_model(poll: Poll, model: &ModelOptions, looks: &[&str]) -> usize {
     let mut memory = Memory::default();
+    let n_checks = Arc::default();
     for text in looks {
         let mut parts = text.split('|').map(str::trim);
         let mut part = || parts.next().unwrap();
-        let looker = Looker::new(Fake::new(part()), &options(poll));
+        let looker = Looker::new(Fake::counting(part(), &n_checks), &options(poll));
         let taken: Vec<i64> = part().split_whitespace().map(|word| word.parse().unwrap()).collect();
         let now = SystemTime::UNIX_EPOCH + NOW;
-        let found = match looker.look(&model, &taken, &mut memory, now) {
+        let found = match looker.look(model, &taken, &mut memory, now) {
             Err(error) => error.code.name().to_owned(),
             Ok(look) => {
                 let aspired: Vec<String> =
@@ -98,6 +129,7 @@ fn check(poll: Poll, versions: VersionPolicy, looks: &[&str]) {
         };
         assert_eq!(found, part(), "{text}");
     }
+    n_checks.load(Ordering::Relaxed)
 }
 
 const EVERY: Poll = Poll::Every(Duration::from_secs(1));
@@ -180,6 +212,25 @@ fn a_look_that_fails_is_not_a_look_that_finds_nothing() {
 #[test]
 fn a_version_that_cannot_be_read_does_not_hide_the_others() {
     check(EVERY, latest(1), &["1 2x | | 1", "2x | | PERMISSION_DENIED", "2x | 1 | 1"]);
+}
+
+#[test]
+fn what_serves_is_given_up_first_only_for_a_version_whose_files_are_there() {
+    let policy = Policy::ResourcePreserving;
+    let model = ModelOptions { policy, versions: latest(1), ..ModelOptions::for_test("m") };
+    let half = ["1 | | 1", "1 2@1! | 1 | 1", "1 2@1! | 1 | 1", "1 2@1! | 1 | 1"];
+    let mended = ["1 2@2 | 1 | 1", "1 2@2 | 1 | 2", "1 2@2 | 2 | 2"];
+    // Once for each fingerprint that was at rest.
+    assert_eq!(check_model(EVERY, &model, &[&half[..], &mended].concat()), 2);
+    // A disk that fails is asked again.
+    let disk = ["1 | | 1", "1 2@1% | 1 | 1", "1 2@1% | 1 | 1", "1 2@1 | 1 | 2"];
+    assert_eq!(check_model(EVERY, &model, &disk), 2);
+    // The old version is not even there any more: it serves on.
+    check_model(EVERY, &model, &["1 | | 1", "2@1! | 1 | 1", "2@1! | 1 | 1"]);
+    // With nothing to lose, the load itself finds out.
+    assert_eq!(check_model(EVERY, &model, &["2@1! | | 2"]), 0);
+    let both = ModelOptions { policy: Policy::AvailabilityPreserving, ..model };
+    assert_eq!(check_model(EVERY, &both, &["1 | | 1", "1 2@1! | 1 | 1", "1 2@1! | 1 | 2"]), 0);
 }
 
 #[test]

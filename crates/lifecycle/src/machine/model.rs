@@ -11,7 +11,7 @@ use crate::labels::Labels;
 use crate::models::ModelSnapshot;
 use crate::options::{LabelRule, ModelOptions};
 use crate::policy::{Action, Seen};
-use crate::state::{State, VersionStatus};
+use crate::state::{Retried, State, VersionStatus};
 
 /// Versions that ended stay listed, but no more than this many of a model.
 pub(super) const ENDED_MAX: usize = 100;
@@ -263,7 +263,7 @@ impl Model {
             // Given up and wanted again, or refused for memory that is free by now: that failure
             // says nothing about the version.
             version.phase = Phase::Start;
-        } else if is_aspired && n_attempts <= retries.max {
+        } else if is_aspired && retries.allow(n_attempts, &error) {
             let until = now.saturating_add(retries.wait(n_attempts));
             version.phase = Phase::Waiting { n_attempts, until, error };
         } else {
@@ -406,7 +406,7 @@ impl Model {
             version: *number,
             state: version.phase.state(),
             error: version.phase.error().cloned(),
-            retried: version.phase.retried().cloned(),
+            retried: version.phase.retried(),
         };
         let new = ModelSnapshot {
             name: self.options.name.clone(),
@@ -526,10 +526,12 @@ impl Phase {
         }
     }
 
-    fn retried(&self) -> Option<&LoadError> {
+    fn retried(&self) -> Option<Retried> {
         match self {
-            Phase::Loading { error, .. } => error.as_ref(),
-            Phase::Waiting { error, .. } => Some(error),
+            Phase::Loading { error, .. } => error.clone().map(|error| Retried { error, at: None }),
+            Phase::Waiting { error, until, .. } => {
+                Some(Retried { error: error.clone(), at: Some(*until) })
+            }
             Phase::Start | Phase::Available | Phase::Unloading { .. } | Phase::End { .. } => None,
         }
     }

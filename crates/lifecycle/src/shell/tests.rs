@@ -85,6 +85,10 @@ impl Source for FakeSource {
         let modified = if is_old { SystemTime::UNIX_EPOCH } else { SystemTime::now() };
         Ok(Tree { fingerprint, modified, names: vec!["model.pb".to_owned()] })
     }
+
+    fn check(&self, _path: &str) -> Result<(), LoadError> {
+        Ok(())
+    }
 }
 
 struct FakeLoader(Arc<World>);
@@ -160,6 +164,7 @@ pub(super) fn options() -> Options {
         n_load_threads: 2,
         n_unload_threads: 1,
         load_retries_max: 5,
+        load_retry_rule: crate::options::RetryRule::All,
         load_retry_first: Duration::from_secs(60),
         load_retry_interval: Duration::from_secs(60),
         missing: Missing::Fails,

@@ -26,7 +26,8 @@ impl Checkpoint {
         // The file has as many bytes, so there is no harm in believing the length.
         let size = usize::try_from(entry.size)
             .map_err(|_| error(Fault::Strings("too large for this machine".to_owned())))?;
-        let mut bytes = vec![0; size];
+        let mut bytes = device::BookedVec::filled(0, size)
+            .map_err(|refused| error(Fault::Memory(refused.to_string())))?;
         file.read_exact_at(&mut bytes, entry.offset)
             .map_err(|source| Error::Shard { tensor: key.to_owned(), source })?;
         decode(&bytes, entry).map_err(error)
@@ -64,10 +65,12 @@ fn decode(bytes: &[u8], entry: &Entry) -> Result<Strings, Fault> {
     if !crc.is(entry.crc) {
         return Err(Fault::Checksum { expected: entry.crc, got: crc.masked() });
     }
-    let mut strings = Strings::with_capacity(lens.len(), rest.len());
+    let memory = |error: tensor::Error| Fault::Memory(error.to_string());
+    let mut strings = Strings::with_capacity(lens.len(), rest.len()).map_err(memory)?;
     for len in lens {
         let len = usize::try_from(len).expect("the lengths sum to those of a slice");
-        strings.push(take(&mut rest, len).expect("the lengths sum to those of a slice"));
+        let string = take(&mut rest, len).expect("the lengths sum to those of a slice");
+        strings.push(string).map_err(memory)?;
     }
     Ok(strings)
 }

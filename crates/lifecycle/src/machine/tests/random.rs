@@ -167,7 +167,7 @@ fn random_events_break_no_invariant_and_stopping_ends_everything() {
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&prop::collection::vec(op(), 1..80), |ops| {
         let interval = Duration::from_secs(10);
-        let retries = Retries { max: 1, first: interval, interval };
+        let retries = Retries { max: 1, rule: RetryRule::All, first: interval, interval };
         let machine = Machine::new(retries, Missing::Fails);
         let (loading, unloading) = (Vec::new(), Vec::new());
         let mut world = World { machine, now: Duration::ZERO, loading, unloading };

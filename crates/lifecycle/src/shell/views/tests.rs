@@ -15,6 +15,10 @@ impl Source for Unlisted {
     fn tree(&self, path: &str) -> Result<Tree, LoadError> {
         Err(LoadError::new(Code::NotFound, path))
     }
+
+    fn check(&self, _path: &str) -> Result<(), LoadError> {
+        Ok(())
+    }
 }
 
 fn views() -> Views {
