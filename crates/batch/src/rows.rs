@@ -151,12 +151,12 @@ fn concat(parts: &[(&Tensor, Range<usize>)]) -> Result<Tensor> {
 }
 
 fn concat_strings(parts: &[(&Tensor, Range<usize>)], shape: Shape) -> Result<Tensor> {
-    let mut all = Strings::with_capacity(shape.n_elements(), 0);
+    let mut all = Strings::with_capacity(shape.n_elements(), 0)?;
     for (tensor, rows) in parts {
         let strings = tensor.strings();
         let first = if strings.is_empty() { &b""[..] } else { strings.get(0) };
         for place in Places::new(tensor.shape(), &shape, rows.clone()) {
-            all.push(place.map_or(first, |index| strings.get(index)));
+            all.push(place.map_or(first, |index| strings.get(index)))?;
         }
     }
     Ok(Tensor::from_strings(shape, all)?)

@@ -40,6 +40,7 @@ pub(crate) fn read_error(error: &savedmodel::Error) -> Error {
         Code::DataLoss => Error::DataLoss(text),
         Code::FailedPrecondition | Code::PermissionDenied => Error::FailedPrecondition(text),
         Code::ResourceExhausted => Error::ResourceExhausted(text),
+        Code::Unavailable => Error::Unavailable(text),
         _ => Error::InvalidArgument(text),
     }
 }

@@ -7,8 +7,6 @@ use device::{Category, Holder, Home, Owner};
 use graph::{Adoption, Bindings, Build, Graph, Homes, Library, Program, Request};
 use ops::{Cancel, Env, NoFunctions, Resources};
 use pool::Pool;
-use proto::tensorflow::GraphDef;
-use proto::tensorflow::attr_value::Value;
 use rustc_hash::FxHashSet;
 use savedmodel::SavedModel;
 use session::{Endpoint, Error, Result, Servable, Signature, Weights};
@@ -63,6 +61,7 @@ impl Opened {
     /// Reads the SavedModel in `dir`, but none of its weights.
     pub fn open(dir: &Storage, options: &Options) -> Result<Self> {
         let mut model = SavedModel::open(dir, &options.tags).map_err(|error| read_error(&error))?;
+        model.check_index().map_err(|error| read_error(&error))?;
         let restore_graph = model.graph.clone();
         let ops = std::mem::take(&mut model.ops);
         let source = graph::Source::new(restore_graph, ops).map_err(session_error)?;
@@ -205,10 +204,11 @@ impl Traced {
             writes: FxHashSet::default(),
             fills_tables: false,
         };
+        let lacking = variables::lacking(model);
         for (name, signature) in &model.signatures {
-            match traced.take(signature, source, &model.graph) {
+            match traced.take(signature, source, &lacking) {
                 Ok(()) => {}
-                Err(error @ Error::Unimplemented(_)) => {
+                Err(error @ (Error::Unimplemented(_) | Error::NotFound(_))) => {
                     traced.refused.insert(name.clone(), error);
                 }
                 Err(error) => return Err(error),
@@ -226,21 +226,17 @@ impl Traced {
         &mut self,
         from: &savedmodel::Signature,
         source: &graph::Source,
-        def: &GraphDef,
+        lacking: &BTreeMap<(String, String), String>,
     ) -> Result<()> {
         if let Some((alias, why)) = from.unusable_inputs.first_key_value() {
             let text = format!("signature {}: input {alias} cannot be fed: {why}", from.name);
             return Err(Error::Unimplemented(text));
         }
         let signature = Signature::read(from)?;
-        // Requests are not held to the signature's shape, only to its dtype; and to that of the
-        // placeholder where the two differ, as in exports of TensorFlow 1.0.
-        let dtype = |endpoint: &Endpoint| {
-            placeholder_dtype(def, &endpoint.tensor).unwrap_or(endpoint.spec.dtype)
-        };
-        let feed = |endpoint: &Endpoint| (endpoint.tensor.clone(), Spec::unknown(dtype(endpoint)));
+        // Requests are not held to the signature's shape, only to a dtype.
+        let feed = |endpoint: &Endpoint| (endpoint.tensor.clone(), Spec::unknown(endpoint.fed));
         let specs = signature.inputs.values();
-        let specs = specs.map(|endpoint| endpoint.spec.with_dtype(dtype(endpoint))).collect();
+        let specs = specs.map(|endpoint| endpoint.spec.with_dtype(endpoint.fed)).collect();
         let request = Request {
             feeds: signature.inputs.values().map(feed).collect(),
             fetches: signature.outputs.values().map(|output| output.tensor.clone()).collect(),
@@ -257,6 +253,11 @@ impl Traced {
         };
         let graph = source.trace(&request).map_err(named)?;
         let uses = graph::variables(&graph, source).map_err(named)?;
+        if let Some(tensor) = uses.keys().find_map(|variable| lacking.get(variable)) {
+            let name = &from.name;
+            let text = format!("signature {name}: tensor {tensor:?} is not in the checkpoint");
+            return Err(Error::NotFound(text));
+        }
         let mut fills = false;
         source.visit(&graph, &mut |node| fills |= rows::fills_table(node)).map_err(named)?;
         self.fills_tables |= fills;
@@ -322,10 +323,10 @@ impl Loading<'_> {
         let env = Env { functions: &library, ..env };
         let program = Program::build(graph, &Build { env: &env, ..build });
         let program = program.map_err(session_error)?;
-        let inputs = self.model.assets.iter().map(|asset| {
-            let path: Strings = [&asset.path].into_iter().collect();
-            Tensor::from_strings(Shape::scalar(), path)
-        });
+        let inputs =
+            self.model.assets.iter().map(|asset| {
+                Tensor::from_strings(Shape::scalar(), Strings::collect([&asset.path])?)
+            });
         let inputs = inputs.collect::<tensor::Result<Vec<Tensor>>>();
         let inputs = inputs.map_err(ops::Error::from);
         let inputs = inputs.map_err(|error| op_error(&error, error.to_string()))?;
@@ -383,16 +384,10 @@ impl Loading<'_> {
     }
 }
 
-/// The dtype that a placeholder says it has.
-fn placeholder_dtype(graph: &GraphDef, tensor: &str) -> Option<tensor::DType> {
-    let name = tensor.split(':').next()?;
-    let node = graph.node.iter().find(|node| node.name == name && node.op == "Placeholder")?;
-    let Value::Type(number) = node.attr.get("dtype")?.value.as_ref()? else { return None };
-    tensor::DType::from_number(*number)
-}
-
 /// The refusal of a model none of whose signatures can be run.
 fn refuse_all(refused: &BTreeMap<String, Error>) -> Error {
     let reasons: Vec<String> = refused.values().map(ToString::to_string).collect();
-    Error::Unimplemented(reasons.join("; "))
+    let is_file = refused.values().any(|error| matches!(error, Error::NotFound(_)));
+    let text = reasons.join("; ");
+    if is_file { Error::NotFound(text) } else { Error::Unimplemented(text) }
 }

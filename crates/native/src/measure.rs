@@ -8,7 +8,7 @@ use pool::Pool;
 use schedule::Lanes;
 use session::{Error, Result, Run};
 use storage::Storage;
-use tensor::{DType, Shape, Strings, Tensor};
+use tensor::{DType, Shape, Tensor};
 
 use crate::rehearsal::owner_in;
 use crate::{Batch, Executor, Need, Opened, Options, Rehearsal, Sizes};
@@ -40,7 +40,8 @@ pub fn measure(
     let memory = |error: device::Error| Error::ResourceExhausted(error.to_string());
     let rehearsal = Opened::open(dir, &options)?.rehearse(&options, pool, kind)?;
     let owner = owner_alone(kind).map_err(memory)?;
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO });
+    let lanes =
+        Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None });
     let lanes = Arc::new(lanes.map_err(|error| Error::Internal(error.to_string()))?);
     let (pool, device) = (Arc::clone(pool), Arc::from("cpu:0"));
     let executor = Executor { lanes, pool, device, pace: None };
@@ -150,7 +151,7 @@ pub fn made_up_run(batch: &Batch, n_outputs: usize) -> Option<Run> {
 pub fn made_up((dtype, shape): &(DType, Shape)) -> Option<Tensor> {
     let (n, shape) = (shape.n_elements(), shape.clone());
     match dtype {
-        DType::String => Tensor::from_strings(shape, Strings::repeated(b"", n)).ok(),
+        DType::String => Tensor::zeros(DType::String, shape).ok(),
         DType::I32 => Tensor::from_slice(shape, &vec![1i32; n]).ok(),
         DType::I64 => Tensor::from_slice(shape, &vec![1i64; n]).ok(),
         dtype if dtype.is_plain() => Tensor::zeros(*dtype, shape).ok(),

@@ -20,13 +20,24 @@ pub(crate) struct Prepared<'a> {
     pub(crate) pool: &'a Pool,
 }
 
+/// What a run of a batch takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RunNeed {
+    /// With its inputs, as far as memory is taken ahead for it.
+    pub(crate) ahead: Need,
+    /// Its workspace and its results, which its model is promised: of the device, and of the host
+    /// where that is another.
+    pub(crate) bytes: u64,
+    pub(crate) host_bytes: u64,
+}
+
 impl Prepared<'_> {
     /// Makes the plans of a signature for batches of these sizes, the smallest first, until one
-    /// needs more than is ever taken ahead; gives what the largest needs. A signature that leaves
-    /// more open than the rows has none.
-    pub(crate) fn plan(&self, signature: &str, sizes: &[usize]) -> Need {
-        let mut need = Need::default();
-        let Some(specs) = self.model.specs.get(signature) else { return need };
+    /// needs more than is ever taken ahead; gives what each needs. A signature that leaves more
+    /// open than the rows has none.
+    pub(crate) fn plan(&self, signature: &str, sizes: &[usize]) -> Vec<RunNeed> {
+        let mut needs = Vec::new();
+        let Some(specs) = self.model.specs.get(signature) else { return needs };
         for rows in sizes {
             let inputs: Option<Vec<_>> = specs.iter().map(|spec| concrete(spec, *rows)).collect();
             let Some(inputs) = inputs else { break };
@@ -36,27 +47,35 @@ impl Prepared<'_> {
                 .with(of, &Cancel::default(), self.pool, |program, env| program.plan(&inputs, env));
             // What cannot be planned fails when it is run.
             let Ok(plan) = planned else { break };
-            let more = self.need(&plan, &inputs);
-            if more.work_bytes > self.model.room(AHEAD_BYTES_MAX) {
+            let need = self.need(&plan, &inputs);
+            needs.push(need);
+            if !self.is_taken_ahead(&need.ahead) {
                 break;
             }
-            need = larger(need, more);
         }
-        need
+        needs
+    }
+
+    /// Whether a run needs no more than is taken ahead.
+    pub(crate) fn is_taken_ahead(&self, need: &Need) -> bool {
+        need.work_bytes <= self.model.room(AHEAD_BYTES_MAX)
     }
 
     /// What a run needs: inputs, and once more together if they are a batch.
-    fn need(&self, plan: &Plan, inputs: &[(DType, Shape)]) -> Need {
+    fn need(&self, plan: &Plan, inputs: &[(DType, Shape)]) -> RunNeed {
         let is_split = self.model.lease.0.as_ref().is_some_and(|owner| owner.is_split());
         let bytes = |(dtype, shape): &(DType, Shape)| dtype.size() * shape.n_elements();
         let inputs = 2 * inputs.iter().map(bytes).sum::<usize>();
         let (own, host) = if is_split { (0, inputs) } else { (inputs, 0) };
-        Need {
+        let ahead = Need {
             work_bytes: plan.work_bytes() as u64,
             open_bytes: (plan.dynamic_bytes() + own) as u64,
             host_work_bytes: plan.host_work_bytes() as u64,
             host_open_bytes: (plan.host_dynamic_bytes() + host) as u64,
-        }
+        };
+        let bytes = (plan.work_bytes() + plan.dynamic_bytes()) as u64;
+        let host_bytes = (plan.host_work_bytes() + plan.host_dynamic_bytes()) as u64;
+        RunNeed { ahead, bytes, host_bytes }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use batch::Class;
 use device::{Space, Workspace};
+use graph::Program;
 use ops::Cancel;
 use parking_lot::Mutex;
 use schedule::{
@@ -15,11 +16,14 @@ use session::{Batching, Error, LEVEL_MAX, Priorities, QueueState, Reply, Result,
 use tensor::Tensor;
 
 use crate::engine::{Executor, Model};
-use crate::prepare;
+use crate::prepare::{self, RunNeed};
 use crate::programs::Inputs;
 
 /// How many tasks that run one by one may wait, for each signature.
 const TASKS_MAX: usize = 10_000;
+
+/// Inputs of more bytes are not run on the threads that read requests, however quick runs were.
+const STEADY_BYTES_MAX: usize = 64 << 10;
 
 /// The queues of a servable's signatures.
 #[derive(Debug)]
@@ -55,19 +59,22 @@ struct SignatureWork {
     executor: Executor,
     signature: String,
     writes: bool,
+    /// Whether it has loops or branches, which run for as long as their inputs say.
+    has_calls: bool,
 }
 
 impl Queues {
     pub(crate) fn new(model: &Arc<Model>, executor: &Executor) -> Result<Self> {
         let share = executor.lanes.share(1);
         let mut signatures = BTreeMap::new();
-        for name in model.programs.keys() {
+        for (name, programs) in &model.programs {
             let rows = model.rows.get(name);
             let work = Arc::new(SignatureWork {
                 model: Arc::clone(model),
                 executor: executor.clone(),
                 signature: name.clone(),
                 writes: rows.is_none_or(|rows| rows.writes),
+                has_calls: programs.all().any(Program::has_calls),
             });
             let options = single_options();
             let single = share.queue(Arc::clone(&work) as Arc<dyn Work>, options);
@@ -150,24 +157,50 @@ impl Queues {
         self.share.expect(one.and_then(|entrance| entrance.work.space()));
     }
 
-    /// Makes plans for the batches that each signature can have, and takes the memory that the
-    /// largest of them need.
+    /// Makes plans for the batches that each signature can have, notes what a run takes at most,
+    /// and takes the memory that the largest of them need.
     pub(crate) fn prepare(&self) {
         let settings = Arc::clone(&self.settings.lock());
         let batching = &settings.batching;
-        let mut need = Need::default();
+        let (mut ahead, mut peak) = (Need::default(), RunNeed::default());
         for entrance in self.signatures.values() {
             let options = batching.options().filter(|_| entrance.is_batched(batching));
             let work = &entrance.work;
             let model = prepare::Prepared { model: &work.model, pool: &work.executor.pool };
-            let mut of_batch = model.plan(&work.signature, &prepare::sizes(options));
+            let mut needs = model.plan(&work.signature, &prepare::sizes(options));
             // What was set aside is there already, and the lanes' memory is not used.
             if work.model.aside().is_some() {
-                (of_batch.work_bytes, of_batch.open_bytes) = (0, 0);
+                for need in &mut needs {
+                    (need.ahead.work_bytes, need.ahead.open_bytes, need.bytes) = (0, 0, 0);
+                }
             }
-            need = prepare::larger(need, of_batch);
+            let within = needs.iter().map(|need| need.ahead);
+            let within = within.filter(|need| model.is_taken_ahead(need));
+            ahead = within.fold(ahead, prepare::larger);
+            // Batches of our own are no larger than there is room for; those that were asked for
+            // have the size that was asked for.
+            let n_known = if matches!(batching, Batching::Asked(_)) { needs.len() } else { 1 };
+            for need in needs.into_iter().take(n_known) {
+                peak.bytes = need.bytes.max(peak.bytes);
+                peak.host_bytes = need.host_bytes.max(peak.host_bytes);
+            }
         }
-        self.share.grow_ahead(&need);
+        self.note_peak(&peak);
+        self.share.grow_ahead(&ahead);
+    }
+
+    /// Notes what a run takes at most, for whoever gives out what is left.
+    fn note_peak(&self, peak: &RunNeed) {
+        let model = self.signatures.values().next().map(|entrance| &entrance.work.model);
+        let Some(owner) = model.and_then(|model| model.lease.0.as_ref()) else { return };
+        // What cannot be planned beforehand is as it was estimated, or is noted when it runs.
+        if *peak == RunNeed::default() {
+            return;
+        }
+        owner.note_peak(peak.bytes);
+        if owner.is_split() {
+            owner.host().note_peak(peak.host_bytes);
+        }
     }
 
     /// Pushes the task of a run.
@@ -300,6 +333,10 @@ impl Work for SignatureWork {
 
     fn is_repeatable(&self) -> bool {
         !self.writes
+    }
+
+    fn is_steady(&self, inputs: &[Tensor]) -> bool {
+        !self.has_calls && inputs.iter().map(Tensor::n_bytes).sum::<usize>() <= STEADY_BYTES_MAX
     }
 
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {

@@ -7,7 +7,7 @@ use device::{Buffer, Category, Owner};
 use graph::{Library, Node, Program, VariableUse};
 use ops::{Kind, Resources, Variable};
 use rustc_hash::FxHashMap;
-use savedmodel::{Checkpoint, SavedModel, Source};
+use savedmodel::{Assignment, Checkpoint, Fault, SavedModel, Source};
 use session::{Error, Result, Weights};
 use tensor::{DType, Handle, Shape, Tensor};
 
@@ -127,6 +127,21 @@ pub(crate) fn release<'a>(
             variable.clear();
         }
     }
+}
+
+/// The variables whose tensors the index of the checkpoint lacks, each with the tensor. Signatures
+/// that read none of them can be run.
+pub(crate) fn lacking(model: &SavedModel) -> BTreeMap<(String, String), String> {
+    // Whoever reads the weights says why they cannot be read.
+    let (Ok(sources), Ok(Some(checkpoint))) = (model.restore(), model.checkpoint()) else {
+        return BTreeMap::new();
+    };
+    let is_lacking = |assignment: &Assignment| {
+        let entry = checkpoint.entry(&assignment.source.key);
+        matches!(entry, Err(savedmodel::Error::Tensor { fault: Fault::Missing, .. }))
+    };
+    let lacking = sources.assignments.into_iter().filter(is_lacking);
+    lacking.map(|one| ((one.variable.container, one.variable.name), one.source.key)).collect()
 }
 
 /// What a weight is known by before it is read: weights with the same are most likely equal.

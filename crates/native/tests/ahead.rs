@@ -45,7 +45,7 @@ fn setup(model: &str, limit_bytes: u64) -> Setup {
     let host = Owner::new(&host, holder.clone(), None);
     let driver = Arc::clone(&gpu) as Arc<dyn Driver>;
     let owner = Owner::beside(host, &space(driver, limit_bytes), holder, None);
-    let options = schedule::Options { n_lanes: 2, inline_max: Duration::ZERO };
+    let options = schedule::Options { n_lanes: 2, inline_max: Duration::ZERO, run_max: None };
     let lanes = Lanes::start_for(options, Some(server_beside(&owner)));
     let lanes = Arc::new(lanes.unwrap());
     let executor = Executor {

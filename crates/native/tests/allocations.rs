@@ -17,7 +17,7 @@ use pool::Pool;
 use schedule::Lanes;
 use session::Run;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tensor::{DType, Shape, Tensor};
+use tensor::{DType, Shape, Strings, Tensor};
 use testkit::zoo::small_zoo;
 
 /// Counts every call of every thread.
@@ -48,7 +48,9 @@ fn dir(zoo: &Path, model: &str) -> PathBuf {
 const THREADS: [usize; 2] = [1, 2];
 
 fn load(dir: &Path, n_threads: usize) -> Loaded {
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO }).unwrap();
+    let lanes =
+        Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None })
+            .unwrap();
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(n_threads)));
     let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = Options { tags: vec!["serve".to_owned()], plans_max: 8 };
@@ -325,7 +327,7 @@ fn parsing_allocates_as_much_however_many_examples_there_are() {
     for (model, op, example, n_outputs) in models {
         let loaded = load(&dir(&zoo, model), 1);
         let calls = [4, 40, 400].map(|n| {
-            let strings = (0..n).map(example).collect();
+            let strings = Strings::collect((0..n).map(example)).unwrap();
             let examples = Tensor::from_strings(Shape::of(&[n]), strings).unwrap();
             let run = run_of("serving_default", vec![examples], n_outputs);
             (0..5).map(|_| by_op(&loaded, &run)[op].1).min().unwrap()

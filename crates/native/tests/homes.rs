@@ -29,7 +29,8 @@ fn versions() -> Vec<PathBuf> {
 }
 
 fn load(dir: &Path, owner: &Arc<Owner>) -> session::Result<Loaded> {
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO });
+    let lanes =
+        Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None });
     let executor = Executor {
         lanes: Arc::new(lanes.unwrap()),
         pool: Arc::new(Pool::new(1)),

@@ -25,7 +25,9 @@ fn root() -> PathBuf {
 }
 
 fn load(dir: &Path) -> Option<Loaded> {
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO }).unwrap();
+    let lanes =
+        Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None })
+            .unwrap();
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(2)));
     let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = Options { tags: vec!["serve".to_owned()], plans_max: 8 };
@@ -74,7 +76,8 @@ fn inputs(signature: &Signature, n_rows: usize) -> Option<Vec<Tensor>> {
             }
             DType::String => {
                 const WORDS: [&str; 4] = ["a good film", "bad", "", "what a long, long sentence!"];
-                let strings: Strings = (0..n).map(|_| WORDS[(next() % 4) as usize]).collect();
+                let strings =
+                    Strings::collect((0..n).map(|_| WORDS[(next() % 4) as usize])).unwrap();
                 Tensor::from_strings(shape, strings).unwrap()
             }
             _ => return None,

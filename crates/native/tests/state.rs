@@ -32,7 +32,7 @@ fn load(model: &str, version: i64, space: &Arc<Space>) -> Loaded {
 
 /// The same, on so many lanes.
 fn load_on(n_lanes: usize, model: &str, version: i64, space: &Arc<Space>) -> Loaded {
-    let options = schedule::Options { n_lanes, inline_max: Duration::ZERO };
+    let options = schedule::Options { n_lanes, inline_max: Duration::ZERO, run_max: None };
     let server = Owner::new(space, Holder::Server, None);
     let lanes = Arc::new(Lanes::start_for(options, Some(server)).unwrap());
     let executor =
@@ -115,7 +115,7 @@ fn a_table_that_a_branch_or_a_loop_fills_counts_each_request_once() {
         // Two at once would both read before either writes, as in TensorFlow.
         let loaded = load_on(1, "tables", 1, &space());
         loaded.engine.set_batching(&asked()).unwrap();
-        let word: Strings = ["word"].into_iter().collect();
+        let word = Strings::collect(["word"]).unwrap();
         let word = Tensor::from_strings(Shape::of(&[1]), word).unwrap();
         let seen = answers(&loaded, signature, &vec![vec![word.clone()]; 16]);
         let seen: Vec<i64> = seen.into_iter().map(|seen| seen.unwrap().as_slice()[0]).collect();

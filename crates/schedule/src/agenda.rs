@@ -15,16 +15,22 @@
 //! - **No hopeless work.** A task whose answer would come after its deadline is refused when it
 //!   comes; so is one that finds its queue full. One that has waited until its answer would come
 //!   too late is dropped, and a batch is no larger than its first task's deadline allows.
+//! - **No lane is lost for ever.** A run that goes on for far longer than expected gives its lane
+//!   up if every lane is busy and a model waits that has none (`overdue.rs`).
 
+mod overdue;
 mod share;
+mod turn;
 mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use batch::{Arrival, Batch, Class, First, Queue, Ready, Time};
+use batch::{Arrival, Class, First, Queue, Ready, Time};
 
+pub(crate) use self::overdue::OVERDUE_MIN;
 use self::share::{ACTIVE_FOR, Model, USE_OVER};
+pub use self::turn::{Ended, Turn, Turned};
 use self::waiting::Waiting;
 pub use self::waiting::{Admission, QueueSnapshot};
 use crate::costs::Costs;
@@ -55,29 +61,27 @@ pub struct Agenda<T> {
     pass: u64,
     /// How many bytes a batch that starts now may need.
     free_bytes: Option<u64>,
+    /// How many turns were given, which numbers them.
+    n_turns: u64,
+    /// How many runs go on beside the lanes.
+    n_detached: usize,
 }
 
 /// A lane's state.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lane {
-    /// What runs on it, and when it is expected to end.
-    running: Option<(QueueId, Time, Time)>,
+    running: Option<Running>,
     busy: Duration,
 }
 
-/// A batch that was given to a lane.
-#[derive(Debug)]
-pub struct Turn<T> {
-    /// The queue it came from.
-    pub queue: QueueId,
-    /// The lane it runs on.
-    pub lane: usize,
-    /// What to run.
-    pub batch: Batch<T>,
-    /// When it was taken.
-    pub taken: Time,
-    /// Whether it is not known yet how many bytes such a batch needs.
-    pub is_news: bool,
+/// A run on a lane.
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    /// The number of its turn.
+    number: u64,
+    began: Time,
+    /// When it is expected to end.
+    ends: Time,
 }
 
 /// What to do next.
@@ -124,7 +128,7 @@ impl<T> Agenda<T> {
         assert!(n_lanes > 0);
         let lanes = vec![Lane::default(); n_lanes];
         let (models, queues) = (Vec::with_capacity(PLACES), Vec::with_capacity(PLACES));
-        Self { lanes, models, queues, pass: 0, free_bytes: None }
+        Self { lanes, models, queues, pass: 0, free_bytes: None, n_turns: 0, n_detached: 0 }
     }
 
     /// Adds a model. Weights are relative to each other: twice the weight, twice the time.
@@ -311,13 +315,20 @@ impl<T> Agenda<T> {
         turn.map_or(Next::Wait(wake), Next::Run)
     }
 
-    /// Takes note that a batch has run, and frees its lane.
-    pub fn done(&mut self, turn: &Turned, now: Time) {
+    /// Takes note that a batch has run, and frees its lane, unless the lane was taken from it.
+    pub fn done(&mut self, turn: &Turned, now: Time) -> Ended {
+        let (queue, took) = (turn.queue, now.since(turn.taken));
         let lane = &mut self.lanes[turn.lane];
-        let (queue, _, _) = lane.running.take().expect("a turn ends once");
-        assert_eq!(queue, turn.queue);
-        let took = now.since(turn.taken);
-        lane.busy += took;
+        let ended = match lane.running.take_if(|running| running.number == turn.number) {
+            Some(_) => {
+                lane.busy += took;
+                Ended::OnItsLane
+            }
+            None => {
+                self.n_detached = self.n_detached.checked_sub(1).expect("a turn ends once");
+                Ended::Detached
+            }
+        };
         let waiting = self.queues[queue.0].as_mut().expect("a queue stays while it runs");
         let predicted = waiting.costs.predict(turn.n_padded).unwrap_or_default();
         if turn.has_run {
@@ -336,6 +347,7 @@ impl<T> Agenda<T> {
         model.pass = model.pass.saturating_add(charge(took, model.weight));
         model.pass = model.pass.saturating_sub(charge(predicted, model.weight));
         place.take_if(|model| model.is_removed && model.n_running == 0);
+        ended
     }
 
     /// Takes note of the bytes that a batch needs.
@@ -396,8 +408,7 @@ impl<T> Agenda<T> {
             return Forecast { finish: Duration::ZERO, n_waiting, n_busy, is_measured: false };
         };
         let share = self.lane_share(waiting.model, now).max(1);
-        let free =
-            self.lanes.iter().map(|lane| lane.running.map_or(now, |(_, _, end)| end.max(now)));
+        let free = self.lanes.iter().map(|lane| lane.running.map_or(now, |run| run.ends.max(now)));
         let first_free = free.min().unwrap_or(now).since(now);
         let (own, ride) = waiting.ahead(n_rows);
         // Others get their turns meanwhile, but no more of them than their shares.
@@ -465,7 +476,7 @@ impl<T> Agenda<T> {
     /// The lanes, with what they have run up to now.
     pub fn lanes(&self, now: Time) -> Vec<LaneSnapshot> {
         let of = |lane: &Lane| LaneSnapshot {
-            busy: lane.busy + lane.running.map_or(Duration::ZERO, |(_, began, _)| now.since(began)),
+            busy: lane.busy + lane.running.map_or(Duration::ZERO, |run| now.since(run.began)),
             is_busy: lane.running.is_some(),
         };
         self.lanes.iter().map(of).collect()
@@ -478,7 +489,8 @@ impl<T> Agenda<T> {
             assert!(self.models[waiting.model.0].is_some(), "a queue has a model");
         }
         let running: usize = self.models.iter().flatten().map(|model| model.n_running).sum();
-        assert_eq!(running, self.n_busy());
+        assert_eq!(running, self.n_busy() + self.n_detached);
+        assert!(self.n_detached <= self.lanes.len());
     }
 
     fn start(
@@ -521,46 +533,10 @@ impl<T> Agenda<T> {
         model.n_running += 1;
         model.first_turn.get_or_insert(now);
         waiting.n_running += 1;
-        self.lanes[lane].running = Some((id, now, now.plus(run)));
-        Some(Turn { queue: id, lane, batch, taken: now, is_news })
-    }
-}
-
-/// What is told when a batch has run.
-#[derive(Debug, Clone)]
-pub struct Turned {
-    pub(crate) queue: QueueId,
-    pub(crate) lane: usize,
-    pub(crate) n_rows: usize,
-    pub(crate) n_padded: usize,
-    pub(crate) taken: Time,
-    /// Whether it was computed: a failure says nothing of how long a run takes.
-    pub has_run: bool,
-}
-
-impl Turned {
-    /// The queue it came from.
-    pub fn queue(&self) -> QueueId {
-        self.queue
-    }
-
-    /// The lane it ran on.
-    pub fn lane(&self) -> usize {
-        self.lane
-    }
-}
-
-impl<T> Turn<T> {
-    /// What to tell when it has run.
-    pub fn turned(&self) -> Turned {
-        Turned {
-            queue: self.queue,
-            lane: self.lane,
-            n_rows: self.batch.n_rows,
-            n_padded: self.batch.n_padded,
-            taken: self.taken,
-            has_run: true,
-        }
+        let number = self.n_turns;
+        self.n_turns += 1;
+        self.lanes[lane].running = Some(Running { number, began: now, ends: now.plus(run) });
+        Some(Turn { queue: id, lane, batch, taken: now, is_news, number })
     }
 }
 

@@ -39,6 +39,12 @@ pub enum Error {
         /// How long it waited.
         waited: Duration,
     },
+    /// The batch ran for longer than any may.
+    #[error("the run was stopped after {} s, the longest that a run may take", .max.as_secs_f64())]
+    RanTooLong {
+        /// The longest that a batch may run.
+        max: Duration,
+    },
     /// Its client is gone.
     #[error("nobody waits for the answer")]
     Cancelled,

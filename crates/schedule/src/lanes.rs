@@ -7,6 +7,9 @@
 //!
 //! Lanes that are idle give their memory back. When a task is on its way ([`Share::expect`]), the
 //! clock takes it again, while the task is still read, so that the lane finds it there.
+//!
+//! A run that is overdue loses its lane when models wait that have none. It goes on beside the
+//! lanes, and the clock starts another thread for the lane. The thread of such a run ends with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,24 +18,17 @@ use batch::{Arrival, Class, Time};
 use device::{Owner, Pages, Space, Workspace};
 
 use crate::agenda::{
-    Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, PLACES, QueueId, QueueSnapshot, Turn,
+    Agenda, Ended, Forecast, LaneSnapshot, ModelId, Next, OVERDUE_MIN, PLACES, QueueId,
+    QueueSnapshot, Turn,
 };
 use crate::error::{Error, Refusal};
+use crate::memory::{grow_ahead, spaces, workspace};
 use crate::needs::Weighed;
+use crate::options::{Need, Options, QueueOptions};
 use crate::run::{self, Outcome};
-use crate::task::{Failure, Task, Work};
+use crate::task::{Failure, Task, Work, fail_expired};
 
 use super::sync::{self, Condvar, JoinHandle, Mutex, MutexGuard};
-
-/// The settings of a device's lanes.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// How many batches run at once.
-    pub n_lanes: usize,
-    /// What is expected to run for no longer runs on the caller's thread: about what it takes to
-    /// wake another.
-    pub inline_max: Duration,
-}
 
 /// The lanes of one device. Dropping them ends the threads; tasks that wait are refused.
 #[derive(Debug)]
@@ -48,29 +44,6 @@ pub struct Share {
     model: ModelId,
 }
 
-/// How a queue of a share is set up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueueOptions {
-    /// How it makes batches.
-    pub batch: batch::Options,
-    /// Which tasks it takes.
-    pub admission: Admission,
-}
-
-/// How many bytes a run needs: of the device, and of the host where that is another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Need {
-    /// The workspace.
-    pub work_bytes: u64,
-    /// Inputs, results, and what else is outside it.
-    pub open_bytes: u64,
-    /// The workspace on the host.
-    pub host_work_bytes: u64,
-    /// What is outside it there.
-    pub host_open_bytes: u64,
-}
-
-#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     /// Signalled when a lane may have something to do.
@@ -78,6 +51,7 @@ struct Shared {
     /// Signalled when a deadline comes before the one that the clock waits for.
     due: Condvar,
     inline_max: Duration,
+    run_max: Option<Duration>,
     start: Instant,
     /// Who pays for the workspaces.
     owner: Option<Arc<Owner>>,
@@ -99,6 +73,10 @@ struct State {
     last_turn: Time,
     /// How often lanes were told to give their memory back.
     n_trims: u64,
+    /// The threads that were started for lanes whose runs were detached.
+    spares: Vec<JoinHandle<()>>,
+    /// How many threads there are beyond one a lane, now that detached runs have ended.
+    n_surplus: usize,
     is_ended: bool,
 }
 
@@ -117,10 +95,7 @@ impl Lanes {
     /// Starts the threads. Their workspaces are in the space of `owner`, who pays for them.
     pub fn start_for(options: Options, owner: Option<Arc<Owner>>) -> std::io::Result<Self> {
         assert!(options.n_lanes > 0);
-        let empty = |_| match &owner {
-            Some(owner) => Workspace::of(Arc::clone(owner)).map(Some),
-            None => Workspace::allocate(0).map(Some),
-        };
+        let empty = |_| workspace(owner.as_ref()).map(Some);
         let workspaces = (0..options.n_lanes).map(empty).collect::<Result<_, _>>();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -132,11 +107,14 @@ impl Lanes {
                 expected: Vec::new(),
                 last_turn: Time::default(),
                 n_trims: 0,
+                spares: Vec::new(),
+                n_surplus: 0,
                 is_ended: false,
             }),
             changed: Condvar::new(),
             due: Condvar::new(),
             inline_max: options.inline_max,
+            run_max: options.run_max,
             start: Instant::now(),
             owner,
         });
@@ -190,11 +168,15 @@ impl Lanes {
 
 impl Drop for Lanes {
     fn drop(&mut self) {
-        self.shared.state.lock().is_ended = true;
+        let mut state = self.shared.state.lock();
+        state.is_ended = true;
+        let spares = std::mem::take(&mut state.spares);
+        drop(state);
         self.shared.changed.notify_all();
         self.shared.due.notify_all();
         // An answer may be the last that holds them, and is given on a lane, which ends by itself.
-        for thread in self.threads.drain(..).filter(|thread| !sync::is_own(thread)) {
+        let threads = self.threads.drain(..).chain(spares);
+        for thread in threads.filter(|thread| !sync::is_own(thread)) {
             // A lane catches the panics of what it runs, so it ends as it should.
             drop(thread.join());
         }
@@ -244,7 +226,7 @@ impl Share {
             drop(state);
             return task.fail(Failure::Refused(refusal));
         }
-        if let Some(turn) = shared.inline_turn(&mut state, queue, &arrival, now) {
+        if let Some(turn) = shared.inline_turn(&mut state, queue, &task, now) {
             let equipment = state.equip(&turn);
             drop(state);
             return shared.run_inline(turn, equipment);
@@ -252,7 +234,7 @@ impl Share {
         if state.expect(queue, &arrival.class, (now, shared.owner.as_ref())) {
             shared.due.notify_one();
         }
-        shared.wake(&mut state, deadline);
+        shared.wake(&mut state, deadline, now);
     }
 
     /// Tells that a task is on its way. If the lanes gave their memory back, it is taken again
@@ -282,17 +264,14 @@ impl Share {
         };
         let n_lanes = state.workspaces.iter().filter(lacks).count();
         drop(state);
-        let Need { work_bytes, open_bytes, host_work_bytes, host_open_bytes } = *need;
-        let grow = |owner: &Arc<Owner>, sizes: [u64; 2]| {
-            let mut pages = owner.space().grow_ahead(&sizes, n_lanes);
-            while pages.step() {}
-        };
         if n_lanes > 0 {
-            grow(owner, [work_bytes, open_bytes]);
+            grow_ahead(owner, need, n_lanes);
         }
-        if n_lanes > 0 && owner.is_split() {
-            grow(owner.host(), [host_work_bytes, host_open_bytes]);
-        }
+    }
+
+    /// How many batches run at once.
+    pub fn n_lanes(&self) -> usize {
+        self.shared.state.lock().workspaces.len()
     }
 
     /// When a task of `n_rows` rows, pushed now, would be answered.
@@ -406,6 +385,10 @@ impl Shared {
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.is_ended {
+            if state.n_surplus > 0 {
+                state.n_surplus -= 1;
+                return;
+            }
             let now = self.now();
             let expired = state.agenda.expire(now);
             if !expired.is_empty() {
@@ -457,10 +440,11 @@ impl Shared {
     /// What the clock does: answers what expires while every lane is busy, and takes memory for
     /// tasks that are on their way or wait, and behind that of tasks which needed more than any
     /// before.
-    fn keep_time(&self) {
+    fn keep_time(self: &Arc<Self>) {
         let mut pages: Vec<Pages> = Vec::new();
         let mut state = self.state.lock();
         while !state.is_ended {
+            self.detach_overdue(&mut state);
             let expired = state.agenda.expire(self.now());
             if !expired.is_empty() {
                 MutexGuard::unlocked(&mut state, || fail_expired(expired));
@@ -488,7 +472,9 @@ impl Shared {
                 }
                 continue;
             }
-            state.clock_wakes = state.agenda.next_deadline();
+            let next_overdue = state.agenda.next_overdue(self.now());
+            let next = state.agenda.next_deadline().into_iter().chain(next_overdue).min();
+            state.clock_wakes = next;
             match state.clock_wakes.and_then(|time| self.instant(time)) {
                 Some(instant) => drop(self.due.wait_until(&mut state, instant)),
                 None => self.due.wait(&mut state),
@@ -496,15 +482,35 @@ impl Shared {
         }
     }
 
-    /// Tells a free lane that a task came, and the clock when it expires.
-    fn wake(&self, state: &mut State, deadline: Option<Time>) {
-        if state.agenda.has_free_lane() {
+    /// Gives the lane of a run that is overdue to those who wait: a new workspace, and a thread.
+    fn detach_overdue(self: &Arc<Self>, state: &mut State) {
+        let now = self.now();
+        if state.agenda.next_overdue(now).is_none_or(|from| from > now) {
+            return;
+        }
+        let Ok(workspace) = workspace(self.owner.as_ref()) else { return };
+        let (shared, name) = (Arc::clone(self), "lane-spare".to_owned());
+        let Ok(thread) = sync::spawn(name, move || shared.work()) else { return };
+        state.spares.retain(|thread| !sync::is_finished(thread));
+        state.spares.push(thread);
+        match state.agenda.detach(now) {
+            Some(lane) => state.workspaces[lane] = Some(workspace),
+            None => state.n_surplus += 1,
+        }
+        self.changed.notify_all();
+    }
+
+    /// Tells a free lane that a task came, and the clock when it expires or others are overdue.
+    fn wake(&self, state: &mut State, deadline: Option<Time>, now: Time) {
+        let has_free_lane = state.agenda.has_free_lane();
+        if has_free_lane {
             self.changed.notify_one();
         }
-        if let Some(deadline) = deadline
-            && state.clock_wakes.is_none_or(|wakes| deadline < wakes)
+        let look = (!has_free_lane).then(|| now.plus(OVERDUE_MIN));
+        if let Some(due) = deadline.into_iter().chain(look).min()
+            && state.clock_wakes.is_none_or(|wakes| due < wakes)
         {
-            state.clock_wakes = Some(deadline);
+            state.clock_wakes = Some(due);
             self.due.notify_one();
         }
     }
@@ -514,12 +520,16 @@ impl Shared {
         &self,
         state: &mut State,
         queue: QueueId,
-        arrival: &Arrival,
+        task: &Task,
         now: Time,
     ) -> Option<Turn<Task>> {
         let agenda = &state.agenda;
-        let predicted = agenda.predict(queue, arrival.n_rows)?;
+        let predicted = agenda.predict(queue, task.n_rows)?;
         if predicted > self.inline_max || !agenda.has_free_lane() || agenda.n_waiting() != 1 {
+            return None;
+        }
+        let work = state.works.get(queue.number()).and_then(Option::as_ref)?;
+        if !work.is_steady(&task.inputs) {
             return None;
         }
         match state.next(now) {
@@ -543,7 +553,7 @@ impl Shared {
         self.run(turn, equipment);
         let mut state = self.state.lock();
         if state.agenda.n_waiting() > 0 {
-            self.wake(&mut state, None);
+            self.wake(&mut state, None, self.now());
         }
     }
 
@@ -551,7 +561,7 @@ impl Shared {
         let mut turned = turn.turned();
         let news = turn.is_news.then(|| (turn.batch.class.clone(), turn.batch.n_padded));
         let weighed = Weighed::new(&*work, news.is_some());
-        let outcome = run::run(turn.batch, &weighed, &mut workspace);
+        let outcome = run::run(turn.batch, &weighed, &mut workspace, self.run_max);
         turned.has_run = outcome == Outcome::Ran;
         let now = self.now();
         let mut state = self.state.lock();
@@ -561,10 +571,16 @@ impl Shared {
         if outcome == Outcome::Rerun {
             state.agenda.note_rerun(turned.queue());
         }
-        state.agenda.done(&turned, now);
         state.last_turn = now;
         let is_told = state.n_trims != n_trims;
-        state.workspaces[turned.lane()] = Some(workspace);
+        match state.agenda.done(&turned, now) {
+            Ended::OnItsLane => state.workspaces[turned.lane()] = Some(workspace),
+            Ended::Detached => {
+                state.n_surplus += 1;
+                self.changed.notify_one();
+                MutexGuard::unlocked(&mut state, || drop(workspace));
+            }
+        }
         if is_told {
             self.trim_free(&mut state, |space| space.trim(ASKED));
         }
@@ -576,21 +592,8 @@ impl Shared {
     }
 }
 
-/// The memory that the runs of an owner's lanes take: the device's, and the host's beside it.
-fn spaces(owner: &Arc<Owner>) -> impl Iterator<Item = &Arc<Space>> {
-    let host = owner.is_split().then(|| owner.host().space());
-    std::iter::once(owner.space()).chain(host)
-}
-
-fn fail_expired(expired: Vec<Arc<Task>>) {
-    for task in expired {
-        let waited = task.came.elapsed();
-        task.fail(Failure::Refused(Refusal::of(Error::Expired { waited })));
-    }
-}
-
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "State({:?})", self.agenda)
+        f.write_str("Lanes")
     }
 }

@@ -11,7 +11,9 @@ mod agenda;
 mod costs;
 mod error;
 mod lanes;
+mod memory;
 mod needs;
+mod options;
 mod replicas;
 mod run;
 pub mod simulate;
@@ -26,11 +28,13 @@ mod lanes_tests;
 mod shuttled;
 
 pub use agenda::{
-    Admission, Agenda, Forecast, LaneSnapshot, ModelId, Next, QueueId, QueueSnapshot, Turn, Turned,
+    Admission, Agenda, Ended, Forecast, LaneSnapshot, ModelId, Next, QueueId, QueueSnapshot, Turn,
+    Turned,
 };
 pub use costs::Costs;
 pub use error::{Error, Refusal};
-pub use lanes::{Lanes, Need, Options, QueueOptions, Share};
+pub use lanes::{Lanes, Share};
+pub use options::{Need, Options, QueueOptions};
 pub use replicas::{Replica, nearest};
 pub use stats::{Histogram, Stats};
 pub use task::{Blame, Control, Failure, Fault, Reply, Task, Work};

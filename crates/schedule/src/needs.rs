@@ -132,6 +132,10 @@ impl Work for Weighed<'_> {
     fn is_repeatable(&self) -> bool {
         self.work.is_repeatable()
     }
+
+    fn is_steady(&self, inputs: &[Tensor]) -> bool {
+        self.work.is_steady(inputs)
+    }
 }
 
 fn scaled(value: u64, part: u64, whole: u64) -> u64 {

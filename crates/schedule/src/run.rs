@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use batch::{Batch, Piece};
 use device::Workspace;
@@ -22,8 +23,13 @@ pub(crate) enum Outcome {
     Rerun,
 }
 
-/// Runs a batch and answers its tasks.
-pub(crate) fn run(mut batch: Batch<Task>, work: &dyn Work, workspace: &mut Workspace) -> Outcome {
+/// Runs a batch for `run_max` at the longest, and answers its tasks.
+pub(crate) fn run(
+    mut batch: Batch<Task>,
+    work: &dyn Work,
+    workspace: &mut Workspace,
+    run_max: Option<Duration>,
+) -> Outcome {
     let n_pieces = batch.pieces.len();
     batch.pieces.retain(|piece| {
         let is_moot = piece.task.is_moot();
@@ -40,7 +46,8 @@ pub(crate) fn run(mut batch: Batch<Task>, work: &dyn Work, workspace: &mut Works
         batch.n_rows = batch.pieces.iter().map(|piece| piece.rows.len()).sum();
         batch.n_padded = if was_padded { batch.n_padded } else { batch.n_rows };
     }
-    let Err(failure) = together(&batch.pieces, batch.n_padded, work, workspace) else {
+    let limited = Limited { work, run_max };
+    let Err(failure) = together(&batch.pieces, batch.n_padded, &limited, workspace) else {
         return Outcome::Ran;
     };
     let is_rows = match &failure {
@@ -54,18 +61,24 @@ pub(crate) fn run(mut batch: Batch<Task>, work: &dyn Work, workspace: &mut Works
     }
     for piece in &batch.pieces {
         let alone = std::slice::from_ref(piece);
-        if let Err(failure) = together(alone, piece.rows.len(), work, workspace) {
+        if let Err(failure) = together(alone, piece.rows.len(), &limited, workspace) {
             piece.task.fail(failure);
         }
     }
     Outcome::Rerun
 }
 
+/// Work whose every run is stopped when it takes too long.
+struct Limited<'a> {
+    work: &'a dyn Work,
+    run_max: Option<Duration>,
+}
+
 /// Runs pieces as one batch of `n_padded` rows and answers them.
 fn together(
     pieces: &[Piece<Task>],
     n_padded: usize,
-    work: &dyn Work,
+    work: &Limited<'_>,
     workspace: &mut Workspace,
 ) -> Result<(), Failure> {
     let refused = |error: batch::Error| Failure::Refused(Refusal::of(error));
@@ -75,7 +88,7 @@ fn together(
         && piece.rows.len() == n_padded
     {
         // Nothing to put together or to take apart, whatever the shapes.
-        let outputs = guarded(work, &piece.task.inputs, &control, workspace)?;
+        let outputs = work.run(&piece.task.inputs, control, workspace)?;
         let wanted = wanted(&outputs, &piece.task)?;
         piece.task.answer(0, piece.rows.len(), wanted);
         return Ok(());
@@ -83,7 +96,7 @@ fn together(
     let parts: Vec<_> =
         pieces.iter().map(|piece| (&piece.task.inputs[..], piece.rows.clone())).collect();
     let inputs = batch::merge(&parts, n_padded).map_err(refused)?;
-    let outputs = guarded(work, &inputs, &control, workspace)?;
+    let outputs = work.run(&inputs, control, workspace)?;
     drop(inputs);
     let sizes: Vec<usize> = pieces.iter().map(|piece| piece.rows.len()).collect();
     let answers = batch::split(&outputs, &sizes, n_padded).map_err(refused)?;
@@ -92,6 +105,34 @@ fn together(
         piece.task.answer(piece.rows.start, piece.rows.len(), wanted);
     }
     Ok(())
+}
+
+impl Limited<'_> {
+    fn run(
+        &self,
+        inputs: &[Tensor],
+        control: Control,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Tensor>, Failure> {
+        let Some(max) = self.run_max else {
+            return guarded(self.work, inputs, &control, workspace);
+        };
+        let end = Instant::now().checked_add(max);
+        let is_first = end.is_some_and(|end| control.deadline.is_none_or(|wanted| end < wanted));
+        if !is_first {
+            return guarded(self.work, inputs, &control, workspace);
+        }
+        let control = Control { deadline: end, ..control };
+        let outputs = guarded(self.work, inputs, &control, workspace);
+        let is_over = end.is_some_and(|end| end <= Instant::now());
+        outputs.map_err(|failure| match failure {
+            // The machine is to blame, and it is this limit: nothing else is over yet.
+            Failure::Failed(Fault { blame: Blame::Machine, .. }) if is_over => {
+                Failure::Refused(Refusal::of(Error::RanTooLong { max }))
+            }
+            other @ (Failure::Failed(_) | Failure::Refused(_)) => other,
+        })
+    }
 }
 
 /// Runs the work, and makes a failure of a panic.

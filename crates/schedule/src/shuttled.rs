@@ -20,8 +20,9 @@ use batch::{Class, MixedPriority, Order};
 use device::Workspace;
 use tensor::Tensor;
 
-use self::lanes::{Lanes, Options, QueueOptions, Share};
+use self::lanes::{Lanes, Share};
 use crate::agenda::{Admission, QueueId};
+use crate::options::{Options, QueueOptions};
 use crate::task::{Control, Failure, Fault, Task, Work};
 
 /// How many orders of the threads are tried.
@@ -40,6 +41,10 @@ impl Work for Echo {
     }
 
     fn is_repeatable(&self) -> bool {
+        true
+    }
+
+    fn is_steady(&self, _: &[Tensor]) -> bool {
         true
     }
 }
@@ -68,7 +73,8 @@ fn options(batch_rows_max: usize) -> QueueOptions {
 }
 
 fn setup(n_lanes: usize, inline_max: Duration) -> Setup {
-    let lanes = Lanes::start(Options { n_lanes, inline_max }).expect("threads of a model");
+    let lanes =
+        Lanes::start(Options { n_lanes, inline_max, run_max: None }).expect("threads of a model");
     let share = Arc::new(lanes.share(1));
     let work = Arc::new(Echo { n_rows: AtomicUsize::new(0) });
     let queue = share.queue(Arc::clone(&work) as Arc<dyn Work>, options(4)).expect("good options");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use batch::{Arrival, Class, Time};
 
 use crate::agenda::{Agenda, ModelId, Next, QueueId, Turned};
-use crate::lanes::QueueOptions;
+use crate::options::QueueOptions;
 use crate::replicas::{Replica, nearest};
 
 /// A device that computes at a rate.

@@ -20,3 +20,8 @@ pub(crate) fn spawn(
 pub(crate) fn is_own(thread: &JoinHandle<()>) -> bool {
     thread.thread().id() == std::thread::current().id()
 }
+
+/// Whether a thread has ended.
+pub(crate) fn is_finished(thread: &JoinHandle<()>) -> bool {
+    thread.is_finished()
+}

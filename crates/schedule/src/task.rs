@@ -10,7 +10,7 @@ use device::{Space, Workspace};
 use parking_lot::Mutex;
 use tensor::Tensor;
 
-use crate::error::Refusal;
+use crate::error::{Error, Refusal};
 
 /// One request's rows.
 pub struct Task {
@@ -88,6 +88,11 @@ pub trait Work: Send + Sync {
     /// Whether a run leaves nothing behind, so that it may be repeated.
     fn is_repeatable(&self) -> bool;
 
+    /// Whether a run on these inputs takes about as long as runs before it: neither their size nor
+    /// their values can make it much longer. Only such a run may take the thread of its caller,
+    /// who may be reading the requests of others.
+    fn is_steady(&self, inputs: &[Tensor]) -> bool;
+
     /// How many bytes a run on these inputs needs besides the weights; `None` if there is no
     /// telling.
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
@@ -158,6 +163,14 @@ impl Task {
         if let Some(reply) = reply {
             reply(whole);
         }
+    }
+}
+
+/// Answers tasks whose deadlines came while they waited.
+pub(crate) fn fail_expired(expired: Vec<Arc<Task>>) {
+    for task in expired {
+        let waited = task.came.elapsed();
+        task.fail(Failure::Refused(Refusal::of(Error::Expired { waited })));
     }
 }
 

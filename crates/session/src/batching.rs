@@ -132,7 +132,9 @@ pub fn failure(failure: &Failure, is_asked: bool) -> Error {
         schedule::Error::Expired { .. } if is_asked => {
             Error::ResourceExhausted(batch::Error::Expired.to_string())
         }
-        schedule::Error::Expired { .. } => Error::DeadlineExceeded(text),
+        schedule::Error::Expired { .. } | schedule::Error::RanTooLong { .. } => {
+            Error::DeadlineExceeded(text)
+        }
         schedule::Error::Cancelled => Error::Cancelled(text),
         schedule::Error::Closed => Error::Unavailable(text),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tensor::{Spec, Tensor};
+use tensor::{DType, Spec, Tensor};
 
 use crate::error::{Error, Result};
 
@@ -34,6 +34,16 @@ pub struct Endpoint {
     pub tensor: String,
     /// Its dtype, and its shape as far as the signature says it.
     pub spec: Spec,
+    /// The dtype that the graph takes or gives, which may be another one.
+    pub fed: DType,
+}
+
+impl Endpoint {
+    /// A tensor of the graph of which the signature says what the graph does.
+    pub fn new(tensor: impl Into<String>, spec: Spec) -> Self {
+        let fed = spec.dtype;
+        Self { tensor: tensor.into(), spec, fed }
+    }
 }
 
 impl Signature {
@@ -45,7 +55,7 @@ impl Signature {
         let endpoints = |all: &BTreeMap<String, savedmodel::Endpoint>| {
             let convert = |(alias, endpoint): (&String, &savedmodel::Endpoint)| {
                 let (tensor, spec) = (endpoint.tensor.clone(), endpoint.spec.clone());
-                (alias.clone(), Endpoint { tensor, spec })
+                (alias.clone(), Endpoint { tensor, spec, fed: endpoint.fed })
             };
             all.iter().map(convert).collect()
         };

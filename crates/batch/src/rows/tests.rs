@@ -5,7 +5,7 @@ fn ints(dims: &[usize], values: &[i32]) -> Tensor {
 }
 
 fn strings(dims: &[usize], values: &[&str]) -> Tensor {
-    Tensor::from_strings(Shape::of(dims), values.iter().collect()).unwrap()
+    Tensor::from_strings(Shape::of(dims), Strings::collect(values).unwrap()).unwrap()
 }
 
 /// Merges whole tasks of one input each.

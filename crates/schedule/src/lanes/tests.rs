@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use tensor::{Shape, Tensor};
 
 use crate::agenda::{Admission, QueueId};
-use crate::lanes::{Lanes, Options, QueueOptions, Share};
+use crate::lanes::{Lanes, Share};
+use crate::options::{Options, QueueOptions};
 use crate::task::{Blame, Control, Failure, Fault, Reply, Task, Work};
 
 /// Doubles its input. Fails where a row is negative, panics at 666, and waits for the gate at 1000.
@@ -50,6 +51,10 @@ impl Work for Double {
         self.is_repeatable
     }
 
+    fn is_steady(&self, _: &[Tensor]) -> bool {
+        true
+    }
+
     /// A quarter of a mebibyte a row.
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
         Some((inputs[0].shape()[0] as u64) << 18)
@@ -68,7 +73,7 @@ struct Setup {
 type Answers = mpsc::Receiver<Result<Vec<i32>, String>>;
 
 fn setup(batch_rows_max: usize, is_repeatable: bool) -> Setup {
-    let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+    let options = Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None };
     setup_on(Lanes::start(options).unwrap(), batch_rows_max, is_repeatable)
 }
 
@@ -255,17 +260,21 @@ fn a_share_that_is_dropped_refuses_what_waits() {
 
 #[test]
 fn a_short_task_runs_on_its_callers_thread_once_its_time_is_known() {
-    let options = Options { n_lanes: 1, inline_max: Duration::from_secs(1) };
+    let options = Options { n_lanes: 1, inline_max: Duration::from_secs(1), run_max: None };
     let lanes = Lanes::start(options).unwrap();
     let share = lanes.share(1);
     struct Here;
     impl Work for Here {
         fn run(&self, _: &[Tensor], _: &Control, _: &mut Workspace) -> Result<Vec<Tensor>, Fault> {
             let name = std::thread::current().name().unwrap_or_default().to_owned();
-            let strings = std::iter::once(name).collect();
+            let strings = tensor::Strings::collect([name]).unwrap();
             Ok(vec![Tensor::from_strings(Shape::of(&[1]), strings).unwrap()])
         }
         fn is_repeatable(&self) -> bool {
+            true
+        }
+
+        fn is_steady(&self, _: &[Tensor]) -> bool {
             true
         }
     }
@@ -321,10 +330,14 @@ fn after_a_task_that_grew_its_lane_the_next_larger_one_does_not() {
         fn is_repeatable(&self) -> bool {
             true
         }
+
+        fn is_steady(&self, _: &[Tensor]) -> bool {
+            true
+        }
     }
     let space = space(64 << 20);
     let owner = Owner::new(&space, Holder::Server, None);
-    let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+    let options = Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None };
     let lanes = Lanes::start_for(options, Some(owner)).unwrap();
     let share = lanes.share(1);
     let options = QueueOptions { batch: batch::Options::unbatched(9), admission: Admission::Room };
@@ -394,6 +407,10 @@ impl Work for Wide {
         true
     }
 
+    fn is_steady(&self, _: &[Tensor]) -> bool {
+        true
+    }
+
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
         Some((inputs[0].shape()[0] as u64) << 20)
     }
@@ -418,7 +435,7 @@ struct WideSetup {
 impl WideSetup {
     fn new(space: &Arc<Space>, own: Option<Arc<Owner>>) -> Self {
         let owner = Owner::new(space, Holder::Server, None);
-        let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+        let options = Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None };
         let lanes = Lanes::start_for(options, Some(owner)).unwrap();
         let share = lanes.share(1);
         let (open, gate) = mpsc::channel();
@@ -515,7 +532,7 @@ fn after_a_rest_such_a_model_has_its_memory_back_before_the_task_needs_it() {
 fn a_batch_never_needs_more_than_the_memory_that_is_free() {
     // One mebibyte: four rows.
     let owner = Owner::new(&space(1 << 20), Holder::Server, None);
-    let options = Options { n_lanes: 1, inline_max: Duration::ZERO };
+    let options = Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None };
     let setup = setup_on(Lanes::start_for(options, Some(owner)).unwrap(), 8, true);
     let answers: Vec<Answers> = (0..8).map(|value| setup.push(&[value])).collect();
     setup.open.send(()).unwrap();
@@ -536,8 +553,13 @@ fn a_task_crosses_to_a_lane_and_its_answer_back_and_no_further() {
         fn is_repeatable(&self) -> bool {
             true
         }
+
+        fn is_steady(&self, _: &[Tensor]) -> bool {
+            true
+        }
     }
-    let lanes = Lanes::start(Options { n_lanes: 2, inline_max: Duration::ZERO }).unwrap();
+    let lanes =
+        Lanes::start(Options { n_lanes: 2, inline_max: Duration::ZERO, run_max: None }).unwrap();
     let share = lanes.share(1);
     let work = Arc::new(Where(Mutex::default()));
     let options = QueueOptions { batch: batch::Options::unbatched(9), admission: Admission::Room };

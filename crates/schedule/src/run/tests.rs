@@ -23,6 +23,10 @@ impl Work for Double {
     fn is_repeatable(&self) -> bool {
         true
     }
+
+    fn is_steady(&self, _: &[Tensor]) -> bool {
+        true
+    }
 }
 
 /// An answer: the values, or the error.
@@ -63,7 +67,7 @@ fn check(rows: &[usize], n_padded: usize, n: u64) -> (Outcome, Vec<Answer>, Vec<
     let batch = Batch { pieces, n_rows, n_padded, reason: Reason::Full, class };
     let mut workspace = Workspace::allocate(0).unwrap();
     space.fail_allocation(n);
-    let outcome = run(batch, &work, &mut workspace);
+    let outcome = run(batch, &work, &mut workspace, None);
     let failed = n > 0 && space.fails_in().is_none();
     space.fail_allocation(0);
     let answers = answers.iter().map(|answer| answer.recv().unwrap()).collect();
