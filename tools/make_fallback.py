@@ -187,7 +187,7 @@ class Spin(tf.Module):
 
 
 class Writer(tf.Module):
-    """Does what a model should not: writes and reads files."""
+    """Does what a model should not: writes, reads and lists files."""
 
     @function(("path", tf.string, []))
     def write(self, path):
@@ -198,8 +198,12 @@ class Writer(tf.Module):
     def read(self, path):
         return {"content": tf.io.read_file(path)}
 
+    @function(("path", tf.string, []))
+    def list(self, path):
+        return {"files": tf.io.matching_files(path)}
+
     def signatures(self):
-        return {"serving_default": self.write, "read": self.read}
+        return {"serving_default": self.write, "read": self.read, "list": self.list}
 
     def cases(self):
         return {}

@@ -93,10 +93,11 @@ fn options(library: &Path) -> Options {
         area_bytes: 1 << 30,
         n_threads: 4,
         queue_max: 100,
+        run_max: None,
         load_timeout: Duration::from_secs(120),
-        sandbox: Sandbox::On,
+        sandbox: Sandbox::Auto,
         renewal: Renewal::WhenIdle,
-        model_folders: Vec::new(),
+        gpu_devices: Vec::new(),
         session: session_config(&ConfigProto::default(), threads, &GpuOptions::default()),
         memory: None,
     }

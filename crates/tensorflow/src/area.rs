@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use device::ALIGNMENT;
+use device::{ALIGNMENT, Booked};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
@@ -89,12 +89,14 @@ impl Area {
         self.file.as_fd()
     }
 
-    /// Gives out a span. Fails if there is none that is long enough.
+    /// Gives out a span, booked to whom the thread works for until it is dropped. Fails if there is
+    /// none that is long enough, or the books have no room for it.
     pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Block> {
         let full = Error::Full { wanted: len, limit: self.len };
         let rounded = len.checked_next_multiple_of(ALIGNMENT).ok_or(full.clone())?.max(ALIGNMENT);
+        let booked = Booked::new(rounded)?;
         let offset = self.spans.lock().allocate(rounded).ok_or(full)?;
-        Ok(Block { area: Arc::clone(self), offset, len, rounded })
+        Ok(Block { area: Arc::clone(self), offset, len, rounded, _booked: booked })
     }
 
     /// A span that the other side gave out. Fails if it does not lie inside, or is not aligned.
@@ -172,6 +174,8 @@ pub(crate) struct Block {
     offset: usize,
     len: usize,
     rounded: usize,
+    /// Kept for its drop.
+    _booked: Booked,
 }
 
 impl Block {

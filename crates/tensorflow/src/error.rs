@@ -31,6 +31,12 @@ pub enum Error {
         /// The system's words.
         reason: String,
     },
+    /// The sandbox is required, and the kernel lacks parts of it.
+    #[error(
+        "no worker starts: --worker_sandbox=required, but this system lacks {0}; \
+         --worker_sandbox=auto starts workers with what there is"
+    )]
+    Unconfined(String),
     /// The shared memory is full.
     #[error("{wanted} bytes do not fit into the memory shared with a worker ({limit} bytes)")]
     Full {
@@ -39,6 +45,9 @@ pub enum Error {
         /// The bytes there are.
         limit: usize,
     },
+    /// The books of the host have no room for it.
+    #[error(transparent)]
+    Memory(#[from] device::Error),
     /// A message that is too long to be sent.
     #[error("a message of {0} bytes is too long")]
     TooLong(usize),
@@ -65,8 +74,8 @@ impl Error {
     pub(crate) fn code(&self) -> i32 {
         match self {
             Self::TensorFlow { code, .. } => *code,
-            Self::Library { .. } => 9,
-            Self::Full { .. } => 8,
+            Self::Library { .. } | Self::Unconfined(_) => 9,
+            Self::Full { .. } | Self::Memory(_) => 8,
             Self::System { .. } => 14,
             Self::TooLong(_) => 3,
             Self::Malformed(_) => 13,

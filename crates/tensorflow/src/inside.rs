@@ -16,6 +16,7 @@ use crate::area::{Area, Block};
 use crate::bell::Bell;
 use crate::capi::{Api, Loading, Session};
 use crate::error::{Error, Result};
+use crate::options::Sandbox;
 use crate::ring::{Direction, RINGS_BYTES, Reader, Writer};
 use crate::sandbox;
 use crate::wire::{Failure, FromWorker, Load, Loaded, Order, Ready, ToWorker, Word};
@@ -125,6 +126,10 @@ impl Inside {
         let (inputs, outputs) =
             (Area::map(inputs, given.area_bytes)?, Area::map(outputs, given.area_bytes)?);
         let missing = sandbox::enter(&given.sandbox);
+        if !missing.is_empty() && given.sandbox.level == Sandbox::Required {
+            answers.tell(Word::Failed(Error::Unconfined(missing.join(", ")).into()));
+            exit();
+        }
         let api = match Api::load(&given.library) {
             Ok(api) => &*Box::leak(Box::new(api)),
             Err(error) => {

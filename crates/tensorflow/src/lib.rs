@@ -43,12 +43,3 @@ pub use load::{Needed, Request, Workers};
 pub use nvml::{Gpu, GpuProcess, Nvml};
 pub use options::{MemoryLimit, ModelSettings, Options, Placement, Program, Renewal, Sandbox};
 pub use snapshot::{ModelSnapshot, ModelState, WorkerSnapshot, WorkerState};
-
-/// Says once what of the sandbox this system does not have.
-fn warn_once(missing: &[String]) {
-    static SAID: std::sync::Once = std::sync::Once::new();
-    SAID.call_once(|| {
-        let missing = missing.join(", ");
-        tracing::warn!("workers are not fully confined, this system lacks {missing}");
-    });
-}

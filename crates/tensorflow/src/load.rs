@@ -14,7 +14,7 @@ use storage::Storage;
 use crate::config::{GpuOptions, Threads, session_config};
 use crate::engine::TensorFlowEngine;
 use crate::options::{ModelSettings, Options, Placement, Sandbox};
-use crate::sandbox::Rules;
+use crate::sandbox::{self, GpuRules, Rules};
 use crate::snapshot::WorkerSnapshot;
 use crate::wire::{Load, Names};
 use crate::worker::{Asked, Passenger, Role, Worker};
@@ -108,6 +108,7 @@ impl Workers {
     pub fn load(&self, request: &Request<'_>) -> Result<Servable> {
         let model = SavedModel::open(request.dir, &self.options.tags)
             .map_err(|error| read_error(&error))?;
+        model.check_index().map_err(|error| read_error(&error))?;
         let (signatures, refused) = read_signatures(&model)?;
         if signatures.is_empty() && !refused.is_empty() {
             let reasons: Vec<String> = refused.values().map(ToString::to_string).collect();
@@ -139,7 +140,7 @@ impl Workers {
             inputs: signature.inputs.values().map(|input| input.tensor.clone()).collect(),
             outputs: signature.outputs.values().map(|output| output.tensor.clone()).collect(),
         };
-        let ModelSettings { session: own, placement } = request.settings;
+        let ModelSettings { session: own, placement, .. } = request.settings;
         let config = own.as_ref().or(placement.session.as_ref()).unwrap_or(&self.options.session);
         Load {
             model: 0,
@@ -157,11 +158,12 @@ impl Workers {
         dir: &Path,
         passenger: &Passenger,
     ) -> Result<(Arc<Worker>, u64)> {
+        self.check_sandbox()?;
         let asked = Asked { is_cancelled: request.is_cancelled, admit: request.admit };
         let wants_own =
             request.settings.session.is_some() || self.suspects.lock().contains(request.model);
         if !wants_own {
-            match self.share(&request.settings.placement, dir, passenger, asked) {
+            match self.share(request.settings, dir, passenger, asked) {
                 Err(Error::Unavailable(why)) => {
                     tracing::warn!(model = request.model, "loaded again by itself: {why}");
                     self.suspects.lock().insert(request.model.to_owned());
@@ -173,7 +175,8 @@ impl Workers {
             name: format!("{}/{}", request.model, request.version),
             is_shared: false,
             placement: request.settings.placement.clone(),
-            rules: self.rules(vec![dir.to_owned()]),
+            tenant: request.settings.tenant.clone(),
+            rules: self.rules(&request.settings.placement, vec![dir.to_owned()]),
         })?;
         let seat = worker.load(passenger.clone(), asked);
         let ended = || Err(Error::Unavailable("the worker has ended".to_owned()));
@@ -182,58 +185,80 @@ impl Workers {
 
     fn share(
         &self,
-        placement: &Placement,
+        settings: &ModelSettings,
         dir: &Path,
         passenger: &Passenger,
         asked: Asked<'_>,
     ) -> Result<(Arc<Worker>, u64)> {
         loop {
-            let worker = self.shared_worker(placement, dir)?;
+            let worker = self.shared_worker(settings, dir)?;
             if let Some(seat) = worker.load(passenger.clone(), asked) {
                 return Ok((worker, seat?));
             }
         }
     }
 
-    /// The shared worker of a place, or one more there if that cannot read a folder.
-    fn shared_worker(&self, placement: &Placement, dir: &Path) -> Result<Arc<Worker>> {
+    /// The shared worker of a tenant at a place, or one more there if that cannot read a folder.
+    fn shared_worker(&self, settings: &ModelSettings, dir: &Path) -> Result<Arc<Worker>> {
+        let ModelSettings { placement, tenant, neighbours, .. } = settings;
         let mut shared = self.shared.lock();
         shared.retain(|worker| worker.strong_count() > 0);
         let fits = |worker: &Arc<Worker>| {
             worker.is_open()
                 && worker.role.placement == *placement
+                && worker.role.tenant == *tenant
                 && (self.options.sandbox == Sandbox::Off
                     || worker.role.rules.readable.iter().any(|folder| dir.starts_with(folder)))
         };
         if let Some(worker) = shared.iter().filter_map(Weak::upgrade).find(fits) {
             return Ok(worker);
         }
-        let mut folders: Vec<PathBuf> = self.options.model_folders.clone();
-        folders.iter_mut().for_each(|folder| {
-            if let Ok(real) = folder.canonicalize() {
-                *folder = real;
-            }
-        });
+        let real = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        let mut folders: Vec<PathBuf> = neighbours.iter().map(real).collect();
         if !folders.iter().any(|folder| dir.starts_with(folder)) {
-            folders.push(dir.parent().unwrap_or(dir).to_owned());
+            folders.push(dir.to_owned());
         }
         let worker = self.start(Role {
             name: "shared".to_owned(),
             is_shared: true,
             placement: placement.clone(),
-            rules: self.rules(folders),
+            tenant: tenant.clone(),
+            rules: self.rules(placement, folders),
         })?;
         shared.push(Arc::downgrade(&worker));
         Ok(worker)
     }
 
-    fn rules(&self, mut readable: Vec<PathBuf>) -> Rules {
-        readable.extend(library_folders(&self.options.library));
-        Rules {
-            is_on: self.options.sandbox == Sandbox::On,
-            has_gpu: Path::new("/dev/nvidiactl").exists(),
-            readable,
+    /// Fails if the sandbox is required and cannot be had here.
+    fn check_sandbox(&self) -> Result<()> {
+        if self.options.sandbox != Sandbox::Required {
+            return Ok(());
         }
+        let lacking = sandbox::lacking();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        Err(crate::Error::Unconfined(lacking.join(", ")).into())
+    }
+
+    fn rules(&self, placement: &Placement, mut readable: Vec<PathBuf>) -> Rules {
+        readable.extend(library_folders(&self.options.library));
+        let value = |wanted: &str| {
+            let mut all = self.options.environment.iter();
+            all.find(|(name, _)| name == wanted).map(|(_, value)| value)
+        };
+        // The dynamic linker looks there first.
+        readable.extend(value("LD_LIBRARY_PATH").into_iter().flat_map(std::env::split_paths));
+        readable.retain(|folder| folder.parent().is_some() && folder.is_absolute());
+        let devices = &self.options.gpu_devices;
+        let has_gpu = !devices.is_empty() && !placement.hides_gpus();
+        let gpu = has_gpu.then(|| GpuRules {
+            devices: devices.clone(),
+            // Each process has its own: see `Process::start`.
+            scratch: PathBuf::new(),
+            mps: value("CUDA_MPS_PIPE_DIRECTORY").map(PathBuf::from),
+        });
+        Rules { level: self.options.sandbox, readable, gpu }
     }
 
     fn start(&self, role: Role) -> Result<Arc<Worker>> {
@@ -252,6 +277,9 @@ fn library_folders(library: &Path) -> Vec<PathBuf> {
         folders.push(folder.to_owned());
         // In Python's packages the libraries of CUDA lie beside TensorFlow's folder.
         folders.extend(folder.parent().map(|packages| packages.join("nvidia")));
+        // In a Conda environment, the other libraries lie in its `lib`.
+        let environment = folder.ancestors().find(|folder| folder.join("conda-meta").is_dir());
+        folders.extend(environment.map(|environment| environment.join("lib")));
     }
     folders.sort();
     folders.dedup();

@@ -24,14 +24,17 @@ pub struct Options {
     pub n_threads: usize,
     /// How many runs may wait for a worker.
     pub queue_max: usize,
+    /// The longest that a run may take; `None` for as long as it takes.
+    pub run_max: Option<Duration>,
     /// How long a model may take to load.
     pub load_timeout: Duration,
-    /// Whether workers are confined beyond gaining no privileges.
+    /// How workers are confined.
     pub sandbox: Sandbox,
     /// When a shared worker is started anew after a model has left it.
     pub renewal: Renewal,
-    /// The folders that models come from. Workers that are shared can read all of them.
-    pub model_folders: Vec<PathBuf>,
+    /// The device files of GPUs. A worker that may use a GPU opens them, and gets what else CUDA
+    /// needs; none of it if there are none.
+    pub gpu_devices: Vec<PathBuf>,
     /// What TensorFlow is told for models without settings of their own.
     pub session: ConfigProto,
     /// What a worker's resident memory should stay below, and what happens if it does not.
@@ -47,13 +50,33 @@ pub struct Program {
     pub words: Vec<OsString>,
 }
 
-/// Whether workers are confined.
+/// How workers are confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sandbox {
-    /// By all that the kernel has.
-    On,
+    /// By all that the kernel has; the log says once what it lacks.
+    Auto,
+    /// By all that there is to the sandbox; where the kernel lacks some, no worker starts.
+    Required,
     /// Only by `no_new_privs`.
     Off,
+}
+
+impl Sandbox {
+    const ALL: [Self; 3] = [Self::Auto, Self::Required, Self::Off];
+
+    /// Its name on a command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Required => "required",
+            Self::Off => "off",
+        }
+    }
+
+    /// The one of a name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
 }
 
 /// When a shared worker is started anew after a model has left it, which is when TensorFlow gives
@@ -84,6 +107,11 @@ pub struct ModelSettings {
     pub session: Option<ConfigProto>,
     /// Where it computes. Models without session options of their own share a worker there.
     pub placement: Placement,
+    /// Whose it is: models of different tenants never share a worker.
+    pub tenant: String,
+    /// The folders of the models that may share its worker, which reads them all: the kernel adds
+    /// none later.
+    pub neighbours: Vec<PathBuf>,
 }
 
 /// Where a worker computes.
@@ -103,6 +131,11 @@ impl Placement {
     /// Whether it is on a GPU that somebody chose.
     pub fn is_on_gpu(&self) -> bool {
         self.gpus.as_ref().is_some_and(|gpus| !gpus.is_empty())
+    }
+
+    /// Whether a worker here can see no GPU.
+    pub(crate) fn hides_gpus(&self) -> bool {
+        self.gpus.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// What a worker's environment has instead of the server's.

@@ -1,13 +1,16 @@
 //! `Process`: a worker process, started anew from our own program.
 
+use std::ffi::c_uint;
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tempfile::TempDir;
 
 use crate::area::Area;
 use crate::bell::Bell;
@@ -20,6 +23,9 @@ use crate::worker::Role;
 
 /// The longest line of a worker's output that is passed on in one piece.
 const LINE_BYTES_MAX: u64 = 16 << 10;
+
+/// The files that are closed one by one where the kernel cannot close all at once.
+const FILES_MAX: RawFd = 1 << 16;
 
 /// A worker that sleeps is woken for what was freed when it is this part of its outputs.
 const QUIETLY_FREED: u64 = 8;
@@ -94,12 +100,16 @@ impl Link {
 /// A running worker process. Dropping it ends it.
 pub(crate) struct Process {
     child: Child,
+    /// Whether its end was waited for: then its number may be another's.
+    has_ended: bool,
     /// What ends with the worker; nothing is said there.
     pub(crate) socket: UnixStream,
     /// What the worker says, and the bell that it rings then.
     pub(crate) answers: Reader,
     pub(crate) bell: Bell,
     pub(crate) link: Arc<Link>,
+    /// The folder that it may write to, if it uses a GPU; removed with the process.
+    _scratch: Option<TempDir>,
 }
 
 impl Process {
@@ -127,7 +137,8 @@ impl Process {
             std::io::pipe().map_err(|error| Error::system("cannot make a pipe", &error))?;
         let copy =
             writer.try_clone().map_err(|error| Error::system("cannot duplicate a pipe", &error))?;
-        let mut command = command(options, role, files);
+        let scratch = role.rules.gpu.as_ref().map(|_| scratch_folder()).transpose()?;
+        let mut command = command(options, role, files, scratch.as_ref().map(TempDir::path));
         command.stdin(Stdio::null()).stdout(copy).stderr(writer);
         let child =
             command.spawn().map_err(|error| Error::system("cannot start a worker", &error))?;
@@ -138,7 +149,7 @@ impl Process {
         let orders = Mutex::new(Orders { writer, freed_bytes: 0 });
         let link = Arc::new(Link { orders, inputs, outputs });
         let answers = Reader::new(&rings, Direction::Answers);
-        Ok(Self { child, socket: ours, answers, bell, link })
+        Ok(Self { child, has_ended: false, socket: ours, answers, bell, link, _scratch: scratch })
     }
 
     /// The process id.
@@ -150,7 +161,13 @@ impl Process {
     /// but goes on is ended as well.
     pub(crate) fn end(&mut self) -> String {
         // It holds nothing that it would have to write, so it need not be asked.
-        drop(self.child.kill());
+        if !self.has_ended {
+            let group = -self.child.id().cast_signed();
+            // The programs that it started are of its group, which the sandbox has them stay in.
+            // SAFETY: takes numbers only; the group is there as long as its end was not waited for.
+            unsafe { libc::kill(group, libc::SIGKILL) };
+        }
+        self.has_ended = true;
         match self.child.wait() {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
@@ -164,17 +181,33 @@ impl Drop for Process {
     }
 }
 
-fn command(options: &Options, role: &Role, files: Files) -> Command {
+/// A new folder that only this user can read.
+fn scratch_folder() -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("tensord-worker-")
+        .tempdir()
+        .map_err(|error| Error::system("cannot make a folder for temporary files", &error))
+}
+
+fn command(options: &Options, role: &Role, files: Files, scratch: Option<&Path>) -> Command {
+    let mut sandbox = role.rules.clone();
+    if let (Some(gpu), Some(scratch)) = (&mut sandbox.gpu, scratch) {
+        scratch.clone_into(&mut gpu.scratch);
+    }
     let given = Given {
         library: options.library.clone(),
         area_bytes: options.area_bytes,
         n_threads: options.n_threads,
-        sandbox: role.rules.clone(),
+        sandbox,
     };
     let mut command = Command::new(&options.program.file);
     command.args(&options.program.words).args(given.to_words(files));
     command.env_clear().envs(options.environment.iter().cloned());
     command.envs(role.placement.environment());
+    // Temporary files, and kernels that the driver compiles, which it keeps below the home folder.
+    for name in ["TMPDIR", "HOME", "CUDA_CACHE_PATH"] {
+        command.envs(scratch.map(|folder| (name, folder)));
+    }
     // A signal from the terminal is for the server, which ends its workers itself.
     command.process_group(0);
     let server = std::process::id();
@@ -203,11 +236,31 @@ fn prepare(server: u32, passed: [RawFd; 5]) -> std::io::Result<()> {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is there to be read.
     check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) })?;
+    close_all_on_exec();
     for file in passed {
         // SAFETY: takes numbers only; the file is open in the server, so it is here.
         check(unsafe { libc::fcntl(file, libc::F_SETFD, 0) })?;
     }
     Ok(())
+}
+
+/// Has all files but the standard ones closed when the process becomes a worker: the server may
+/// have inherited some that it does not know of. They are not closed at once, for the failure of
+/// the start is told through one of them.
+fn close_all_on_exec() {
+    let first: c_uint = 3;
+    // SAFETY: takes numbers only.
+    let failed = unsafe {
+        libc::syscall(libc::SYS_close_range, first, c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    if failed == 0 {
+        return;
+    }
+    // Kernels before 5.11 cannot do it at once. A number that is no file does no harm.
+    for file in 3..FILES_MAX {
+        // SAFETY: takes numbers only.
+        unsafe { libc::fcntl(file, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
 }
 
 /// Passes a worker's output on, line by line, until it ends.

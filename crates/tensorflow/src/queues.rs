@@ -200,6 +200,11 @@ impl Work for SignatureWork {
     fn is_repeatable(&self) -> bool {
         false
     }
+
+    fn is_steady(&self, _: &[Tensor]) -> bool {
+        // Nothing is known of what TensorFlow does with them.
+        false
+    }
 }
 
 /// The answer of the worker. TensorFlow cannot end a run that nobody waits for, but the lane need

@@ -121,7 +121,8 @@ pub(crate) fn take(tensors: &wire::Tensors, whole: &Buffer) -> Result<Vec<Tensor
         }
         let tensor = if dtype == DType::String {
             let strings = get_strings(&whole.bytes()[start..end], shape.n_elements())?;
-            Tensor::from_strings(shape, strings.into_iter().collect::<Strings>())
+            Strings::copied(strings.into_iter())
+                .and_then(|strings| Tensor::from_strings(shape, strings))
         } else {
             Tensor::from_buffer(dtype, shape, whole.slice(start..end))
         };
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn tensors_come_out_as_they_went_in() {
         let area = area();
-        let strings: Strings = ["", "a", "b\0c", &"long".repeat(100)].iter().collect();
+        let strings = Strings::collect(["", "a", "b\0c", &"long".repeat(100)]).unwrap();
         let tensors = [
             Tensor::from_slice(Shape::of(&[2, 2]), &[1f32, 2., 3., 4.]).unwrap(),
             Tensor::from_strings(Shape::of(&[2, 2]), strings).unwrap(),

@@ -64,6 +64,8 @@ pub(crate) struct Role {
     /// Whether models without settings of their own share it.
     pub(crate) is_shared: bool,
     pub(crate) placement: Placement,
+    /// Whose models it serves.
+    pub(crate) tenant: String,
     pub(crate) rules: Rules,
 }
 
@@ -262,7 +264,11 @@ impl Worker {
             return Ok(lanes);
         }
         let n_lanes = self.options.n_threads;
-        let new = Lanes::start(schedule::Options { n_lanes, inline_max: Duration::ZERO })?;
+        let new = Lanes::start(schedule::Options {
+            n_lanes,
+            inline_max: Duration::ZERO,
+            run_max: self.options.run_max,
+        })?;
         let new = Arc::new(new);
         *lanes = Arc::downgrade(&new);
         Ok(new)
@@ -296,7 +302,8 @@ impl Worker {
             Err(error) => return self.fail_flight(id, error.into()),
         };
         let outputs = run.outputs.iter().map(|n| u32::try_from(*n).unwrap_or(u32::MAX)).collect();
-        let timeout_millis = timeout_millis(run.deadline);
+        let end = self.options.run_max.and_then(|max| Instant::now().checked_add(max));
+        let timeout_millis = timeout_millis(run.deadline.into_iter().chain(end).min());
         let inputs = Some(inputs);
         let order = RunOrder { id, model: seat, signature, inputs, outputs, timeout_millis };
         // Whatever else it is, the supervisor finds it out by itself.

@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
-use crate::sandbox::Rules;
+use crate::options::Sandbox;
+use crate::sandbox::{GpuRules, Rules};
 
 /// What the server tells a worker at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +59,14 @@ impl Given {
             format!("--threads={}", self.n_threads).into(),
             path("--library=", &self.library),
         ];
-        if self.sandbox.is_on {
-            words.push("--sandbox".into());
+        let Rules { level, readable, gpu } = &self.sandbox;
+        words.push(format!("--sandbox={}", level.name()).into());
+        words.extend(readable.iter().map(|folder| path("--read=", folder)));
+        if let Some(GpuRules { devices, scratch, mps }) = gpu {
+            words.push(path("--scratch=", scratch));
+            words.extend(devices.iter().map(|device| path("--device=", device)));
+            words.extend(mps.iter().map(|folder| path("--mps=", folder)));
         }
-        if self.sandbox.has_gpu {
-            words.push("--gpu".into());
-        }
-        words.extend(self.sandbox.readable.iter().map(|folder| path("--read=", folder)));
         words
     }
 }
@@ -102,12 +104,13 @@ fn parse(words: &[String]) -> Result<(Given, Files)> {
         library: PathBuf::new(),
         area_bytes: 0,
         n_threads: 1,
-        sandbox: Rules { is_on: false, has_gpu: false, readable: Vec::new() },
+        sandbox: Rules { level: Sandbox::Required, readable: Vec::new(), gpu: None },
     };
     let mut files = Files { socket: -1, bell: -1, rings: -1, inputs: -1, outputs: -1 };
     for word in words {
         let (flag, value) = word.split_once('=').unwrap_or((word, ""));
-        let bad = |_| Error::Malformed(format!("worker argument {word}"));
+        let unknown = || Error::Malformed(format!("worker argument {word}"));
+        let bad = |_| unknown();
         match flag {
             "--socket" => files.socket = value.parse().map_err(bad)?,
             "--bell" => files.bell = value.parse().map_err(bad)?,
@@ -117,13 +120,19 @@ fn parse(words: &[String]) -> Result<(Given, Files)> {
             "--area_bytes" => given.area_bytes = value.parse().map_err(bad)?,
             "--threads" => given.n_threads = value.parse().map_err(bad)?,
             "--library" => given.library = value.into(),
-            "--sandbox" => given.sandbox.is_on = true,
-            "--gpu" => given.sandbox.has_gpu = true,
+            "--sandbox" => given.sandbox.level = Sandbox::parse(value).ok_or_else(unknown)?,
             "--read" => given.sandbox.readable.push(value.into()),
-            _ => return Err(Error::Malformed(format!("worker argument {word}"))),
+            "--scratch" => gpu(&mut given).scratch = value.into(),
+            "--device" => gpu(&mut given).devices.push(value.into()),
+            "--mps" => gpu(&mut given).mps = Some(value.into()),
+            _ => return Err(unknown()),
         }
     }
     Ok((given, files))
+}
+
+fn gpu(given: &mut Given) -> &mut GpuRules {
+    given.sandbox.gpu.get_or_insert_default()
 }
 
 #[cfg(test)]
@@ -132,11 +141,23 @@ mod tests {
 
     #[test]
     fn a_worker_understands_what_the_server_writes() {
+        let gpu = GpuRules {
+            devices: vec!["/dev/nvidia0".into(), "/dev/nvidiactl".into()],
+            scratch: "/tmp/scratch".into(),
+            mps: Some("/tmp/mps".into()),
+        };
+        check(Sandbox::Auto, Some(gpu));
+        check(Sandbox::Required, None);
+        check(Sandbox::Off, None);
+    }
+
+    #[track_caller]
+    fn check(level: Sandbox, gpu: Option<GpuRules>) {
         let given = Given {
             library: "a b/lib=1.so".into(),
             area_bytes: 1 << 32,
             n_threads: 3,
-            sandbox: Rules { is_on: true, has_gpu: true, readable: vec!["/m".into(), "/n".into()] },
+            sandbox: Rules { level, readable: vec!["/m".into(), "/n".into()], gpu },
         };
         let files = Files { socket: 5, bell: 8, rings: 9, inputs: 6, outputs: 7 };
         let words = given.to_words(files).into_iter().map(|word| word.into_string().unwrap());

@@ -13,7 +13,7 @@ use super::places::Ended;
 use super::state::{Phase, Seat, SeatState, late};
 use crate::bell::Watched;
 use crate::error::session_error;
-use crate::options::{Renewal, Sandbox};
+use crate::options::Renewal;
 use crate::process::{Link, Process};
 use crate::snapshot::resident_bytes;
 use crate::tensors::{self, Received};
@@ -376,8 +376,8 @@ impl<'a> Serving<'a> {
 
     fn is_ready(&self, ready: Ready) {
         let Ready { version, missing } = ready;
-        if !missing.is_empty() && self.worker.options.sandbox == Sandbox::On {
-            crate::warn_once(&missing);
+        if !missing.is_empty() {
+            warn_once(&missing);
         }
         let mut state = self.worker.state.lock();
         state.version = version;
@@ -439,6 +439,15 @@ impl<'a> Serving<'a> {
         };
         reply(outputs);
     }
+}
+
+/// Says once which parts of the sandbox this system does not have.
+fn warn_once(missing: &[String]) {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        let missing = missing.join(", ");
+        tracing::warn!("workers are not fully confined: this system lacks {missing}");
+    });
 }
 
 /// The outputs of a run, where the worker put them.
