@@ -44,7 +44,7 @@ fn request(floats: &[f32]) -> String {
 }
 
 fn signature() -> Signature {
-    let endpoint = Endpoint { tensor: "x:0".to_owned(), spec: Spec::unknown(DType::F32) };
+    let endpoint = Endpoint::new("x:0", Spec::unknown(DType::F32));
     Signature {
         name: "serving_default".to_owned(),
         method: "tensorflow/serving/predict".to_owned(),

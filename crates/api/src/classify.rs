@@ -1,6 +1,9 @@
 //! `Classify`: labels with scores for each example. The rules and texts are those of TensorFlow
 //! Serving's `classifier.cc`.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use proto::serving::{
     Class, ClassificationRequest, ClassificationResponse, ClassificationResult, Classifications,
     Input,
@@ -36,7 +39,13 @@ pub(crate) async fn classify(
     let outputs = outputs(signature);
     let run = Run { servable: &servable, signature, inputs, outputs, urgency: call.urgency };
     let outputs = run.outputs(context, Api::Classify).await?;
-    let result = result(signature, &outputs, n_examples)?;
+    let n_bytes = examples::result_bytes(&outputs);
+    let _room = context.budget.charged(n_bytes)?;
+    let read = {
+        let signature = Arc::clone(signature);
+        move || result(&signature, &outputs, n_examples)
+    };
+    let result = context.codec.run(n_bytes, read).await??;
     let model_spec = answered(&call.target.model, servable.version(), &signature.name);
     let response = ClassificationResponse { model_spec: Some(model_spec), result: Some(result) };
     if let Some((recorder, input)) = request {
@@ -121,9 +130,8 @@ pub(crate) fn result(
     }
     let n_classes = classes.or(scores).map_or(0, |tensor| tensor.shape()[1]);
     let class = |at: usize| Class {
-        label: classes.map_or_else(String::new, |classes| {
-            String::from_utf8_lossy(classes.strings().get(at)).into_owned()
-        }),
+        label: classes
+            .map_or_else(Bytes::new, |classes| Bytes::copy_from_slice(classes.strings().get(at))),
         score: scores.map_or(0.0, |scores| scores.as_slice::<f32>()[at]),
     };
     let row = |row: usize| Classifications {

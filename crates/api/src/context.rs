@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use crate::Models;
+use crate::access::{Access, Action, Digest, Key, Scope};
 use crate::budget::Budget;
 use crate::call::MethodNames;
+use crate::codec::Codec;
 use crate::record::Recorder;
 use crate::stats::{Api, Entrypoint, InFlight, Stats};
+use crate::status::Status;
 use crate::trace::Trace;
 
 /// What every method needs. Cheap to clone; clones are one and the same.
@@ -18,16 +21,33 @@ pub struct Context {
     pub stats: Arc<Stats>,
     /// The bytes of all requests in flight.
     pub budget: Budget,
+    /// Decodes and encodes long messages.
+    pub codec: Codec,
     /// Whether the method name of a signature must fit the call.
     pub method_names: MethodNames,
     /// Takes some of the requests, to log them.
     pub recorder: Option<Arc<dyn Recorder>>,
+    /// The keys that calls need; without them, everybody may ask everything.
+    pub access: Option<Arc<Access>>,
 }
 
 impl Context {
     /// Who records the request to a model that is about to be run, if it is to be recorded.
     pub(crate) fn sampled(&self, model: &str) -> Option<&dyn Recorder> {
         self.recorder.as_deref().filter(|recorder| recorder.samples(model))
+    }
+
+    /// Admits a call, or says why not. The key is that of the caller, if the server has keys.
+    pub(crate) fn admit(
+        &self,
+        presented: Option<&Digest>,
+        action: Action,
+        scope: Scope<'_>,
+    ) -> Result<Option<Arc<Key>>, Status> {
+        match &self.access {
+            Some(access) => access.admit(presented, action, scope),
+            None => Ok(None),
+        }
     }
 
     /// Begins to count a request, which is logged when it ends.

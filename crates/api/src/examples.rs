@@ -6,15 +6,16 @@ use std::sync::Arc;
 use prost::Message as _;
 use proto::serving::Input;
 use proto::serving::input::Kind;
-use proto::tensorflow::{DataType, Example};
+use proto::tensorflow::DataType;
 use session::{Servable, Signature};
-use tensor::{DType, Shape, Strings, Tensor};
+use tensor::{DType, Shape, Tensor};
 
-use crate::signature_text;
 use crate::status::Status;
+use crate::{predict, signature_text};
 
 /// The examples of an input as a vector of strings. A context is merged into each: its bytes come
-/// first, which is how protobuf merges messages.
+/// first, which is how protobuf merges messages. All of their bytes are booked before the first is
+/// written: a context counts as often as there are examples.
 pub(crate) fn serialized(input: Option<Input>) -> Result<Tensor, Status> {
     let (context, examples) = match input.and_then(|input| input.kind) {
         None => (Vec::new(), Vec::new()),
@@ -26,14 +27,28 @@ pub(crate) fn serialized(input: Option<Input>) -> Result<Tensor, Status> {
     if examples.is_empty() {
         return Err(Status::invalid("Input is empty."));
     }
-    let one = |example: &Example| {
-        let mut bytes = context.clone();
-        bytes.extend_from_slice(&example.encode_to_vec());
-        bytes
-    };
-    let strings: Strings = examples.iter().map(one).collect();
-    let shape = Shape::of(&[strings.len()]);
-    Tensor::from_strings(shape, strings).map_err(|error| Status::invalid(error.to_string()))
+    let sizes = examples.iter().map(|example| example.encoded_len().checked_add(context.len()));
+    let n_bytes = { sizes }.try_fold(0usize, |sum, size| sum.checked_add(size?));
+    let n_bytes = n_bytes.ok_or_else(|| Status::invalid("Input is too large."))?;
+    let mut bytes = context;
+    let n_context = bytes.len();
+    let shape = Shape::of(&[examples.len()]);
+    let tensor = Tensor::of_strings(shape, n_bytes, |strings| {
+        for example in &examples {
+            bytes.truncate(n_context);
+            example.encode(&mut bytes).expect("a vector takes any number of bytes");
+            strings.push(&bytes)?;
+        }
+        Ok(())
+    });
+    tensor.map_err(|error| predict::unread("inputs", &error))
+}
+
+/// The bytes that the results in some outputs take as messages, at most: labels are copied, and
+/// each class has its place in a list.
+pub(crate) fn result_bytes(outputs: &[Tensor]) -> usize {
+    const CLASS_BYTES: usize = 64;
+    outputs.iter().map(|tensor| tensor.n_bytes() + tensor.n_elements() * CLASS_BYTES).sum()
 }
 
 /// The signature called `name`, with `Classify`'s and `Regress`'s text if there is none.

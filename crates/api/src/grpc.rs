@@ -3,16 +3,21 @@
 mod deadline;
 mod direct;
 mod expansion;
+mod guard;
 mod health;
 mod metered;
+mod outgoing;
 mod profiler;
+mod remote;
 mod transport;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use prost::Message;
 use proto::serving::model_service_server::{ModelService, ModelServiceServer};
 use proto::serving::prediction_service_server::{PredictionService, PredictionServiceServer};
 use proto::serving::{
@@ -21,15 +26,17 @@ use proto::serving::{
     MultiInferenceRequest, MultiInferenceResponse, PredictRequest, PredictResponse,
     RegressionRequest, RegressionResponse, ReloadConfigRequest, ReloadConfigResponse,
 };
-use proto::tensorflow::TensorProto;
 use session::Urgency;
-use tensor::{Layout, Tensor};
+use tensor::Layout;
 use tokio_stream::Stream;
 use tonic::codec::CompressionEncoding;
 use tonic::{Request, Response, Streaming};
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_reflection::server::{v1, v1alpha};
 
+use crate::access::Action;
+use crate::arrival::ArrivalLimits;
+use crate::audit::Audit;
 use crate::call::{Call, answered};
 use crate::context::Context;
 use crate::control::{self, Control};
@@ -42,8 +49,9 @@ use crate::{classify, metadata, model_status, multi_inference, regress};
 
 use deadline::deadline;
 pub use direct::{Direct, DirectLayer};
-use metered::Limits;
+use guard::Presented;
 pub use metered::Metered;
+use metered::{CallCharge, Limits};
 pub use profiler::Profiler;
 pub use transport::TransportOptions;
 
@@ -56,6 +64,10 @@ pub struct GrpcOptions {
     pub message_bytes_max: usize,
     /// How many requests of one stream run at once.
     pub stream_requests_max: usize,
+    /// How long a client may take no part of an answer.
+    pub patience: Duration,
+    /// How slowly a message may come.
+    pub arrival: ArrivalLimits,
 }
 
 /// The gRPC services. Cheap to clone.
@@ -123,29 +135,34 @@ impl Grpc {
     fn limits(&self) -> Limits {
         Limits {
             budget: self.context.budget.clone(),
+            codec: self.context.codec.clone(),
             message_bytes_max: self.options.message_bytes_max,
             messages_max: self.options.stream_requests_max.max(1),
+            patience: self.options.patience,
+            arrival: self.options.arrival,
         }
     }
 
+    /// Answers a `Predict` with the tensors of its outputs, which are not written yet.
     async fn predict_one(
         &self,
         request: PredictRequest,
-        Asked { urgency, trace }: Asked,
-    ) -> Result<PredictResponse, Status> {
+        Asked { urgency, trace, presented, charge }: Asked,
+    ) -> Result<(Call, Answer), Status> {
         let PredictRequest { model_spec, inputs, output_filter, .. } = request;
         let in_flight = self.begin(model_spec.as_ref(), Api::Predict, trace);
+        let limit_bytes = self.options.message_bytes_max;
         // Awaited where it stands: a future that is handed on is copied.
         let answer = async {
+            self.admit_model(presented, Action::Infer, model_spec.as_ref())?;
             let call = Call::from_spec(model_spec, urgency?)?;
             let answer = predict::predict(&self.context, &call, |signature| {
-                predict::inputs(signature, inputs, &output_filter, |alias, proto: TensorProto| {
-                    let failed = |error| format!("tensor parsing error: {alias}: {error}");
-                    let tensor = Tensor::from_proto(&proto, self.options.message_bytes_max);
-                    tensor.map_err(|error| Status::invalid(failed(error)))
-                })
-            });
-            encode(&call, answer.await?, self.options.layout)
+                let inputs = predict::inputs(signature, inputs, &output_filter, limit_bytes);
+                charge.decoded();
+                inputs
+            })
+            .await?;
+            Ok((call, answer))
         }
         .await;
         in_flight.end(answer.as_ref().err());
@@ -159,22 +176,38 @@ impl Grpc {
     }
 }
 
-fn encode(call: &Call, answer: Answer, layout: Layout) -> Result<PredictResponse, Status> {
+/// The answer of a `Predict` as a message. `room` is asked for its bytes before it is made, and for
+/// those that tonic takes to encode it.
+fn encode(
+    (call, answer): (Call, Answer),
+    layout: Layout,
+    mut room: impl FnMut(usize) -> Result<(), Status>,
+) -> Result<PredictResponse, Status> {
     let model_spec = answered(&call.target.model, answer.version, &answer.signature);
+    room(proto_bytes(&answer))?;
     let mut outputs = BTreeMap::new();
     for (alias, tensor) in answer.outputs {
         let proto = tensor.to_proto(layout);
         let proto = proto.map_err(|error| Status::invalid(format!("output {alias}: {error}")))?;
         outputs.insert(alias, proto);
     }
-    Ok(PredictResponse { model_spec: Some(model_spec), outputs })
+    let message = PredictResponse { model_spec: Some(model_spec), outputs };
+    room(message.encoded_len().saturating_mul(GROWTH))?;
+    Ok(message)
 }
 
-/// When the client stops waiting, and what it calls its request.
+/// The bytes that the outputs of an answer take as messages.
+fn proto_bytes(answer: &Answer) -> usize {
+    answer.outputs.iter().map(|(_, tensor)| tensor.proto_bytes()).sum()
+}
+
+/// When the client stops waiting, what it calls its request, and what that is charged.
 #[derive(Clone)]
 struct Asked {
     urgency: Result<Urgency, Status>,
     trace: Trace,
+    presented: Option<Presented>,
+    charge: CallCharge,
 }
 
 impl Asked {
@@ -183,69 +216,94 @@ impl Asked {
         let level = level::read(request.metadata().as_ref());
         let deadline = deadline(request);
         let urgency = level.map(|level| Urgency { deadline, level });
-        Self { urgency, trace }
+        let presented = Presented::of(request.extensions());
+        Self { urgency, trace, presented, charge: charge(request) }
     }
 }
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
 
-/// A result as tonic wants it.
-fn reply<T>(result: Result<T, Status>) -> Reply<T> {
+/// tonic writes into a buffer that grows to twice its size, beside what it was.
+const GROWTH: usize = 3;
+
+/// A result as tonic wants it, if there is room to write it.
+fn reply<T: Message>(result: Result<T, Status>, charge: &CallCharge) -> Reply<T> {
+    let charged = |answer: &T| charge.grow(answer.encoded_len().saturating_mul(GROWTH));
+    let result = result.and_then(|answer| charged(&answer).map(|()| answer));
     result.map(Response::new).map_err(|status| status.to_grpc())
+}
+
+/// The charge of a call.
+fn charge<T>(request: &Request<T>) -> CallCharge {
+    request.extensions().get::<CallCharge>().cloned().unwrap_or_default()
 }
 
 #[tonic::async_trait]
 impl PredictionService for Grpc {
     async fn predict(&self, request: Request<PredictRequest>) -> Reply<PredictResponse> {
         let asked = Asked::new(&request);
-        reply(self.predict_one(request.into_inner(), asked).await)
+        let charge = asked.charge.clone();
+        let answer = self.predict_one(request.into_inner(), asked).await;
+        let answer = answer.map_err(|status| status.to_grpc())?;
+        let (n_bytes, layout) = (proto_bytes(&answer.1), self.options.layout);
+        let encode = move || encode(answer, layout, |bytes| charge.grow(bytes));
+        let message = self.context.codec.run(n_bytes, encode).await.flatten();
+        message.map(Response::new).map_err(|status| status.to_grpc())
     }
 
     async fn classify(
         &self,
         request: Request<ClassificationRequest>,
     ) -> Reply<ClassificationResponse> {
-        let Asked { urgency, trace } = Asked::new(&request);
+        let Asked { urgency, trace, presented, charge } = Asked::new(&request);
         let ClassificationRequest { model_spec, input } = request.into_inner();
         let in_flight = self.begin(model_spec.as_ref(), Api::Classify, trace);
         let answer = async {
+            self.admit_model(presented, Action::Infer, model_spec.as_ref())?;
             let call = Call::from_spec(model_spec, urgency?)?;
             classify::classify(&self.context, &call, input).await
         }
         .await;
         in_flight.end(answer.as_ref().err());
-        reply(answer)
+        reply(answer, &charge)
     }
 
     async fn regress(&self, request: Request<RegressionRequest>) -> Reply<RegressionResponse> {
-        let Asked { urgency, trace } = Asked::new(&request);
+        let Asked { urgency, trace, presented, charge } = Asked::new(&request);
         let RegressionRequest { model_spec, input } = request.into_inner();
         let in_flight = self.begin(model_spec.as_ref(), Api::Regress, trace);
         let answer = async {
+            self.admit_model(presented, Action::Infer, model_spec.as_ref())?;
             let call = Call::from_spec(model_spec, urgency?)?;
             regress::regress(&self.context, &call, input).await
         }
         .await;
         in_flight.end(answer.as_ref().err());
-        reply(answer)
+        reply(answer, &charge)
     }
 
     async fn multi_inference(
         &self,
         request: Request<MultiInferenceRequest>,
     ) -> Reply<MultiInferenceResponse> {
-        let Asked { urgency, .. } = Asked::new(&request);
+        let Asked { urgency, presented, charge, .. } = Asked::new(&request);
         let request = request.into_inner();
-        let answer =
-            async { multi_inference::multi_inference(&self.context, request, urgency?).await };
-        reply(answer.await)
+        let answer = async {
+            let admit = |spec| self.admit_model(presented, Action::Infer, spec);
+            request.tasks.iter().try_for_each(|task| admit(task.model_spec.as_ref()))?;
+            multi_inference::multi_inference(&self.context, request, urgency?).await
+        };
+        reply(answer.await, &charge)
     }
 
     async fn get_model_metadata(
         &self,
         request: Request<GetModelMetadataRequest>,
     ) -> Reply<GetModelMetadataResponse> {
-        reply(metadata::metadata(&self.context.models, request.into_inner()))
+        let (charge, presented) = (charge(&request), Presented::of(request.extensions()));
+        let request = request.into_inner();
+        let may = self.admit_model(presented, Action::ReadModel, request.model_spec.as_ref());
+        reply(may.and_then(|()| metadata::metadata(&self.context.models, request)), &charge)
     }
 
     type PredictStreamedStream =
@@ -257,7 +315,9 @@ impl PredictionService for Grpc {
         &self,
         request: Request<Streaming<PredictRequest>>,
     ) -> Reply<Self::PredictStreamedStream> {
-        let asked = Asked::new(&request);
+        // Its messages come one after another: each is charged until as many more have come as may
+        // be in flight, or until it is answered.
+        let asked = Asked { charge: CallCharge::default(), ..Asked::new(&request) };
         let face = self.clone();
         let answers = request.into_inner().map(move |request| {
             let (face, asked) = (face.clone(), asked.clone());
@@ -266,14 +326,20 @@ impl PredictionService for Grpc {
                 answer.map_err(|status| status.to_grpc())
             }
         });
+        let (layout, mut room) = (self.options.layout, self.context.budget.charge());
+        // Written one at a time, when its turn has come: the room of the one before is free.
+        let write = move |answer: Result<(Call, Answer), tonic::Status>| {
+            room.shrink_to(0);
+            let message = encode(answer?, layout, |bytes| room.grow(bytes));
+            message.map_err(|status| status.to_grpc())
+        };
         let mut has_failed = false;
-        let answers = answers.buffered(self.options.stream_requests_max.max(1)).take_while(
-            move |answer: &Result<_, tonic::Status>| {
-                let goes_on = !has_failed;
-                has_failed = answer.is_err();
-                std::future::ready(goes_on)
-            },
-        );
+        let answers = answers.buffered(self.options.stream_requests_max.max(1)).map(write);
+        let answers = answers.take_while(move |answer: &Result<_, tonic::Status>| {
+            let goes_on = !has_failed;
+            has_failed = answer.is_err();
+            std::future::ready(goes_on)
+        });
         Ok(Response::new(Box::pin(answers)))
     }
 }
@@ -284,7 +350,10 @@ impl ModelService for Grpc {
         &self,
         request: Request<GetModelStatusRequest>,
     ) -> Reply<GetModelStatusResponse> {
-        reply(model_status::model_status(&self.context.models, request.into_inner()))
+        let (charge, presented) = (charge(&request), Presented::of(request.extensions()));
+        let request = request.into_inner();
+        let may = self.admit_model(presented, Action::ReadModel, request.model_spec.as_ref());
+        reply(may.and_then(|()| model_status::model_status(&self.context.models, request)), &charge)
     }
 
     async fn handle_reload_config_request(
@@ -295,6 +364,11 @@ impl ModelService for Grpc {
             let text = "this server does not let its list of models be replaced";
             return Err(tonic::Status::unimplemented(text));
         };
-        reply(control::reload(&**control, &self.context.stats, request.into_inner()).await)
+        let caller = self.caller(request.extensions()).map_err(|status| status.to_grpc())?;
+        let audit = Audit::begin(caller, "HandleReloadConfigRequest".to_owned());
+        let charge = charge(&request);
+        let answer = control::reload(&**control, &self.context.stats, request.into_inner()).await;
+        audit.end(answer.as_ref().err());
+        reply(answer, &charge)
     }
 }

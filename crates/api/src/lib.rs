@@ -2,13 +2,18 @@
 //! knows nothing of devices, ops or files.
 #![forbid(unsafe_code)]
 
+mod access;
+mod arrival;
+mod audit;
 mod budget;
 mod call;
 mod classify;
+mod codec;
 mod context;
 mod control;
 mod examples;
 mod grpc;
+mod held;
 mod level;
 mod listen;
 mod metadata;
@@ -26,16 +31,21 @@ mod status;
 mod tls;
 mod trace;
 
-pub use budget::Budget;
+pub use access::{Access, Digest, Key, Right, new_key};
+pub use arrival::ArrivalLimits;
+pub use budget::{Books, Budget};
 pub use call::MethodNames;
+pub use codec::Codec;
 pub use context::Context;
 pub use control::{Changing, Control};
 pub use grpc::{Direct, DirectLayer, Grpc, GrpcOptions, Metered, Profiler, TransportOptions};
-pub use listen::{Connection, ListenOptions, Listener, Local, connections};
+pub use listen::{
+    Client, ConnectInfo, Connection, ListenOptions, Listener, Local, Peer, connections,
+};
 pub use record::{Exchange, Record, Recorder};
 pub use replay::{Replayed, replay};
 pub use rest::{
-    Memory, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json, serve as serve_rest,
+    Door, Memory, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json, serve as serve_rest,
 };
 pub use stats::{Kind, Metric, Point, Stats, Value, latency_limits};
 pub use status::Status;

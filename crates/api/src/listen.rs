@@ -1,18 +1,20 @@
 //! Connections: taken within a limit, plain or over TLS, of a port or a UNIX socket.
 
+mod cut;
 mod local;
 mod patient;
+mod peer;
+mod slots;
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -20,8 +22,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use crate::tls::{Protocol, Tls};
+pub(crate) use cut::Cut;
 pub use local::Local;
 use patient::Patient;
+pub use peer::Peer;
+pub use slots::Client;
+use slots::{Slot, Slots};
 
 /// How often the system asks a silent connection whether the other side is still there: one that
 /// says nothing to that for a minute is ended.
@@ -37,7 +43,8 @@ pub struct ListenOptions {
     pub tls: Option<Tls>,
     /// What is spoken.
     pub protocol: Protocol,
-    /// The most connections at once; further ones wait.
+    /// The most connections at once. For a further one, a connection whose client is slow or idle
+    /// is closed; the new connection waits if there is none.
     pub connections_max: usize,
     /// How long the two sides may take to agree on TLS.
     pub handshake_timeout: Duration,
@@ -57,18 +64,55 @@ pub enum Listener {
 }
 
 impl Listener {
-    async fn accept(&self) -> io::Result<Box<dyn Transport>> {
+    async fn accept(&self) -> io::Result<Accepted> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
-                // Answers are written at once: they should not wait for more.
-                drop(stream.set_nodelay(true));
-                drop(SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE));
-                Ok(Box::new(stream))
+                let (stream, address) = listener.accept().await?;
+                Ok((prepared(stream), Peer::Tcp(address)))
             }
-            Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = Peer::of_unix(&stream);
+                Ok((Box::new(stream), peer))
+            }
         }
     }
+
+    /// Gives the connections that wait to be taken, one at each call, without waiting for more. The
+    /// runtime may not have been told of them yet, so the system is asked.
+    fn waiting(self) -> io::Result<Box<dyn FnMut() -> Option<Accepted> + Send>> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let listener = listener.into_std()?;
+                Box::new(move || {
+                    let (stream, address) = listener.accept().ok()?;
+                    stream.set_nonblocking(true).ok()?;
+                    let stream = TcpStream::from_std(stream).ok()?;
+                    Some((prepared(stream), Peer::Tcp(address)))
+                })
+            }
+            Self::Unix(listener) => {
+                let listener = listener.into_std()?;
+                Box::new(move || {
+                    let (stream, _) = listener.accept().ok()?;
+                    stream.set_nonblocking(true).ok()?;
+                    let stream = UnixStream::from_std(stream).ok()?;
+                    let peer = Peer::of_unix(&stream);
+                    Some((Box::new(stream), peer))
+                })
+            }
+        })
+    }
+}
+
+/// A connection, and who is at its other end.
+type Accepted = (Box<dyn Transport>, Peer);
+
+fn prepared(stream: TcpStream) -> Box<dyn Transport> {
+    // Answers are written at once: they should not wait for more.
+    drop(stream.set_nodelay(true));
+    drop(SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE));
+    Box::new(stream)
 }
 
 /// Something to read from and write to.
@@ -76,66 +120,108 @@ trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub struct ConnectInfo {
+    pub(crate) peer: Peer,
+    pub(crate) client: Client,
+}
+
 /// A connection that was taken. Its place is free again when it is dropped.
 pub struct Connection {
     stream: Patient<Box<dyn Transport>>,
-    _slot: OwnedSemaphorePermit,
+    info: ConnectInfo,
+    _slot: Slot,
 }
 
-/// Takes connections until the token is cancelled.
+/// Takes connections until the token is cancelled, and then those that wait to be taken.
 pub fn connections(
     listener: Listener,
     options: ListenOptions,
     token: CancellationToken,
 ) -> impl Stream<Item = io::Result<Connection>> + Send + Unpin + use<> {
     let (send, receive) = mpsc::channel(1);
+    let slots = Slots::new(options.connections_max);
+    let is_local = matches!(listener, Listener::Unix(_));
+    let door = Door { options, slots, send, is_local };
     tokio::spawn(async move {
-        let taken = take(&listener, &options, &send);
-        tokio::select! {
-            () = taken => {}
-            () = token.cancelled() => {}
-        }
+        let first = door.take(&listener, &token).await;
+        door.take_waiting(first, listener).await;
     });
     ReceiverStream::new(receive)
 }
 
-type Sender = mpsc::Sender<io::Result<Connection>>;
+/// Takes connections and hands them on.
+struct Door {
+    options: ListenOptions,
+    slots: Slots,
+    send: mpsc::Sender<io::Result<Connection>>,
+    is_local: bool,
+}
 
-async fn take(listener: &Listener, options: &ListenOptions, send: &Sender) {
-    let slots = Arc::new(Semaphore::new(options.connections_max));
-    loop {
-        let slot = Arc::clone(&slots).acquire_owned().await;
-        let slot = slot.expect("nobody closes the semaphore");
-        let stream = match listener.accept().await {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::warn!("a connection was not taken: {error}");
-                tokio::time::sleep(options.accept_pause).await;
-                continue;
+impl Door {
+    /// Takes connections until the token is cancelled or nobody wants them. Gives one that was
+    /// taken and has no slot yet, if there is one.
+    async fn take(&self, listener: &Listener, token: &CancellationToken) -> Option<Accepted> {
+        loop {
+            match token.run_until_cancelled(listener.accept()).await? {
+                Ok(accepted) => {
+                    let Some(slot) = token.run_until_cancelled(self.slots.take()).await else {
+                        return Some(accepted);
+                    };
+                    if !self.hand_on(slot, accepted).await {
+                        return None;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!("a connection was not taken: {error}");
+                    let pause = tokio::time::sleep(self.options.accept_pause);
+                    token.run_until_cancelled(pause).await;
+                }
             }
-        };
-        let patience = options.write_timeout;
-        let is_local = matches!(listener, Listener::Unix(_));
+        }
+    }
+
+    /// Takes the connections that the system has agreed to already, behind the first, and closes
+    /// the listener: the system would reset them, and with them requests that may have been sent.
+    async fn take_waiting(&self, mut first: Option<Accepted>, listener: Listener) {
+        let Ok(mut waiting) = listener.waiting() else { return };
+        while let Some(slot) = self.slots.try_take() {
+            let Some(accepted) = first.take().or_else(&mut waiting) else { return };
+            if !self.hand_on(slot, accepted).await {
+                return;
+            }
+        }
+    }
+
+    /// Hands a connection on, once the two sides agree on TLS if that is spoken. `false` if nobody
+    /// wants it any more: it is closed then.
+    async fn hand_on(&self, slot: Slot, (stream, peer): Accepted) -> bool {
+        let (patience, is_local) = (self.options.write_timeout, self.is_local);
+        let cut = slot.client.cut().clone();
         let connection = move |stream: Box<dyn Transport>| {
             let stream = if is_local { Box::new(Local::new(stream)) } else { stream };
-            Connection { stream: Patient::new(stream, patience), _slot: slot }
+            let info = ConnectInfo { peer, client: slot.client.clone() };
+            Connection { stream: Patient::new(stream, patience), info, _slot: slot }
         };
-        let Some(tls) = &options.tls else {
-            if send.send(Ok(connection(stream))).await.is_err() {
-                return; // Nobody wants them any more.
-            }
-            continue;
+        let Some(tls) = &self.options.tls else {
+            return self.send.send(Ok(connection(stream))).await.is_ok();
         };
-        let acceptor = TlsAcceptor::from(tls.config(options.protocol));
-        let (send, timeout) = (send.clone(), options.handshake_timeout);
+        let acceptor = TlsAcceptor::from(tls.config(self.options.protocol));
+        let (send, timeout) = (self.send.clone(), self.options.handshake_timeout);
         tokio::spawn(async move {
-            match tokio::time::timeout(timeout, acceptor.accept(stream)).await {
-                // If nobody wants it any more, it is closed.
+            let agreed = tokio::time::timeout(timeout, acceptor.accept(stream));
+            let agreed = tokio::select! {
+                agreed = agreed => agreed,
+                () = cut.is_ended() => return,
+            };
+            match agreed {
                 Ok(Ok(stream)) => drop(send.send(Ok(connection(Box::new(stream)))).await),
                 Ok(Err(error)) => tracing::debug!("no agreement on TLS: {error}"),
                 Err(_) => tracing::debug!("no agreement on TLS in time"),
             }
         });
+        true
     }
 }
 
@@ -145,6 +231,7 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.info.client.cut().check(context)?;
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
@@ -180,7 +267,9 @@ impl AsyncWrite for Connection {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = ();
+    type ConnectInfo = ConnectInfo;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> ConnectInfo {
+        self.info.clone()
+    }
 }

@@ -25,7 +25,7 @@ pub(crate) fn model_status(
 }
 
 fn state(status: &VersionStatus) -> ModelVersionStatus {
-    let (error_code, error_message) = match &status.error {
+    let (error_code, error_message) = match status.failure() {
         None => (0, String::new()),
         Some(error) => (error.code.number(), error.message.clone()),
     };

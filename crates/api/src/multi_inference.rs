@@ -2,6 +2,7 @@
 //! texts are those of TensorFlow Serving's `multi_inference.cc`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use lifecycle::{Code, Handle};
@@ -56,9 +57,10 @@ pub(crate) async fn multi_inference(
 /// What is to be done with which signature.
 struct Task<'a> {
     kind: Kind,
-    signature: &'a Signature,
+    signature: &'a Arc<Signature>,
 }
 
+#[derive(Clone, Copy)]
 enum Kind {
     Classify,
     Regress,
@@ -124,10 +126,14 @@ async fn run(
     };
     let run = Run { servable, signature, inputs: vec![input.clone()], outputs, urgency };
     let outputs = run.outputs(context, Api::MultiInference).await?;
-    Ok(match kind {
+    let n_bytes = examples::result_bytes(&outputs);
+    let _room = context.budget.charged(n_bytes)?;
+    let (kind, signature) = (*kind, Arc::clone(signature));
+    let outcome = move || match kind {
         Kind::Classify => {
-            Outcome::ClassificationResult(classify::result(signature, &outputs, n_examples)?)
+            classify::result(&signature, &outputs, n_examples).map(Outcome::ClassificationResult)
         }
-        Kind::Regress => Outcome::RegressionResult(regress::result(&outputs, n_examples)?),
-    })
+        Kind::Regress => regress::result(&outputs, n_examples).map(Outcome::RegressionResult),
+    };
+    context.codec.run(n_bytes, outcome).await?
 }

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lifecycle::{Code, Handle};
-use session::{Servable, Signature, Urgency};
-use tensor::Tensor;
+use proto::tensorflow::TensorProto;
+use session::{Endpoint, Servable, Signature, Urgency};
+use tensor::{DType, Tensor, proto_dtype};
 
 use crate::call::{Call, MethodNames};
 use crate::context::Context;
@@ -102,22 +103,62 @@ impl MethodNames {
     }
 }
 
-/// The inputs of a request, in the signature's order. `read` makes a tensor of what the request
-/// gives for an alias.
-pub(crate) fn inputs<T>(
+/// An input as a request gives it.
+pub(crate) trait Given {
+    /// The dtype it says it has, if it is one that can be sent.
+    fn dtype(&self) -> Option<DType>;
+
+    /// Makes a tensor of it.
+    fn read(self, alias: &str, limit_bytes: usize) -> Result<Tensor, Status>;
+}
+
+/// JSON was read by the dtypes of the signature.
+impl Given for Tensor {
+    fn dtype(&self) -> Option<DType> {
+        None
+    }
+
+    fn read(self, _alias: &str, _limit_bytes: usize) -> Result<Tensor, Status> {
+        Ok(self)
+    }
+}
+
+impl Given for TensorProto {
+    fn dtype(&self) -> Option<DType> {
+        let can_be_sent = |dtype: &DType| dtype.is_plain() || *dtype == DType::String;
+        proto_dtype(self).filter(can_be_sent)
+    }
+
+    fn read(self, alias: &str, limit_bytes: usize) -> Result<Tensor, Status> {
+        Tensor::from_proto(&self, limit_bytes).map_err(|error| unread(alias, &error))
+    }
+}
+
+/// An input that could not be read.
+pub(crate) fn unread(alias: &str, error: &tensor::Error) -> Status {
+    let code = match error {
+        tensor::Error::Memory(_) => Code::ResourceExhausted,
+        tensor::Error::TooLarge { .. }
+        | tensor::Error::NegativeDim { .. }
+        | tensor::Error::WrongCount { .. }
+        | tensor::Error::Proto { .. } => Code::InvalidArgument,
+    };
+    Status::new(code, format!("tensor parsing error: {alias}: {error}"))
+}
+
+/// The inputs of a request, in the signature's order, none of which may take more than
+/// `limit_bytes`. Their names and dtypes are checked before anything is made of them.
+pub(crate) fn inputs<T: Given>(
     signature: &Signature,
     mut given: BTreeMap<String, T>,
     filter: &[String],
-    read: impl Fn(&str, T) -> Result<Tensor, Status>,
+    limit_bytes: usize,
 ) -> Result<Inputs, Status> {
     check_count(signature, &given)?;
-    let mut tensors = Vec::with_capacity(signature.inputs.len());
+    let mut found = Vec::with_capacity(signature.inputs.len());
     for (alias, endpoint) in &signature.inputs {
-        if let Some(value) = given.remove(alias) {
-            tensors.push(read(alias, value)?);
-        } else if let Some(default) = signature.defaults.get(alias) {
-            tensors.push(default.clone());
-        } else {
+        let value = given.remove(alias);
+        if value.is_none() && !signature.defaults.contains_key(alias) {
             return Err(Status::invalid(format!(
                 "Signature input alias: {alias}(feed name: {}) not found in request and no \
                  default value provided. Inputs expected to be in the request {{{}}}, or default \
@@ -127,6 +168,7 @@ pub(crate) fn inputs<T>(
                 joined(signature.defaults.keys()),
             )));
         }
+        found.push((alias, endpoint, value));
     }
     if let Some(extra) = given.keys().next() {
         return Err(Status::invalid(format!(
@@ -134,7 +176,27 @@ pub(crate) fn inputs<T>(
             joined(signature.inputs.keys()),
         )));
     }
-    Ok(Inputs { tensors, outputs: outputs(signature, filter)? })
+    let outputs = outputs(signature, filter)?;
+    for (number, (_, endpoint, value)) in found.iter().enumerate() {
+        check_dtype(number, endpoint, value.as_ref())?;
+    }
+    let read = |(alias, _, value): (&String, _, Option<T>)| match value {
+        Some(value) => value.read(alias, limit_bytes),
+        None => Ok(signature.defaults[alias].clone()),
+    };
+    let tensors = found.into_iter().map(read).collect::<Result<_, Status>>()?;
+    Ok(Inputs { tensors, outputs })
+}
+
+/// Fails if a request gives an input of another dtype than the graph takes.
+fn check_dtype(number: usize, want: &Endpoint, value: Option<&impl Given>) -> Result<(), Status> {
+    let Some(got) = value.and_then(Given::dtype) else { return Ok(()) };
+    if got == want.fed {
+        return Ok(());
+    }
+    // The text is TensorFlow's (`executor.cc`), which clients look for.
+    let text = format!("Expects arg[{number}] to be {} but {got} is provided", want.fed);
+    Err(Status::invalid(text))
 }
 
 /// Fails if there are too many inputs, or too few and nothing could stand in for them.

@@ -30,7 +30,9 @@ pub(crate) async fn regress(
     let (inputs, outputs) = (vec![input], vec![0]);
     let run = Run { servable: &servable, signature, inputs, outputs, urgency: call.urgency };
     let outputs = run.outputs(context, Api::Regress).await?;
-    let result = result(&outputs, n_examples)?;
+    let n_bytes = examples::result_bytes(&outputs);
+    let _room = context.budget.charged(n_bytes)?;
+    let result = context.codec.run(n_bytes, move || result(&outputs, n_examples)).await??;
     let model_spec = answered(&call.target.model, servable.version(), &signature.name);
     let response = RegressionResponse { model_spec: Some(model_spec), result: Some(result) };
     if let Some((recorder, input)) = request {

@@ -4,9 +4,7 @@
 use lifecycle::Code;
 use proto::serving::prediction_log::LogType;
 use proto::serving::{InferenceTask, Input, ModelSpec, PredictRequest, PredictionLog};
-use proto::tensorflow::TensorProto;
 use session::{Servable, Signature, Urgency};
-use tensor::Tensor;
 
 use crate::call::MethodNames;
 use crate::status::Status;
@@ -73,11 +71,7 @@ async fn predict(servable: &Servable, request: PredictRequest) -> Result<(), Sta
         let text = format!("Serving signature key \"{name}\" not found.");
         Status::new(Code::FailedPrecondition, text)
     })??;
-    let read = |alias: &str, proto: TensorProto| {
-        let failed = |error| Status::invalid(format!("tensor parsing error: {alias}: {error}"));
-        Tensor::from_proto(&proto, TENSOR_BYTES_MAX).map_err(failed)
-    };
-    let inputs = predict::inputs(signature, inputs, &output_filter, read)?;
+    let inputs = predict::inputs(signature, inputs, &output_filter, TENSOR_BYTES_MAX)?;
     servable.run(signature, inputs.tensors, inputs.outputs, Urgency::default()).await?;
     Ok(())
 }

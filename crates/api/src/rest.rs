@@ -3,6 +3,7 @@
 
 mod body;
 mod compress;
+mod door;
 pub mod json;
 mod manage;
 mod memory;
@@ -15,10 +16,12 @@ mod target;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use door::Door;
 pub use memory::Memory;
 pub use reply::Reply;
 pub use serve::serve;
 
+use crate::arrival::ArrivalLimits;
 use crate::context::Context;
 use crate::control::Control;
 
@@ -29,8 +32,10 @@ pub struct RestOptions {
     pub timeout: Option<Duration>,
     /// How long a client may take to send the head of a request.
     pub header_timeout: Duration,
-    /// How long a body may make no progress.
-    pub body_timeout: Duration,
+    /// How long a connection on which nothing is asked stays open while the server drains.
+    pub linger: Duration,
+    /// How slowly a body may come.
+    pub arrival: ArrivalLimits,
     /// The most bytes of a request's body.
     pub body_bytes_max: usize,
     /// The most bytes that a compressed body may unfold to.
@@ -74,15 +79,25 @@ struct Shared {
     metrics: Option<Metrics>,
     control: Option<Arc<dyn Control>>,
     memory: Option<Arc<dyn Memory>>,
+    door: Door,
     /// Other pages that are only looked at, by their paths.
     looks: Vec<(&'static str, Page)>,
 }
 
 impl Rest {
-    /// The face of some models. Without `metrics` there is no page of them.
+    /// The face of some models. Without `metrics` there is no page of them. Nothing can be changed.
     pub fn new(context: Context, options: RestOptions, metrics: Option<Metrics>) -> Self {
+        let door = Door::Closed("this server takes no changes".to_owned());
         let (control, memory, looks) = (None, None, Vec::new());
-        Self { shared: Arc::new(Shared { context, options, metrics, control, memory, looks }) }
+        let shared = Shared { context, options, metrics, control, memory, door, looks };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The same with a door that says which calls it takes.
+    #[must_use]
+    pub fn with_door(mut self, door: Door) -> Self {
+        self.set_up(|shared| shared.door = door);
+        self
     }
 
     /// The same with a page of JSON at a path, which is made when it is asked for.
@@ -92,14 +107,15 @@ impl Rest {
         self
     }
 
-    /// With `POST` and `DELETE /v1/models/NAME`, which change the models that are served.
+    /// With `POST` and `DELETE /v1/models/NAME`, which change the models that are served, where the
+    /// door is open.
     #[must_use]
     pub fn with_control(mut self, control: Arc<dyn Control>) -> Self {
         self.set_up(|shared| shared.control = Some(control));
         self
     }
 
-    /// With pages about memory and devices.
+    /// With pages about memory and devices, which change them where the door is open.
     #[must_use]
     pub fn with_memory(mut self, memory: Arc<dyn Memory>) -> Self {
         self.set_up(|shared| shared.memory = Some(memory));

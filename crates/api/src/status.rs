@@ -95,7 +95,9 @@ impl From<session::Error> for Status {
 
 impl From<lifecycle::Error> for Status {
     fn from(error: lifecycle::Error) -> Self {
-        Self::new(error.code(), error.to_string())
+        // One that is being loaded right now has no time to wait for.
+        let retry_after = error.retry_in().filter(|wait| !wait.is_zero());
+        Self { retry_after, ..Self::new(error.code(), error.to_string()) }
     }
 }
 
@@ -110,6 +112,22 @@ mod tests {
         assert_eq!((status.to_http(), status.retry_after_seconds()), (503, Some(1)));
         let grpc = status.to_grpc();
         assert_eq!(grpc.metadata().get("grpc-retry-pushback-ms").unwrap(), "30");
+    }
+
+    #[test]
+    fn a_model_that_is_loaded_again_says_when() {
+        let status = |retry_in| {
+            let error = lifecycle::LoadError::new(Code::Unavailable, "disk");
+            let failure = Some((2, error));
+            let why = Box::new(lifecycle::Absence { failure, retry_in });
+            let target = lifecycle::Target::latest("m");
+            Status::from(lifecycle::Error::NotFound { target, why })
+        };
+        let later = status(Some(Duration::from_millis(3500)));
+        assert_eq!((later.to_http(), later.retry_after_seconds()), (404, Some(4)));
+        assert!(later.message.ends_with("is tried again in 4 s: UNAVAILABLE: disk"));
+        assert_eq!(status(None).retry_after_seconds(), None);
+        assert_eq!(status(Some(Duration::ZERO)).retry_after_seconds(), None);
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub(crate) struct Ended<'a> {
 }
 
 /// Text of a client, cut to what a log line can bear.
-struct Short<'a>(&'a str);
+pub(crate) struct Short<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

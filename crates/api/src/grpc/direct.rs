@@ -2,9 +2,10 @@
 //!
 //! A router of many services looks a call's path up, and puts its body and its answer into boxes of
 //! its own. For a small `Predict` that is a good part of all it costs; so they go straight to their
-//! service, and whatever else is called goes to the router.
+//! service, and whatever else is called goes to the router. Calls that no key admits go nowhere.
 
 use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 
 use futures_util::future::Either;
@@ -14,7 +15,9 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::{Layer, Service};
 
-use super::{Grpc, Metered};
+use super::{Grpc, Metered, guard};
+use crate::context::Context as Served;
+use crate::listen::ConnectInfo;
 
 /// The service that is not looked up.
 type Prediction = Metered<PredictionServiceServer<Grpc>>;
@@ -23,11 +26,12 @@ type Prediction = Metered<PredictionServiceServer<Grpc>>;
 #[derive(Clone)]
 pub struct DirectLayer {
     prediction: Prediction,
+    context: Served,
 }
 
 impl DirectLayer {
-    pub(super) fn new(prediction: Prediction) -> Self {
-        Self { prediction }
+    pub(super) fn new(face: &Grpc) -> Self {
+        Self { prediction: face.prediction_service(), context: face.context.clone() }
     }
 }
 
@@ -35,7 +39,7 @@ impl<R> Layer<R> for DirectLayer {
     type Service = Direct<R>;
 
     fn layer(&self, router: R) -> Direct<R> {
-        Direct { prediction: self.prediction.clone(), router }
+        Direct { prediction: self.prediction.clone(), context: self.context.clone(), router }
     }
 }
 
@@ -43,6 +47,7 @@ impl<R> Layer<R> for DirectLayer {
 #[derive(Clone)]
 pub struct Direct<R> {
     prediction: Prediction,
+    context: Served,
     router: R,
 }
 
@@ -52,18 +57,27 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Either<<Prediction as Service<Request<Body>>>::Future, R::Future>;
+    type Future = Either<
+        <Prediction as Service<Request<Body>>>::Future,
+        Either<R::Future, Ready<Result<Response<Body>, Infallible>>>,
+    >;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         // `PredictionService` always is.
         self.router.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if let Some(refusal) = guard::refusal(&self.context, &mut request) {
+            return Either::Right(Either::Right(ready(Ok(refusal))));
+        }
         if is_of(request.uri().path(), Prediction::NAME) {
             Either::Left(self.prediction.call(request))
         } else {
-            Either::Right(self.router.call(request))
+            if let Some(info) = request.extensions().get::<ConnectInfo>() {
+                info.client.has_asked();
+            }
+            Either::Right(Either::Left(self.router.call(request)))
         }
     }
 }

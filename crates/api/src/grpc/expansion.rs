@@ -1,161 +1,182 @@
-//! How much memory a message will take when it is decoded, told from its bytes.
+//! The memory that a message will take when it is decoded, told from its bytes.
 //!
 //! Most of a message takes about as much decoded as it does on the wire. But an empty string, a
 //! dimension or an entry of a map takes two bytes there and dozens here, and a message may hold a
 //! billion of them. So these are counted before anything is decoded.
+//!
+//! The bytes are followed as prost follows them: unknown fields and groups are skipped, lengths may
+//! reach beyond the message around them, numbers may be packed or not. What prost would refuse is
+//! refused here.
+
+mod shapes;
 
 use bytes::Buf;
 
-/// A type of messages: what its fields hold that is larger decoded than encoded.
-#[derive(Debug)]
-pub(crate) struct Shape {
-    fields: &'static [Field],
+use shapes::{Fixed, Part};
+pub(crate) use shapes::{Shape, Shapes, shapes};
+
+/// How deep messages and groups may be inside each other; prost allows one less.
+const DEPTH_MAX: usize = 101;
+
+/// A message that cannot be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// The bytes that a message takes decoded besides those it takes encoded: no fewer than decoding it
+/// will ever hold at once.
+pub(crate) fn expansion(message: &mut impl Buf, shape: &Shape) -> Result<usize, Malformed> {
+    Skim { shapes: shapes(), buf: message, cost: 0 }.message(0, shape, 0)
 }
 
-#[derive(Debug)]
-struct Field {
-    number: u64,
-    /// The bytes that each of them takes besides those on the wire.
+/// A message that is being followed.
+struct Skim<'a, B> {
+    shapes: &'a Shapes,
+    buf: &'a mut B,
     cost: usize,
-    inside: Option<&'static Shape>,
 }
 
-const fn field(number: u64, cost: usize, inside: Option<&'static Shape>) -> Field {
-    Field { number, cost, inside }
-}
-
-/// `PredictRequest`
-pub(crate) static PREDICT: Shape =
-    Shape { fields: &[field(2, ENTRY_COST, Some(&TENSOR_ENTRY)), field(3, STRING_COST, None)] };
-/// `ClassificationRequest`, `RegressionRequest`
-pub(crate) static EXAMPLES: Shape = Shape { fields: &[field(2, 0, Some(&INPUT))] };
-/// `MultiInferenceRequest`
-pub(crate) static TASKS: Shape =
-    Shape { fields: &[field(1, ENTRY_COST, None), field(2, 0, Some(&INPUT))] };
-/// Messages of which no more than the number of their parts counts.
-pub(crate) static PLAIN: Shape = Shape { fields: &[field(2, STRING_COST, None)] };
-
-static TENSOR_ENTRY: Shape = Shape { fields: &[field(2, 0, Some(&TENSOR))] };
-static TENSOR: Shape = Shape {
-    fields: &[
-        field(2, 0, Some(&DIMS)),
-        field(8, STRING_COST, None),
-        field(14, ENTRY_COST, None),
-        field(15, ENTRY_COST, None),
-    ],
-};
-static DIMS: Shape = Shape { fields: &[field(2, STRING_COST, None)] };
-static INPUT: Shape =
-    Shape { fields: &[field(1, 0, Some(&LIST)), field(2, 0, Some(&LIST_WITH_CONTEXT))] };
-static LIST: Shape = Shape { fields: &[field(1, STRING_COST, Some(&EXAMPLE))] };
-static LIST_WITH_CONTEXT: Shape =
-    Shape { fields: &[field(1, STRING_COST, Some(&EXAMPLE)), field(2, 0, Some(&EXAMPLE))] };
-static EXAMPLE: Shape = Shape { fields: &[field(1, 0, Some(&FEATURES))] };
-static FEATURES: Shape = Shape { fields: &[field(1, FEATURE_COST, Some(&FEATURE_ENTRY))] };
-static FEATURE_ENTRY: Shape = Shape { fields: &[field(2, 0, Some(&FEATURE))] };
-static FEATURE: Shape = Shape { fields: &[field(1, 0, Some(&BYTES))] };
-static BYTES: Shape = Shape { fields: &[field(1, STRING_COST, None)] };
-
-/// A string or a dimension.
-const STRING_COST: usize = 40;
-/// A feature and its place in a map.
-const FEATURE_COST: usize = 128;
-/// A tensor and its place in a map.
-const ENTRY_COST: usize = 640;
-
-/// The bytes that a message takes decoded, besides those it takes encoded. What is malformed is not
-/// counted: decoding it will fail at the same place.
-pub(crate) fn expansion(message: &mut impl Buf, shape: &Shape) -> usize {
-    let length = message.remaining();
-    skim(message, length, shape).0
-}
-
-/// Counts within `length` bytes. The second result is whether all of them were understood.
-fn skim(buf: &mut impl Buf, length: usize, shape: &Shape) -> (usize, bool) {
-    let end = buf.remaining().saturating_sub(length);
-    let mut cost = 0usize;
-    while buf.remaining() > end {
-        let Some(key) = varint(buf) else { return (cost, false) };
-        let skipped = match key & 7 {
-            0 => varint(buf).map(|_| 0),
-            1 => Some(8),
-            5 => Some(4),
-            2 => varint(buf),
-            _ => None, // Groups: nothing of ours has them.
-        };
-        let Some(n_bytes) = skipped.and_then(|n_bytes| usize::try_from(n_bytes).ok()) else {
-            return (cost, false);
-        };
-        if n_bytes > buf.remaining().saturating_sub(end) {
-            return (cost, false);
+impl<B: Buf> Skim<'_, B> {
+    /// Follows a message until `end` bytes are left. Gives the cost of all up to there.
+    fn message(&mut self, end: usize, shape: &Shape, depth: usize) -> Result<usize, Malformed> {
+        if depth > DEPTH_MAX {
+            return Err(Malformed);
         }
-        let field = shape.fields.iter().find(|field| field.number == key >> 3 && key & 7 == 2);
-        let after = buf.remaining() - n_bytes;
-        if let Some(field) = field {
-            cost = cost.saturating_add(field.cost);
-            if let Some(inside) = field.inside {
-                let (more, is_whole) = skim(buf, n_bytes, inside);
-                cost = cost.saturating_add(more);
-                if !is_whole {
-                    return (cost, false);
+        let mut seen = 0u64;
+        while self.buf.remaining() > end {
+            let (number, wire) = self.key()?;
+            match shape.find(number) {
+                Some((place, field)) => {
+                    // The first entry of a map takes a node that has room for eleven.
+                    if seen >> (place % 64) & 1 == 0 {
+                        seen |= 1 << (place % 64);
+                        self.add(field.first);
+                    }
+                    self.field(&field.part, wire, depth)?;
                 }
+                None => self.skip(number, wire, depth)?,
             }
         }
-        buf.advance(buf.remaining() - after);
+        if self.buf.remaining() == end { Ok(self.cost) } else { Err(Malformed) }
     }
-    (cost, true)
+
+    fn field(&mut self, part: &Part, wire: u8, depth: usize) -> Result<(), Malformed> {
+        match (part, wire) {
+            (Part::Shared { each }, LENGTH) => {
+                self.add(*each);
+                let length = self.length()?;
+                self.buf.advance(length);
+            }
+            (Part::Copied { each }, LENGTH) => {
+                let length = self.length()?;
+                self.add(each.saturating_add(length));
+                self.buf.advance(length);
+            }
+            (Part::Message { each, inside }, LENGTH) => {
+                self.add(*each);
+                let length = self.length()?;
+                let end = self.buf.remaining() - length;
+                self.message(end, self.shapes.get(*inside), depth + 1)?;
+            }
+            (Part::Numbers { width, fixed }, LENGTH) => {
+                let length = self.length()?;
+                let n_numbers = match fixed {
+                    Some(Fixed(bytes)) => {
+                        self.buf.advance(length);
+                        length / bytes
+                    }
+                    None => self.count_varints(length),
+                };
+                self.add(first_bytes(*width));
+                // A vector that has to grow holds what it had and twice as much.
+                self.add(n_numbers.saturating_mul(3 * width));
+            }
+            (Part::Numbers { width, .. }, VARINT | FIXED32 | FIXED64) => {
+                self.add(first_bytes(*width));
+                self.skip(0, wire, depth)?;
+            }
+            _ => return Err(Malformed), // Another type than the field has.
+        }
+        Ok(())
+    }
+
+    /// Skips a value of a field, groups with all that is in them.
+    fn skip(&mut self, number: u32, wire: u8, depth: usize) -> Result<(), Malformed> {
+        if depth > DEPTH_MAX {
+            return Err(Malformed);
+        }
+        let length = match wire {
+            VARINT => self.varint().map(|_| 0)?,
+            FIXED64 => 8,
+            FIXED32 => 4,
+            LENGTH => self.length()?,
+            GROUP => loop {
+                let (inner, wire) = self.key()?;
+                if wire != GROUP_END {
+                    self.skip(inner, wire, depth + 1)?;
+                } else if inner == number {
+                    break 0;
+                } else {
+                    return Err(Malformed);
+                }
+            },
+            _ => return Err(Malformed),
+        };
+        if length > self.buf.remaining() {
+            return Err(Malformed);
+        }
+        self.buf.advance(length);
+        Ok(())
+    }
+
+    /// The number of varints in the next `length` bytes.
+    fn count_varints(&mut self, mut length: usize) -> usize {
+        let mut count = 0;
+        while length > 0 {
+            let chunk = self.buf.chunk();
+            let chunk = &chunk[..chunk.len().min(length)];
+            count += chunk.iter().filter(|byte| **byte < 0x80).count();
+            let n_bytes = chunk.len();
+            length -= n_bytes;
+            self.buf.advance(n_bytes);
+        }
+        count
+    }
+
+    /// The number of a field, and how its value is written.
+    fn key(&mut self) -> Result<(u32, u8), Malformed> {
+        let key = u32::try_from(self.varint()?).map_err(|_| Malformed)?;
+        if key < 8 {
+            return Err(Malformed);
+        }
+        Ok((key >> 3, (key & 7).to_le_bytes()[0]))
+    }
+
+    /// The length of a value, which is there.
+    fn length(&mut self) -> Result<usize, Malformed> {
+        let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
+        if length <= self.buf.remaining() { Ok(length) } else { Err(Malformed) }
+    }
+
+    fn varint(&mut self) -> Result<u64, Malformed> {
+        prost::encoding::decode_varint(self.buf).map_err(|_| Malformed)
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.cost = self.cost.saturating_add(bytes);
+    }
 }
 
-fn varint(buf: &mut impl Buf) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        if !buf.has_remaining() {
-            return None;
-        }
-        let byte = buf.get_u8();
-        value |= u64::from(byte & 0x7F) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
+const VARINT: u8 = 0;
+const FIXED64: u8 = 1;
+const LENGTH: u8 = 2;
+const GROUP: u8 = 3;
+const GROUP_END: u8 = 4;
+const FIXED32: u8 = 5;
+
+/// The bytes that a vector takes for its first element: it has room for four, or for eight bytes.
+const fn first_bytes(width: usize) -> usize {
+    if width < 2 { 8 } else { 4 * width }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use prost::Message as _;
-    use proto::serving::PredictRequest;
-    use proto::tensorflow::TensorProto;
-
-    #[track_caller]
-    fn check(request: &PredictRequest, expected: usize) {
-        let bytes = request.encode_to_vec();
-        assert_eq!(expansion(&mut &bytes[..], &PREDICT), expected);
-        for length in 0..bytes.len() {
-            assert!(expansion(&mut &bytes[..length], &PREDICT) <= expected);
-        }
-    }
-
-    #[test]
-    fn parts_that_grow_are_counted_wherever_they_are() {
-        let strings = TensorProto { string_val: vec![Default::default(); 3], ..Default::default() };
-        let mut request = PredictRequest::default();
-        check(&request, 0);
-        request.inputs.insert("x".to_owned(), strings.clone());
-        check(&request, ENTRY_COST + 3 * STRING_COST);
-        request.inputs.insert("y".to_owned(), strings);
-        request.output_filter.push("z".to_owned());
-        check(&request, 2 * ENTRY_COST + 7 * STRING_COST);
-        let floats = TensorProto { float_val: vec![1.0; 1000], ..Default::default() };
-        request.inputs = [("x".to_owned(), floats)].into();
-        check(&request, ENTRY_COST + STRING_COST);
-    }
-
-    #[test]
-    fn nonsense_is_counted_to_its_first_mistake() {
-        for bytes in [&[0xFFu8; 20][..], &[0x12, 0x7F], &[0x0B], &[0x12, 0x02, 0x12, 0x05, 0x12]] {
-            assert!(expansion(&mut &*bytes, &PREDICT) <= ENTRY_COST, "{bytes:?}");
-        }
-    }
-}
+mod tests;

@@ -1,56 +1,82 @@
-//! `Metered`: a gRPC service whose requests are held to the limits of sizes before they are
-//! decoded.
+//! `Metered`: a gRPC service whose requests and answers are held to the limits of sizes.
 //!
-//! tonic sets memory aside on the word of a length prefix. So large messages are held back here
-//! until all of their bytes have come, and what they will take decoded is charged to the budget
-//! first.
+//! tonic sets memory aside on the word of a length prefix. So messages are held back here until all
+//! of their bytes have come, and what they will take decoded is charged to the budget first.
+//! Answers are charged before they are written, and until they are sent.
+//!
+//! A call whose message is long moves to the codec threads as soon as its length is known, and is
+//! decoded, run and encoded there.
+
+mod arriving;
+mod call;
+mod inflate;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Frame};
 use lifecycle::Code;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 
-use super::expansion::{self, Shape, expansion};
-use crate::budget::{Budget, Charge};
+use super::expansion::{Shape, expansion, shapes};
+use super::outgoing::Unsent;
+use super::remote::Remote;
+use crate::arrival::ArrivalLimits;
+use crate::budget::Budget;
+use crate::codec::{self, Codec, LONG_BYTES};
+use crate::held::HeldBytes;
+use crate::listen::{Client, ConnectInfo, Cut};
 use crate::status::Status;
-
-/// Messages up to this size are passed on as they come.
-const SMALL: usize = 64 << 10;
+use arriving::Arriving;
+pub(crate) use call::CallCharge;
+use inflate::Encoding;
 
 /// The bytes before each message: a flag and its length.
 const PREFIX: usize = 5;
+
+/// The bytes that a call takes however small it is: its headers, its state and a short answer.
+pub(crate) const CALL_BYTES: usize = 4 << 10;
+
+/// The method whose messages come one after another. It is answered on the codec threads.
+const STREAMED: &str = "/tensorflow.serving.PredictionService/PredictStreamed";
 
 /// A service with limits.
 #[derive(Debug, Clone)]
 pub struct Metered<S> {
     inner: S,
     limits: Limits,
+    unsent: Unsent,
 }
 
 /// The limits of requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) budget: Budget,
+    pub(crate) codec: Codec,
     /// The most bytes of a message.
     pub(crate) message_bytes_max: usize,
     /// How many messages of one call may be in flight.
     pub(crate) messages_max: usize,
+    /// How long a client may take no part of an answer.
+    pub(crate) patience: Duration,
+    /// How slowly a message may come.
+    pub(crate) arrival: ArrivalLimits,
 }
 
 impl<S> Metered<S> {
     pub(crate) fn new(inner: S, limits: Limits) -> Self {
-        Self { inner, limits }
+        shapes(); // Made before the first request.
+        let unsent = Unsent::new(limits.budget.clone(), limits.patience);
+        Self { inner, limits, unsent }
     }
 }
 
@@ -58,14 +84,10 @@ impl<S: NamedService> NamedService for Metered<S> {
     const NAME: &'static str = S::NAME;
 }
 
-/// What the messages of a call are charged. Held by its body and by whoever waits for the answer.
-/// Most calls have one message.
-type Charges = Arc<Mutex<SmallVec<[Charge; 1]>>>;
-
 impl<S> Service<Request<Body>> for Metered<S>
 where
     S: Service<Request<MeteredBody>, Response = Response<Body>, Error = Infallible>,
-    S::Future: Unpin,
+    S::Future: Unpin + Send + 'static,
 {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -75,42 +97,100 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let charges = Charges::default();
-        let shape = shape(request.uri().path());
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let charge = CallCharge::default();
+        request.extensions_mut().insert(charge.clone());
+        if request.uri().path() == STREAMED {
+            charge.stay_apart();
+        }
+        let client = request.extensions().get().map(|info: &ConnectInfo| info.client.clone());
+        let cut = client.as_ref().map(|client| client.cut().clone());
+        let shape = shapes().request(request.uri().path());
+        let encoding = Encoding::of(request.headers());
         let limits = self.limits.clone();
+        let arriving = Arriving::new(limits.arrival);
+        let messages = Messages::new(limits, shape, encoding, charge.clone());
         let request = request.map(|body| MeteredBody {
             body,
-            messages: Messages::new(limits, shape, Arc::clone(&charges)),
-            held: VecDeque::new(),
+            unread: None,
+            messages,
+            held: HeldBytes::default(),
             ready: VecDeque::new(),
+            arriving,
+            client,
         });
-        Charged { answer: self.inner.call(request), _charges: charges }
+        let answer = Answering::Here(self.inner.call(request));
+        let codec = self.limits.codec.clone();
+        Charged { answer, charge, cut, unsent: self.unsent.clone(), codec }
     }
 }
 
-/// An answer to come; what its request is charged is given back with it.
-#[derive(Debug)]
-pub struct Charged<F> {
-    answer: F,
-    _charges: Charges,
+/// An answer to come; what its call is charged goes on with it.
+pub struct Charged<F: Future> {
+    answer: Answering<F>,
+    charge: CallCharge,
+    cut: Option<Cut>,
+    unsent: Unsent,
+    codec: Codec,
 }
 
-impl<F: Future + Unpin> Future for Charged<F> {
+/// The threads on which a call is answered.
+enum Answering<F: Future> {
+    Here(F),
+    /// On the codec threads.
+    Apart(AbortOnDropHandle<F::Output>),
+    /// For the moment in which a call moves.
+    Moving,
+}
+
+impl<F> Charged<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>> + Unpin + Send + 'static,
+{
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Response<Body>> {
+        if let Answering::Here(answer) = &mut self.answer {
+            if let Poll::Ready(Ok(answer)) = Pin::new(answer).poll(context) {
+                return Poll::Ready(answer);
+            }
+            if !self.charge.arrive_apart() {
+                return Poll::Pending;
+            }
+            let Answering::Here(answer) = std::mem::replace(&mut self.answer, Answering::Moving)
+            else {
+                unreachable!("a call moves once");
+            };
+            self.answer = Answering::Apart(self.codec.spawn(answer));
+        }
+        let Answering::Apart(answer) = &mut self.answer else {
+            unreachable!("a call that moves has arrived");
+        };
+        let answer = ready!(Pin::new(answer).poll(context));
+        Poll::Ready(match answer {
+            Ok(Ok(answer)) => answer,
+            Err(_) => codec::panicked().to_grpc().into_http(),
+        })
+    }
+}
+
+impl<F> Future for Charged<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>> + Unpin + Send + 'static,
+{
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        Pin::new(&mut self.answer).poll(context)
-    }
-}
-
-/// The type of a method's requests.
-fn shape(path: &str) -> &'static Shape {
-    match path.rsplit('/').next() {
-        Some("Predict" | "PredictStreamed") => &expansion::PREDICT,
-        Some("Classify" | "Regress") => &expansion::EXAMPLES,
-        Some("MultiInference") => &expansion::TASKS,
-        _ => &expansion::PLAIN,
+        let answer = ready!(self.poll_answer(context));
+        // A failure is in the headers, and has no body.
+        if answer.body().is_end_stream() {
+            return Poll::Ready(Ok(answer));
+        }
+        let (charge, cut) = (self.charge.clone(), self.cut.take());
+        let is_long = charge.is_apart() || charge.bytes() > LONG_BYTES;
+        let encoded = |body: Body| {
+            if is_long { Body::new(Remote::new(body, self.codec.clone())) } else { body }
+        };
+        let answer = answer.map(|body| Body::new(self.unsent.answer(encoded(body), charge, cut)));
+        Poll::Ready(Ok(answer))
     }
 }
 
@@ -118,10 +198,15 @@ fn shape(path: &str) -> &'static Shape {
 #[derive(Debug)]
 pub struct MeteredBody {
     body: Body,
+    /// Came on a thread that serves connections, and is to be looked at on a codec thread.
+    unread: Option<Bytes>,
     messages: Messages,
-    /// What came of a large message that is not complete.
-    held: VecDeque<Bytes>,
+    /// What came of a message that is not complete.
+    held: HeldBytes,
     ready: VecDeque<Frame<Bytes>>,
+    arriving: Arriving,
+    /// The client, until it has sent a whole message.
+    client: Option<Client>,
 }
 
 impl HttpBody for MeteredBody {
@@ -136,7 +221,7 @@ impl HttpBody for MeteredBody {
             if let Some(frame) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(frame)));
             }
-            let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else {
+            let Some(frame) = ready!(self.poll_data(context)) else {
                 if self.held.is_empty() {
                     return Poll::Ready(None);
                 }
@@ -146,16 +231,22 @@ impl HttpBody for MeteredBody {
             match frame?.into_data() {
                 // The end of a stream may come with no bytes.
                 Ok(data) if data.is_empty() => {}
+                Ok(data) if self.messages.moves_with(&data) => self.unread = Some(data),
                 Ok(data) => {
                     let this = &mut *self;
                     if let Err(status) = this.messages.came(&this.held, &data) {
                         return Poll::Ready(Some(Err(status.to_grpc())));
                     }
                     let n_held = this.messages.n_held();
+                    if n_held == 0
+                        && let Some(client) = this.client.take()
+                    {
+                        client.has_asked();
+                    }
                     if n_held == 0 && this.held.is_empty() {
                         return Poll::Ready(Some(Ok(Frame::data(data))));
                     }
-                    this.held.push_back(data);
+                    this.held.push(data);
                     this.release(n_held);
                 }
                 Err(trailers) => {
@@ -168,19 +259,41 @@ impl HttpBody for MeteredBody {
 }
 
 impl MeteredBody {
+    /// The next part that came. There is none while the call moves to the codec threads: it is
+    /// polled again when it is there.
+    fn poll_data(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
+        if self.messages.charge.is_leaving() {
+            return Poll::Pending;
+        }
+        if let Some(data) = self.unread.take() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Pending if self.messages.is_under_way() => {
+                let too_slow = ready!(self.arriving.poll(context));
+                let status = Status::new(Code::DeadlineExceeded, too_slow.to_string());
+                Poll::Ready(Some(Err(status.to_grpc())))
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                let n_bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.arriving.came(n_bytes, self.messages.is_under_way());
+                Poll::Ready(Some(Ok(frame)))
+            }
+            polled @ (Poll::Ready(_) | Poll::Pending) => polled,
+        }
+    }
+
     /// Passes on all that came but for the last `n_held` bytes.
     fn release(&mut self, n_held: usize) {
-        let total: usize = self.held.iter().map(Bytes::len).sum();
-        let mut n_passed = total.saturating_sub(n_held);
+        let mut n_passed = self.held.len().saturating_sub(n_held);
         while n_passed > 0
-            && let Some(mut piece) = self.held.pop_front()
+            && let Some(passed) = self.held.pop(n_passed)
         {
-            let passed = piece.split_to(piece.len().min(n_passed));
             n_passed -= passed.len();
             self.ready.push_back(Frame::data(passed));
-            if !piece.is_empty() {
-                self.held.push_front(piece);
-            }
         }
     }
 }
@@ -189,28 +302,55 @@ impl MeteredBody {
 #[derive(Debug)]
 struct Messages {
     limits: Limits,
-    shape: &'static Shape,
-    charges: Charges,
+    /// The type of the messages, if it is known.
+    shape: Option<&'static Shape>,
+    /// How messages are packed that say they are.
+    encoding: Option<Encoding>,
+    charge: CallCharge,
     /// What has come of a length prefix.
     prefix: SmallVec<[u8; PREFIX]>,
-    /// The message that is coming, and what is missing of it.
+    /// The message that is coming, whether it is packed, and what is missing of it.
     length: usize,
+    is_packed: bool,
     n_missing: usize,
 }
 
 impl Messages {
-    fn new(limits: Limits, shape: &'static Shape, charges: Charges) -> Self {
-        Self { limits, shape, charges, prefix: SmallVec::new(), length: 0, n_missing: 0 }
+    fn new(
+        limits: Limits,
+        shape: Option<&'static Shape>,
+        encoding: Option<Encoding>,
+        charge: CallCharge,
+    ) -> Self {
+        let (prefix, is_packed) = (SmallVec::new(), false);
+        Self { limits, shape, encoding, charge, prefix, length: 0, is_packed, n_missing: 0 }
     }
 
-    /// How many of the last bytes that came are of a large message that is not complete.
+    /// Whether a part of a message has come.
+    fn is_under_way(&self) -> bool {
+        self.n_missing > 0 || !self.prefix.is_empty()
+    }
+
+    /// How many of the last bytes that came are of a message that is not complete.
     fn n_held(&self) -> usize {
-        let is_coming = self.n_missing > 0 && self.length > SMALL;
-        if is_coming { PREFIX + self.length - self.n_missing } else { 0 }
+        if self.n_missing > 0 { PREFIX + self.length - self.n_missing } else { 0 }
+    }
+
+    /// Whether the call leaves for the codec threads before a piece that came is looked at: with it
+    /// begins a message that is long or packed.
+    fn moves_with(&self, data: &Bytes) -> bool {
+        if self.n_missing > 0 {
+            return false;
+        }
+        let mut prefix = self.prefix.iter().chain(&data[..]);
+        let Some(flag) = prefix.next() else { return false };
+        let length =
+            prefix.take(PREFIX - 1).fold(0, |length, byte| length << 8 | usize::from(*byte));
+        (*flag != 0 || length > LONG_BYTES) && self.charge.leave()
     }
 
     /// Takes note of a piece that came behind those that are held.
-    fn came(&mut self, held: &VecDeque<Bytes>, last: &Bytes) -> Result<(), Status> {
+    fn came(&mut self, held: &HeldBytes, last: &Bytes) -> Result<(), Status> {
         let mut data = &last[..];
         while !data.is_empty() {
             if self.n_missing == 0 {
@@ -221,80 +361,61 @@ impl Messages {
                 continue;
             }
             let n_taken = data.len().min(self.n_missing);
-            self.charge(n_taken)?;
             self.n_missing -= n_taken;
-            data = &data[n_taken..];
-            if self.n_missing == 0 && self.length > SMALL {
-                let mut message = Pieces::of((held, last), data.len(), self.length);
-                self.charge(expansion(&mut message, self.shape))?;
+            if self.n_missing > 0 {
+                self.charge.grow(n_taken)?;
+            } else if n_taken == self.length {
+                // All of it came at once, as most do.
+                self.complete(&mut &data[..n_taken], n_taken)?;
+            } else {
+                let n_after = data.len() - n_taken;
+                self.complete(&mut held.message(last, n_after, self.length), n_taken)?;
             }
+            data = &data[n_taken..];
         }
         Ok(())
     }
 
     /// Begins a message, if all of its prefix is there.
     fn begin(&mut self) -> Result<(), Status> {
-        let Some(length) = self.prefix.get(1..PREFIX) else { return Ok(()) };
+        let &[flag, ref length @ ..] = &self.prefix[..] else { return Ok(()) };
+        if length.len() < PREFIX - 1 {
+            return Ok(());
+        }
         let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        self.is_packed = flag == 1;
         self.prefix.clear();
         let max = self.limits.message_bytes_max;
         if length > max {
             let text = format!("Received message larger than max ({length} vs. {max})");
             return Err(Status::new(Code::ResourceExhausted, text)); // As gRPC's own text.
         }
-        let mut charges = self.charges.lock();
-        if charges.len() == self.limits.messages_max {
-            charges.remove(0);
-        }
-        charges.push(self.limits.budget.charge());
+        self.charge.begin(&self.limits);
         (self.length, self.n_missing) = (length, length);
         Ok(())
     }
 
-    fn charge(&self, bytes: usize) -> Result<(), Status> {
-        let mut charges = self.charges.lock();
-        charges.last_mut().map_or(Ok(()), |charge| charge.grow(bytes))
-    }
-}
-
-/// Pieces read one after another.
-struct Pieces {
-    pieces: VecDeque<Bytes>,
-    remaining: usize,
-}
-
-impl Pieces {
-    /// The last `length` bytes of some pieces and one more, but for `n_after` behind them.
-    fn of((held, last): (&VecDeque<Bytes>, &Bytes), n_after: usize, length: usize) -> Self {
-        let pieces: VecDeque<Bytes> = held.iter().chain([last]).cloned().collect();
-        let total: usize = pieces.iter().map(Bytes::len).sum();
-        let mut all = Self { pieces, remaining: total - n_after };
-        all.advance(all.remaining - length);
-        all
-    }
-}
-
-impl Buf for Pieces {
-    fn remaining(&self) -> usize {
-        self.remaining
-    }
-
-    fn chunk(&self) -> &[u8] {
-        let first = self.pieces.front().map_or(&[][..], |piece| piece);
-        &first[..first.len().min(self.remaining)]
-    }
-
-    fn advance(&mut self, mut n_bytes: usize) {
-        assert!(n_bytes <= self.remaining, "there are as many bytes");
-        self.remaining -= n_bytes;
-        while let Some(first) = self.pieces.front_mut() {
-            let n_here = first.len().min(n_bytes);
-            first.advance(n_here);
-            n_bytes -= n_here;
-            if !first.is_empty() {
-                break;
+    /// Charges the last bytes of a message that is complete, and what all of it takes decoded.
+    fn complete(&self, message: &mut impl Buf, n_last: usize) -> Result<(), Status> {
+        let bytes = match self.encoding.filter(|_| self.is_packed) {
+            None => self.expansion(message)?,
+            Some(encoding) => {
+                let max = self.limits.message_bytes_max;
+                let mut room = self.limits.budget.charge();
+                let unpacked = encoding.inflate(message, max, |bytes| room.grow(bytes))?;
+                // tonic unpacks it once more, into a buffer that has to grow.
+                self.expansion(&mut &unpacked[..])?.saturating_add(3 * unpacked.len())
             }
-            self.pieces.pop_front();
-        }
+        };
+        self.charge.grow(bytes.saturating_add(n_last).saturating_add(CALL_BYTES))
+    }
+
+    fn expansion(&self, message: &mut impl Buf) -> Result<usize, Status> {
+        let Some(shape) = self.shape else { return Ok(0) };
+        let failed = |_| {
+            let text = "failed to decode Protobuf message: the message is malformed";
+            Status::new(Code::Internal, text)
+        };
+        expansion(message, shape).map_err(failed)
     }
 }

@@ -29,8 +29,8 @@ pub struct TransportOptions {
     pub connection_age_grace: Option<Duration>,
 }
 
-/// Larger frames cost memory, smaller ones time.
-const FRAME_BYTES_MAX: u32 = 1 << 20;
+/// Larger frames cost memory, smaller ones time: a connection keeps a frame that is not complete.
+const FRAME_BYTES_MAX: u32 = 256 << 10;
 
 impl TransportOptions {
     /// A server of `PredictionService` with these limits, to which other services are to be added.
@@ -48,6 +48,6 @@ impl TransportOptions {
         if let Some(grace) = self.connection_age_grace {
             server = server.max_connection_age_grace(grace);
         }
-        server.layer(DirectLayer::new(face.prediction_service()))
+        server.layer(DirectLayer::new(face))
     }
 }

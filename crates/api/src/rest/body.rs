@@ -1,17 +1,25 @@
 //! Bodies of requests: read within limits, and unfolded if they are compressed.
 
 use std::io::Read as _;
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
+use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
+use tokio::time::Instant;
 
-use super::RestOptions;
 use super::reply::Failure;
+use super::{RestOptions, Shared};
+use crate::arrival::Arrival;
 use crate::budget::Charge;
+use crate::held::HeldBytes;
+use crate::listen::Client;
+use crate::status::Status;
+
+/// So many bytes are unfolded before there must be room for more.
+const STEP: usize = 64 << 10;
 
 /// How a body is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,33 +29,40 @@ enum Encoding {
 }
 
 /// Reads the body of a request, and charges its bytes.
-pub(crate) async fn read<B>(
-    headers: &HeaderMap,
+pub(super) async fn read<B>(
+    parts: &Parts,
     body: B,
-    options: &RestOptions,
-    charge: &mut Charge,
-) -> Result<Bytes, Failure>
+    shared: &Shared,
+    mut charge: Charge,
+) -> Result<(Bytes, Charge), Failure>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let encoding = encoding(headers)?;
-    let body = collect(body, options, charge).await?;
-    match encoding {
-        Encoding::None => Ok(body),
-        Encoding::Gzip => {
-            let body = inflate(&body, options.inflated_bytes_max);
-            charge.grow(body.len())?;
-            Ok(body)
-        }
+    let encoding = encoding(&parts.headers)?;
+    let held = collect(body, &shared.options, &mut charge).await?;
+    if let Some(client) = parts.extensions.get::<Client>() {
+        client.has_asked();
     }
+    let max = shared.options.inflated_bytes_max;
+    // A short body may unfold to a long one.
+    let n_bytes = if encoding == Encoding::None { held.len() } else { usize::MAX };
+    let unpack = move || {
+        let body = joined(held, &mut charge)?;
+        let body = match encoding {
+            Encoding::None => body,
+            Encoding::Gzip => inflate(&body, max, &mut charge)?,
+        };
+        Ok::<_, Status>((body, charge))
+    };
+    Ok(shared.context.codec.run(n_bytes, unpack).await??)
 }
 
 async fn collect<B>(
     mut body: B,
     options: &RestOptions,
     charge: &mut Charge,
-) -> Result<Bytes, Failure>
+) -> Result<HeldBytes, Failure>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -60,41 +75,48 @@ where
     if body.size_hint().lower() > max as u64 {
         return Err(too_large());
     }
-    let mut first: Option<Bytes> = None;
-    let mut all = BytesMut::new();
-    while let Some(data) = frame(&mut body, options.body_timeout).await? {
-        let n_before = first.as_ref().map_or(0, Bytes::len) + all.len();
-        if n_before + data.len() > max {
+    let mut held = HeldBytes::default();
+    let mut arrival = Arrival::new(options.arrival, Instant::now());
+    while let Some(data) = frame(&mut body, &mut arrival).await? {
+        if held.len() + data.len() > max {
             return Err(too_large());
         }
         charge.grow(data.len())?;
-        // A body that comes in one piece is not copied.
-        if n_before == 0 {
-            first = Some(data);
-            continue;
+        if held.is_empty() {
+            held = HeldBytes::first(data);
+        } else {
+            held.push(data);
         }
-        if let Some(first) = first.take() {
-            all.extend_from_slice(&first);
-        }
-        all.extend_from_slice(&data);
     }
-    Ok(first.unwrap_or_else(|| all.freeze()))
+    Ok(held)
+}
+
+/// The bytes of a body in one piece. One that came so is not copied.
+fn joined(held: HeldBytes, charge: &mut Charge) -> Result<Bytes, Status> {
+    // There are twice as many for a moment.
+    let n_copied = if held.is_one_piece() { 0 } else { held.len() };
+    charge.grow(n_copied)?;
+    let all = held.into_bytes();
+    charge.shrink_by(n_copied);
+    Ok(all)
 }
 
 /// The next bytes of a body; none at its end.
-async fn frame<B>(body: &mut B, timeout: Duration) -> Result<Option<Bytes>, Failure>
+async fn frame<B>(body: &mut B, arrival: &mut Arrival) -> Result<Option<Bytes>, Failure>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
     loop {
-        let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
-        let frame = tokio::time::timeout(timeout, body.frame()).await.map_err(late)?;
+        let (end, too_slow) = arrival.end();
+        let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, too_slow.to_string());
+        let frame = tokio::time::timeout_at(end, body.frame()).await.map_err(late)?;
         let Some(frame) = frame else { return Ok(None) };
         let broken = |error: B::Error| {
             Failure::new(StatusCode::BAD_REQUEST, format!("the body is broken: {error}"))
         };
         if let Ok(data) = frame.map_err(broken)?.into_data() {
+            arrival.came(data.len(), Instant::now());
             return Ok(Some(data));
         }
     }
@@ -113,19 +135,28 @@ fn encoding(headers: &HeaderMap) -> Result<Encoding, Failure> {
     Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
 }
 
-/// Unfolds a body. One that is broken or too large becomes empty, as upstream.
-fn inflate(body: &[u8], max: usize) -> Bytes {
+/// Unfolds a body, for which there is room before it is taken. One that is broken or too large
+/// becomes empty, as upstream.
+fn inflate(body: &[u8], max: usize, charge: &mut Charge) -> Result<Bytes, Status> {
     let mut inflated = Vec::new();
-    let mut decoder = flate2::read::MultiGzDecoder::new(body).take(max as u64 + 1);
-    match decoder.read_to_end(&mut inflated) {
-        Ok(length) if length <= max => inflated.into(),
-        Ok(_) | Err(_) => Bytes::new(),
+    let mut decoder = flate2::read::MultiGzDecoder::new(body);
+    loop {
+        // A vector grows to twice its size beside what it was.
+        charge.grow(3 * STEP)?;
+        let before = inflated.len();
+        let read = decoder.by_ref().take(STEP as u64).read_to_end(&mut inflated);
+        if read.is_err() || inflated.len() > max {
+            return Ok(Bytes::new());
+        }
+        if inflated.len() == before {
+            return Ok(inflated.into());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::budget::Budget;
     use std::io::Write as _;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -135,7 +166,20 @@ mod tests {
     }
 
     #[test]
+    fn what_unfolds_to_more_than_there_is_room_for_is_refused() {
+        let bomb = gzip(&vec![0; 8 << 20]);
+        let budget = Budget::of_bytes(4 << 20);
+        let refused = super::inflate(&bomb, 100 << 20, &mut budget.charge()).unwrap_err();
+        assert_eq!(refused.code, lifecycle::Code::ResourceExhausted);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
     fn what_unfolds_to_more_than_the_limit_is_empty() {
+        let inflate = |bytes: &[u8], max| {
+            let budget = Budget::of_bytes(100 << 20);
+            super::inflate(bytes, max, &mut budget.charge()).unwrap()
+        };
         let bomb = gzip(&vec![0; 1 << 20]);
         assert!(bomb.len() < 10_000);
         assert_eq!(inflate(&bomb, 1 << 20).len(), 1 << 20);

@@ -6,6 +6,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "there are thirty dtypes, and kinds of values")]
 
 mod base64;
+pub(crate) mod cost;
 mod cursor;
 mod elements;
 pub(crate) mod examples;

@@ -1,7 +1,9 @@
-//! Memory and devices: looking at them, and changing them. What there is to say, the server knows.
+//! Memory and devices: looking at them, which the server answers. How they are changed is in
+//! `manage`.
 
 use http::Method;
 
+use super::pages;
 use crate::status::Status;
 
 /// What the server says and does about memory; the answers are JSON.
@@ -27,28 +29,22 @@ pub trait Memory: Send + Sync {
 pub(super) enum Ask {
     Memory,
     Devices,
-    ChangeDevices,
-    Trim,
 }
 
 impl Ask {
     /// What a request asks; `None` if it is about something else.
     pub(super) fn parse(method: &Method, path: &str) -> Option<Ask> {
-        match (method, path.split_once('?').map_or(path, |(plain, _)| plain)) {
+        match (method, pages::plain(path)) {
             (&Method::GET, "/v1/memory") => Some(Ask::Memory),
             (&Method::GET, "/v1/devices") => Some(Ask::Devices),
-            (&Method::PUT, "/v1/devices") => Some(Ask::ChangeDevices),
-            (&Method::POST, "/v1/memory:trim") => Some(Ask::Trim),
             _ => None,
         }
     }
 
-    pub(super) fn answer(self, memory: &dyn Memory, body: &[u8]) -> Result<Vec<u8>, Status> {
+    pub(super) fn answer(self, memory: &dyn Memory) -> Vec<u8> {
         match self {
-            Ask::Memory => Ok(memory.memory()),
-            Ask::Devices => Ok(memory.devices()),
-            Ask::ChangeDevices => memory.change_devices(body),
-            Ask::Trim => Ok(memory.trim()),
+            Ask::Memory => memory.memory(),
+            Ask::Devices => memory.devices(),
         }
     }
 }
@@ -62,8 +58,7 @@ mod tests {
         let ask = |method: Method, path: &str| Ask::parse(&method, path);
         assert_eq!(ask(Method::GET, "/v1/memory"), Some(Ask::Memory));
         assert_eq!(ask(Method::GET, "/v1/devices?pretty"), Some(Ask::Devices));
-        assert_eq!(ask(Method::PUT, "/v1/devices"), Some(Ask::ChangeDevices));
-        assert_eq!(ask(Method::POST, "/v1/memory:trim"), Some(Ask::Trim));
+        assert_eq!(ask(Method::PUT, "/v1/devices"), None);
         assert_eq!(ask(Method::POST, "/v1/memory"), None);
         assert_eq!(ask(Method::GET, "/v1/models/memory"), None);
     }

@@ -10,6 +10,7 @@ use session::Urgency;
 use super::Shared;
 use super::reply::{self, Reply};
 use crate::Models;
+use crate::access::{Action, Key};
 use crate::call::{Call, answered};
 use crate::metadata;
 use crate::model_status;
@@ -19,30 +20,66 @@ use crate::status::Status;
 /// The list of models, under TensorFlow Serving's name too.
 pub(crate) const LIST: &str = "/v1/models:list";
 
-/// Answers what is no part of TensorFlow Serving's API.
-pub(crate) fn respond(shared: &Shared, method: &Method, path: &str) -> Option<Reply> {
-    let plain = path.split_once('?').map_or(path, |(plain, _)| plain);
+/// A page that is no part of TensorFlow Serving's API.
+pub(crate) enum Found<'a> {
+    /// The metrics, at the path that the monitoring config names.
+    Monitoring(&'a super::Page),
+    Metrics(&'a super::Page),
+    /// A page of JSON.
+    Look(&'a super::Page),
+    Healthz,
+    Readyz,
+}
+
+/// The page at a path, if there is one.
+pub(crate) fn find<'a>(shared: &'a Shared, method: &Method, path: &str) -> Option<Found<'a>> {
+    let plain = plain(path);
     if let Some(metrics) = &shared.metrics {
         if metrics.path.as_deref() == Some(plain) {
-            return Some(monitoring(path, plain, &metrics.page));
+            return Some(Found::Monitoring(&metrics.page));
         }
         if plain == "/metrics" && *method == Method::GET {
-            return Some(reply::text(StatusCode::OK, (metrics.page)()));
+            return Some(Found::Metrics(&metrics.page));
         }
     }
     let is_look = matches!(*method, Method::GET | Method::HEAD);
     if let Some((_, page)) = shared.looks.iter().find(|(path, _)| is_look && *path == plain) {
-        return Some(reply::json(page().into_bytes()));
+        return Some(Found::Look(page));
     }
     match plain {
-        "/healthz" if is_look => Some(reply::text(StatusCode::OK, "ok\n".to_owned())),
-        "/readyz" if is_look => Some(if shared.context.models.is_ready() {
-            reply::text(StatusCode::OK, "ready\n".to_owned())
-        } else {
-            reply::text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned())
-        }),
+        "/healthz" if is_look => Some(Found::Healthz),
+        "/readyz" if is_look => Some(Found::Readyz),
         _ => None,
     }
+}
+
+impl Found<'_> {
+    /// What looking at it is.
+    pub(crate) fn action(&self) -> Action {
+        match self {
+            Self::Monitoring(_) | Self::Metrics(_) | Self::Look(_) => Action::ReadServer,
+            Self::Healthz | Self::Readyz => Action::Health,
+        }
+    }
+
+    /// The page, for a request with this path and query.
+    pub(crate) fn reply(&self, shared: &Shared, path: &str) -> Reply {
+        match self {
+            Self::Monitoring(page) => monitoring(path, plain(path), page),
+            Self::Metrics(page) => reply::text(StatusCode::OK, page()),
+            Self::Look(page) => reply::json(page().into_bytes()),
+            Self::Healthz => reply::text(StatusCode::OK, "ok\n".to_owned()),
+            Self::Readyz if shared.context.models.is_ready() => {
+                reply::text(StatusCode::OK, "ready\n".to_owned())
+            }
+            Self::Readyz => reply::text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned()),
+        }
+    }
+}
+
+/// A path without its query.
+pub(crate) fn plain(path: &str) -> &str {
+    path.split_once('?').map_or(path, |(plain, _)| plain)
 }
 
 /// The page that the monitoring config names; it may not be asked anything.
@@ -86,9 +123,12 @@ fn unprintable(error: &proto::json::JsonError) -> Status {
     Status::new(lifecycle::Code::Internal, text)
 }
 
-/// All models with their versions, states and labels.
-pub(crate) fn list(models: &Models) -> Vec<u8> {
-    let models: Vec<Value> = models.snapshot().iter().map(|model| listed(model)).collect();
+/// All models that a key is for, with their versions, states and labels.
+pub(crate) fn list(models: &Models, key: Option<&Key>) -> Vec<u8> {
+    let is_shown = |name: &str| key.is_none_or(|key| key.covers(name));
+    let models = models.snapshot();
+    let shown = models.iter().filter(|model| is_shown(&model.name));
+    let models: Vec<Value> = shown.map(|model| listed(model)).collect();
     let mut text = format!("{:#}", json!({ "models": models }));
     text.push('\n');
     text.into_bytes()
@@ -96,7 +136,7 @@ pub(crate) fn list(models: &Models) -> Vec<u8> {
 
 fn listed(model: &ModelSnapshot) -> Value {
     let version = |status: &lifecycle::VersionStatus| {
-        let error = status.error.as_ref();
+        let error = status.failure();
         json!({
             "version": status.version.to_string(),
             "state": status.state.name(),

@@ -14,9 +14,10 @@ pub type Reply = Response<Full<Bytes>>;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const HTML: HeaderValue = HeaderValue::from_static("text/html");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"tensord\"");
 
 /// JSON.
-pub(crate) fn json(body: Vec<u8>) -> Reply {
+pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     page(StatusCode::OK, Some(JSON), body)
 }
 
@@ -57,6 +58,9 @@ pub(crate) fn error(failure: &Failure) -> Reply {
     if let Some(seconds) = failure.status.retry_after_seconds() {
         reply.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
+    if failure.code == StatusCode::UNAUTHORIZED {
+        reply.headers_mut().insert(header::WWW_AUTHENTICATE, BEARER);
+    }
     reply
 }
 
@@ -71,20 +75,21 @@ pub(crate) fn html_error(code: StatusCode) -> Reply {
     page(code, Some(HTML), body.into_bytes())
 }
 
-/// Adds the headers that allow pages of other sites to ask.
-pub(crate) fn add_cors(reply: &mut Reply) {
-    const HEADERS: [(HeaderName, &str); 3] = [
+/// Adds the headers that allow pages of other sites to ask, with a key if the server wants one.
+pub(crate) fn add_cors(reply: &mut Reply, wants_key: bool) {
+    let sent = if wants_key { "Content-Type, Authorization, X-Api-Key" } else { "Content-Type" };
+    let headers: [(HeaderName, &'static str); 3] = [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST, GET"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, sent),
     ];
-    for (name, value) in HEADERS {
+    for (name, value) in headers {
         reply.headers_mut().insert(name, HeaderValue::from_static(value));
     }
 }
 
-fn page(code: StatusCode, content_type: Option<HeaderValue>, body: Vec<u8>) -> Reply {
-    let mut reply = Response::new(Full::new(Bytes::from(body)));
+fn page(code: StatusCode, content_type: Option<HeaderValue>, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(body.into()));
     *reply.status_mut() = code;
     if let Some(content_type) = content_type {
         reply.headers_mut().insert(header::CONTENT_TYPE, content_type);

@@ -1,42 +1,65 @@
 //! The table of routes, and the handler of each.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::ORIGIN;
+use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, StatusCode};
 use hyper::body::Body;
 use lifecycle::{Code, Handle, Target};
+use proto::serving::Input;
 use session::{DEFAULT_SIGNATURE, Servable, Signature, Urgency};
+use tensor::DType;
 
+use super::json::cost::{self, Strings};
 use super::json::{self, Format, write};
+use super::manage::Change;
 use super::memory::Ask;
 use super::reply::{self, Failure, Reply};
 use super::target::{self, Method, Route};
-use super::{ModelsPage, Rest, body, compress, manage, pages};
+use super::{ModelsPage, Rest, body, compress, pages};
+use crate::access::{self, Action, Key, Scope};
+use crate::budget::Charge;
 use crate::call::Call;
+use crate::codec::Codec;
 use crate::level;
+use crate::listen::Peer;
 use crate::predict::{self, Inputs};
 use crate::stats::{Api, Entrypoint};
 use crate::status::Status;
 use crate::trace::{REQUEST_ID, Trace};
 use crate::{classify, regress};
 
-/// Texts longer than this are read and written on threads that may take their time, so that other
-/// connections do not wait.
-const LONG: usize = 256 << 10;
+/// The bytes that a request takes however small it is: its head, its state and a short answer.
+const CALL_BYTES: usize = 4 << 10;
+
+/// The bytes that an element takes as JSON, about.
+const ELEMENT_BYTES: usize = 8;
 
 impl Rest {
-    /// Answers a request.
-    pub async fn respond<B>(&self, request: Request<B>) -> Reply
+    /// Answers a request of the other side of a connection.
+    pub async fn respond<B>(&self, request: Request<B>, peer: Peer) -> Reply
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        if let Some(page) = pages::respond(&self.shared, request.method(), &path) {
-            return page;
+        let (parts, content) = request.into_parts();
+        let page = pages::find(&self.shared, &parts.method, &path);
+        let is_health = page.as_ref().is_some_and(|page| page.action() == Action::Health);
+        if let Err(failure) = self.shared.door.check_call(&parts, peer)
+            && !is_health
+        {
+            return reply::error(&failure);
         }
+        if let Some(page) = page {
+            let admitted = self.admit(&parts.headers, page.action(), Scope::Server);
+            let reply = |_| page.reply(&self.shared, &path);
+            return admitted.map_or_else(|failure| reply::error(&failure), reply);
+        }
+        let request = Request::from_parts(parts, content);
         if matches!(*request.method(), HttpMethod::TRACE | HttpMethod::CONNECT) {
             return reply::html_error(StatusCode::NOT_IMPLEMENTED); // As libevent.
         }
@@ -44,18 +67,18 @@ impl Rest {
             return reply::html_error(StatusCode::NOT_FOUND);
         }
         let trace = Trace::new(request.headers());
-        let mut reply = self.api(request, &path).await;
+        let mut reply = self.api(request, &path, peer).await;
         if let Some(id) = trace.request_id() {
             reply.headers_mut().insert(REQUEST_ID, id.clone());
         }
         if self.shared.options.has_cors {
-            reply::add_cors(&mut reply);
+            reply::add_cors(&mut reply, self.shared.context.access.is_some());
         }
         reply
     }
 
     /// Answers a request below `/v1/`, and counts it.
-    async fn api<B>(&self, request: Request<B>, path: &str) -> Reply
+    async fn api<B>(&self, request: Request<B>, path: &str, peer: Peer) -> Reply
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -74,21 +97,20 @@ impl Rest {
         let models_page = self.shared.options.models_page;
         let lists = path == pages::LIST || (is_models && models_page == ModelsPage::List);
         if request.method() == HttpMethod::GET && lists {
-            return reply::json(pages::list(&context.models));
+            let admitted = self.admit(request.headers(), Action::ReadModel, Scope::Unread);
+            let list = |key: Option<Arc<Key>>| pages::list(&context.models, key.as_deref());
+            return admitted.map(list).map_or_else(|failure| reply::error(&failure), reply::json);
         }
-        if let Some(control) = &self.shared.control
-            && let Some(change) = manage::change(request.method(), path)
+        if let Some(change) = Change::parse(request.method(), path)
+            && self.knows(&change)
         {
-            return self.change(&**control, change, request).await;
+            return self.change(change, request, peer).await;
         }
         if let (Some(memory), Some(ask)) = (&self.shared.memory, Ask::parse(request.method(), path))
         {
-            let (parts, content) = request.into_parts();
-            let mut charge = context.budget.charge();
-            let options = &self.shared.options;
-            let body = body::read(&parts.headers, content, options, &mut charge).await;
-            let answer = body.and_then(|body| Ok(ask.answer(&**memory, &body)?));
-            return answer.map_or_else(|failure| reply::error(&failure), reply::json);
+            let admitted = self.admit(request.headers(), Action::ReadServer, Scope::Server);
+            let page = admitted.map(|_| ask.answer(&**memory));
+            return page.map_or_else(|failure| reply::error(&failure), reply::json);
         }
         let route = target::parse(request.method().as_str(), path);
         let (model, api) = match &route {
@@ -98,10 +120,10 @@ impl Rest {
         let trace = Trace::new(request.headers());
         let in_flight = context.begin(model, api, Entrypoint::Rest, trace);
         let (parts, content) = request.into_parts();
-        let answer = self.answer(route, &parts.headers, content).await;
+        let answer = self.answer(route, &parts, content).await;
         in_flight.end(answer.as_ref().err().map(|failure| &failure.status));
         match answer {
-            Ok(text) => packed(&parts.headers, text).await,
+            Ok((text, charge)) => packed(&context.codec, &parts.headers, text, charge).await,
             Err(failure) => reply::error(&failure),
         }
     }
@@ -109,28 +131,59 @@ impl Rest {
     async fn answer<B>(
         &self,
         route: Result<Route, Status>,
-        headers: &HeaderMap,
+        parts: &Parts,
         content: B,
-    ) -> Result<Vec<u8>, Failure>
+    ) -> Result<(Vec<u8>, Charge), Failure>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let options = &self.shared.options;
-        let mut charge = self.shared.context.budget.charge();
-        let content = body::read(headers, content, options, &mut charge).await?;
+        let headers = &parts.headers;
+        self.admit_route(headers, route.as_ref().ok())?;
+        let charge = self.shared.context.budget.charged(CALL_BYTES)?;
+        let (content, charge) = body::read(parts, content, &self.shared, charge).await?;
         let Route { method, target } = route?;
         // The time that a body takes to arrive does not count.
-        let deadline = options.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let timeout = self.shared.options.timeout;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let urgency = Urgency { deadline, level: level::read(headers)? };
         let models = &self.shared.context.models;
-        Ok(match method {
-            Method::Predict => self.predict(target, content, urgency).await?,
-            Method::Classify => self.classify(target, &content, urgency).await?,
-            Method::Regress => self.regress(target, &content, urgency).await?,
-            Method::Status => pages::status(models, &target)?,
-            Method::Metadata => pages::metadata(models, target)?,
-        })
+        let (text, mut charge) = match method {
+            Method::Predict => self.predict(target, content, urgency, charge).await?,
+            Method::Classify => self.classify(target, content, urgency, charge).await?,
+            Method::Regress => self.regress(target, content, urgency, charge).await?,
+            Method::Status => (pages::status(models, &target)?, charge),
+            Method::Metadata => (pages::metadata(models, target)?, charge),
+        };
+        charge.set(CALL_BYTES.max(text.len()))?;
+        Ok((text, charge))
+    }
+
+    /// Admits a call, or says why not. The key is that of the caller, if the server has keys.
+    pub(super) fn admit(
+        &self,
+        headers: &HeaderMap,
+        action: Action,
+        scope: Scope<'_>,
+    ) -> Result<Option<Arc<Key>>, Failure> {
+        let context = &self.shared.context;
+        if context.access.is_none() {
+            return Ok(None);
+        }
+        Ok(context.admit(access::presented(headers).as_ref(), action, scope)?)
+    }
+
+    /// Admits what is asked of a model. Whoever may ask something is told that a path is wrong.
+    fn admit_route(&self, headers: &HeaderMap, route: Option<&Route>) -> Result<(), Failure> {
+        let admitted = match route {
+            Some(Route { method, target }) => {
+                self.admit(headers, method.action(), Scope::Model(&target.model))
+            }
+            None => self
+                .admit(headers, Action::Infer, Scope::Unread)
+                .or_else(|_| self.admit(headers, Action::ReadModel, Scope::Unread)),
+        };
+        admitted.map(drop)
     }
 
     async fn predict(
@@ -138,51 +191,125 @@ impl Rest {
         target: Target,
         body: Bytes,
         urgency: Urgency,
-    ) -> Result<Vec<u8>, Status> {
+        mut charge: Charge,
+    ) -> Result<(Vec<u8>, Charge), Status> {
         let context = &self.shared.context;
         let call = Call { target, signature: String::new(), urgency };
         // What is wrong with the text is said before what is wrong with the target.
         let servable = call.servable_to_run(&context.models);
-        let is_long = body.len() > LONG;
-        let (signature, format, inputs) = {
-            let servable = servable.clone();
-            apart(is_long, move || read_inputs(&body, &servable)).await??
+        let takes_strings = servable.as_ref().map_or(Strings::Refused, |s| takes_strings(s));
+        let ((signature, format, inputs), mut charge) = {
+            let (servable, n_bytes) = (servable.clone(), body.len());
+            // The charge goes along: the body is read to its end, also for a client that is gone.
+            let read = move || {
+                charge.grow(cost::of_tensors(&body, takes_strings))?;
+                Ok::<_, Status>((read_inputs(&body, &servable)?, charge))
+            };
+            context.codec.run(n_bytes, read).await??
         };
+        charge.shrink_to(CALL_BYTES);
         let servable = servable?;
         let signature = servable.signature(&signature).ok_or_else(|| missing(&signature))??;
         context.method_names.check_predict(signature)?;
         let answer = predict::run(context, &servable, signature, inputs, urgency).await?;
         let n_elements: usize = answer.outputs.iter().map(|(_, tensor)| tensor.n_elements()).sum();
         let outputs = answer.outputs;
-        apart(n_elements > LONG / 8, move || json::write_outputs(&outputs, format)).await?
+        let write = move || {
+            charge.grow(write::outputs_bytes(&outputs, format))?;
+            Ok((json::write_outputs(&outputs, format)?, charge))
+        };
+        context.codec.run(n_elements.saturating_mul(ELEMENT_BYTES), write).await?
     }
 
     async fn classify(
         &self,
         target: Target,
-        body: &[u8],
+        body: Bytes,
         urgency: Urgency,
-    ) -> Result<Vec<u8>, Status> {
-        let (signature, input) = json::examples::read(body)?;
+        charge: Charge,
+    ) -> Result<(Vec<u8>, Charge), Status> {
+        let context = &self.shared.context;
+        let (signature, input, charge) = read_examples(&context.codec, body, charge).await?;
         let call = Call { target, signature, urgency };
-        let answer = classify::classify(&self.shared.context, &call, Some(input)).await?;
-        write::classifications(&answer.result.unwrap_or_default())
+        let answer = classify::classify(context, &call, Some(input)).await?;
+        write_results(&context.codec, answer, charge, |answer| {
+            write::classifications(&answer.result.unwrap_or_default())
+        })
+        .await
     }
 
     async fn regress(
         &self,
         target: Target,
-        body: &[u8],
+        body: Bytes,
         urgency: Urgency,
-    ) -> Result<Vec<u8>, Status> {
-        let (signature, input) = json::examples::read(body)?;
+        charge: Charge,
+    ) -> Result<(Vec<u8>, Charge), Status> {
+        let context = &self.shared.context;
+        let (signature, input, charge) = read_examples(&context.codec, body, charge).await?;
         let call = Call { target, signature, urgency };
-        let answer = regress::regress(&self.shared.context, &call, Some(input)).await?;
-        write::regressions(&answer.result.unwrap_or_default())
+        let answer = regress::regress(context, &call, Some(input)).await?;
+        write_results(&context.codec, answer, charge, |answer| {
+            write::regressions(&answer.result.unwrap_or_default())
+        })
+        .await
     }
 }
 
+/// Reads the name of a signature and examples, for which there is room.
+async fn read_examples(
+    codec: &Codec,
+    body: Bytes,
+    mut charge: Charge,
+) -> Result<(String, Input, Charge), Status> {
+    let n_bytes = body.len();
+    let read = move || {
+        charge.grow(cost::of_examples(&body))?;
+        let (signature, input) = json::examples::read(&body)?;
+        drop(body);
+        charge.shrink_by(n_bytes);
+        Ok((signature, input, charge))
+    };
+    codec.run(n_bytes, read).await?
+}
+
+/// Writes results, for which there is room.
+async fn write_results<R: prost::Message + 'static>(
+    codec: &Codec,
+    results: R,
+    mut charge: Charge,
+    write: impl FnOnce(R) -> Result<Vec<u8>, Status> + Send + 'static,
+) -> Result<(Vec<u8>, Charge), Status> {
+    let n_bytes = results_bytes(&results);
+    let write = move || {
+        charge.set(CALL_BYTES.saturating_add(n_bytes))?;
+        Ok((write(results)?, charge))
+    };
+    codec.run(n_bytes, write).await?
+}
+
+/// The bytes that writing results takes, at most: a score is seven bytes as a message and forty as
+/// text, in a buffer that grows to twice its size beside what it was.
+fn results_bytes(results: &impl prost::Message) -> usize {
+    results.encoded_len().saturating_mul(3 * 6)
+}
+
+/// Whether a model has inputs of strings.
+fn takes_strings(servable: &Servable) -> Strings {
+    let mut inputs = servable.signatures.values().flat_map(|signature| signature.inputs.values());
+    let takes = inputs.any(|input| input.spec.dtype == DType::String);
+    if takes { Strings::Taken } else { Strings::Refused }
+}
+
 impl Method {
+    /// What it is to those who hold keys.
+    fn action(self) -> Action {
+        match self {
+            Self::Predict | Self::Classify | Self::Regress => Action::Infer,
+            Self::Status | Self::Metadata => Action::ReadModel,
+        }
+    }
+
     /// What it counts as.
     fn api(self) -> Api {
         match self {
@@ -204,7 +331,7 @@ fn read_inputs(
         Ok(servable.signature(name).ok_or_else(|| missing(name))??)
     };
     let json::Request { signature, format, inputs } = json::Request::read(body, find)?;
-    let inputs = predict::inputs(signature, inputs, &[], |_, tensor| Ok(tensor))?;
+    let inputs = predict::inputs(signature, inputs, &[], usize::MAX)?;
     Ok((signature.name.clone(), format, inputs))
 }
 
@@ -214,26 +341,20 @@ fn missing(name: &str) -> Status {
     Status::invalid(format!("Serving signature name: \"{name}\" not found in signature def"))
 }
 
-/// Does long work on another thread, and short work here.
-async fn apart<T: Send + 'static>(
-    is_long: bool,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Status> {
-    if !is_long {
-        return Ok(work());
-    }
-    let lost = |_| Status::new(Code::Internal, "reading or writing JSON panicked");
-    tokio::task::spawn_blocking(work).await.map_err(lost)
-}
-
-/// An answer, packed if the client asks for that.
-async fn packed(headers: &HeaderMap, text: Vec<u8>) -> Reply {
+/// An answer, packed if the client asks for that. It stays charged until it is sent.
+async fn packed(codec: &Codec, headers: &HeaderMap, text: Vec<u8>, mut charge: Charge) -> Reply {
     if !compress::is_wanted(headers, text.len()) {
-        return reply::json(text);
+        return reply::json(charge.onto(text));
     }
-    match apart(text.len() > LONG, move || compress::gzip(&text)).await {
-        Ok(packed) => {
-            let mut reply = reply::json(packed);
+    // What cannot be packed becomes no longer than this; the buffer may have to grow.
+    let packed = async {
+        charge.grow(text.len().saturating_mul(2))?;
+        codec.run(text.len(), move || (compress::gzip(&text), charge)).await
+    };
+    match packed.await {
+        Ok((packed, mut charge)) => {
+            charge.shrink_to(CALL_BYTES.max(packed.capacity()));
+            let mut reply = reply::json(charge.onto(packed));
             compress::mark(&mut reply);
             reply
         }

@@ -1,46 +1,118 @@
 //! The loop that answers what comes over connections.
+//!
+//! While it drains, each answer says `Connection: close`, so that no client sends another request
+//! on a connection that is about to be closed. A connection on which nothing is asked is closed
+//! after a while, and not at once: a request may be on its way, and HTTP/1.1 cannot take it back.
+
+mod turn;
 
 use std::convert::Infallible;
 use std::io;
+use std::pin::pin;
+use std::sync::Arc;
 
+use http::header::CONNECTION;
+use http::{HeaderValue, Request};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, timeout_at};
 use tokio_stream::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::transport::server::Connected;
 
 use super::Rest;
+use crate::listen::ConnectInfo;
+use turn::Turns;
 
-/// Answers connections until the token is cancelled, and then those that are open until each has
-/// nothing more in flight.
+/// Answers connections until the token is cancelled; then drains those that are open, and those
+/// that were on their way.
 pub async fn serve<C>(
     mut connections: impl Stream<Item = io::Result<C>> + Unpin,
     rest: Rest,
     token: CancellationToken,
 ) where
-    C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    C: AsyncRead + AsyncWrite + Connected<ConnectInfo = ConnectInfo> + Send + Unpin + 'static,
 {
-    let mut builder = http1::Builder::new();
-    let timeout = rest.shared.options.header_timeout;
-    builder.timer(TokioTimer::new()).header_read_timeout(timeout).keep_alive(true);
-    let graceful = GracefulShutdown::new();
+    let linger = rest.shared.options.linger;
+    let server = Arc::new(Server::new(rest, token.clone()));
+    let tasks = TaskTracker::new();
+    let answer = |taken: io::Result<C>| {
+        if let Ok(connection) = taken {
+            tasks.spawn(Arc::clone(&server).answer(connection));
+        }
+    };
     while let Some(Some(taken)) = token.run_until_cancelled(connections.next()).await {
-        let Ok(connection) = taken else { continue };
-        let rest = rest.clone();
-        let service = service_fn(move |request| {
-            let rest = rest.clone();
-            async move { Ok::<_, Infallible>(rest.respond(request).await) }
-        });
-        let connection = builder.serve_connection(TokioIo::new(connection), service);
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!("a REST connection ended: {error}");
-            }
-        });
+        answer(taken);
+    }
+    let end = Instant::now() + linger;
+    while let Ok(Some(taken)) = timeout_at(end, connections.next()).await {
+        answer(taken);
     }
     drop(connections);
-    graceful.shutdown().await;
+    tasks.close();
+    if timeout_at(end, tasks.wait()).await.is_err() {
+        server.lingered.cancel();
+        tasks.wait().await;
+    }
+}
+
+/// What all connections share.
+struct Server {
+    builder: http1::Builder,
+    rest: Rest,
+    /// Cancelled when answers are to be the last of their connections.
+    drain: CancellationToken,
+    /// Cancelled when connections that are idle are to be closed.
+    lingered: CancellationToken,
+}
+
+impl Server {
+    fn new(rest: Rest, drain: CancellationToken) -> Self {
+        let mut builder = http1::Builder::new();
+        let timeout = rest.shared.options.header_timeout;
+        builder.timer(TokioTimer::new()).header_read_timeout(timeout).keep_alive(true);
+        Self { builder, rest, drain, lingered: CancellationToken::new() }
+    }
+
+    /// Answers all requests of a connection.
+    async fn answer<C>(self: Arc<Self>, connection: C)
+    where
+        C: AsyncRead + AsyncWrite + Connected<ConnectInfo = ConnectInfo> + Send + Unpin + 'static,
+    {
+        let ConnectInfo { peer, client } = connection.connect_info();
+        let service = service_fn(|mut request: Request<Incoming>| {
+            let (rest, drain, client) = (self.rest.clone(), self.drain.clone(), client.clone());
+            client.asks();
+            request.extensions_mut().insert(client.clone());
+            async move {
+                let mut reply = rest.respond(request, peer).await;
+                client.is_idle();
+                if drain.is_cancelled() {
+                    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, Infallible>(reply)
+            }
+        });
+        let (connection, turns) = Turns::watch(connection);
+        let connection = self.builder.serve_connection(TokioIo::new(connection), service);
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = self.lingered.cancelled() => {
+                // A request that has begun to come is answered, and its answer is the last.
+                if !turns.is_servers() {
+                    connection.as_mut().graceful_shutdown();
+                }
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!("a REST connection ended: {error}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! gRPC messages that are made to hurt: each is refused, and the next request is answered.
 
+use api::Budget;
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message as _;
 use proto::serving::{PredictRequest, PredictResponse};
@@ -127,7 +128,7 @@ async fn messages_beyond_the_limit_are_refused() {
 /// Entries, dimensions and strings that take many times as much memory as on the wire.
 #[tokio::test]
 async fn what_would_unfold_to_too_much_is_refused_before_it_is_decoded() {
-    let server = Setup { in_flight_bytes_max: 16 << 20, ..Setup::new() }.start().await;
+    let server = Setup { budget: Budget::of_bytes(16 << 20), ..Setup::new() }.start().await;
     let tensor = TensorProto {
         dtype: 7,
         string_val: vec![Bytes::new(); 1_000_000],
@@ -146,9 +147,39 @@ async fn what_would_unfold_to_too_much_is_refused_before_it_is_decoded() {
     });
     let mut entries = request("serving_default", 1.0);
     entries.inputs = (0..100_000).map(|n: u32| (n.to_string(), TensorProto::default())).collect();
+    // Fields, groups and numbers that nobody knows must not hide what comes behind them.
+    let unknown = [&[][..], &[0xAB, 0x06, 0xAC, 0x06], &[0xA0, 0x86, 0x80, 0x00, 0x81, 0x00]];
     for request in [&strings, &dims, &entries] {
-        let status = predict(&server, request.encode_to_vec()).await.unwrap_err();
+        for unknown in unknown {
+            let bytes = [unknown, &request.encode_to_vec()].concat();
+            let status = predict(&server, bytes).await.unwrap_err();
+            assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+        }
+        let packed = Some(CompressionEncoding::Gzip);
+        let status = predict_packed(&server, request.encode_to_vec(), packed).await.unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    }
+    check_well(&server).await;
+}
+
+/// A kilobyte that stands for as many bytes as there are.
+#[tokio::test]
+async fn one_string_for_a_billion_is_refused_before_it_is_repeated() {
+    let server = Server::start().await;
+    let value = vec![Bytes::from(vec![b'x'; 1000])];
+    let repeated = TensorProto { string_val: value, ..TensorProto::default() };
+    for n_strings in [50_000_000, 1 << 40] {
+        let mut wrong = strings(repeated.clone(), n_strings);
+        let status = predict(&server, wrong.encode_to_vec()).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().contains("larger than the limit"), "{status}");
+        // On an input of another dtype it is refused for that, whatever its size.
+        let tensor = wrong.inputs.remove("s").unwrap();
+        wrong.inputs = [("x".to_owned(), tensor)].into();
+        wrong.output_filter.clear();
+        wrong.model_spec = request("serving_default", 1.0).model_spec;
+        let status = predict(&server, wrong.encode_to_vec()).await.unwrap_err();
+        assert_eq!(status.message(), "Expects arg[0] to be float but string is provided");
     }
     check_well(&server).await;
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api::{ArrivalLimits, Budget};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -102,8 +103,8 @@ async fn bodies_beyond_the_limit_are_refused_before_they_are_read() {
 
 #[tokio::test]
 async fn bytes_in_flight_are_limited_over_all_requests() {
-    let server = Setup { in_flight_bytes_max: 1000, ..Setup::new() }.start().await;
-    let body = format!("{{\"instances\": [1{}]}}", " ".repeat(1000));
+    let server = Setup { budget: Budget::of_bytes(100_000), ..Setup::new() }.start().await;
+    let body = format!("{{\"instances\": [1{}]}}", " ".repeat(100_000));
     let answer = server.ask("POST", "/v1/models/m:predict", body.as_bytes()).await;
     assert_eq!(answer.code, 429);
     assert_eq!(server.ask("POST", "/v1/models/m:predict", br#"{"instances":[1]}"#).await.code, 200);
@@ -112,7 +113,9 @@ async fn bytes_in_flight_are_limited_over_all_requests() {
 
 #[tokio::test]
 async fn clients_that_dawdle_are_sent_away() {
-    let server = Setup { patience: Duration::from_millis(100), ..Setup::new() }.start().await;
+    let patience = Duration::from_millis(100);
+    let arrival = ArrivalLimits { idle_max: patience, total_max: None, bytes_per_second_min: 0 };
+    let server = Setup { patience, arrival, ..Setup::new() }.start().await;
     let dawdle = async |bytes: &[u8]| {
         let mut stream = TcpStream::connect(server.rest).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -126,6 +129,53 @@ async fn clients_that_dawdle_are_sent_away() {
         dawdle(b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
             .await;
     assert!(body.starts_with("HTTP/1.1 408"), "{body}");
+}
+
+/// A body of which a byte comes now and then.
+async fn drip(stream: &mut TcpStream) {
+    let head = "POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    while stream.write_all(b" ").await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_drip_are_given_up() {
+    let base = ArrivalLimits {
+        idle_max: Duration::from_millis(200),
+        total_max: None,
+        bytes_per_second_min: 0,
+    };
+    let total = Some(Duration::from_millis(300));
+    for (arrival, text) in [
+        (ArrivalLimits { bytes_per_second_min: 100_000, ..base }, "100000 bytes a second"),
+        (ArrivalLimits { total_max: total, ..base }, "more than 0.3 s"),
+    ] {
+        let server = Setup { arrival, ..Setup::new() }.start().await;
+        let mut stream = TcpStream::connect(server.rest).await.unwrap();
+        drip(&mut stream).await;
+        let mut answer = String::new();
+        drop(stream.read_to_string(&mut answer).await);
+        assert!(answer.starts_with("HTTP/1.1 408") && answer.contains(text), "{answer}");
+    }
+}
+
+/// As many bodies drip as there may be connections: the next client is served, and a connection
+/// with a request under way is not closed for it.
+#[tokio::test]
+async fn bodies_that_drip_give_way_to_the_next_connection() {
+    let server = Setup { connections_max: 8, ..Setup::new() }.start().await;
+    let mut drips = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(server.rest).await.unwrap();
+        drips.spawn(async move { drip(&mut stream).await });
+    }
+    for _ in 0..10 {
+        let answer = server.ask("POST", "/v1/models/m:predict", br#"{"instances":[1]}"#).await;
+        assert_eq!(answer.code, 200);
+    }
+    assert!(!drips.is_empty());
 }
 
 #[tokio::test]

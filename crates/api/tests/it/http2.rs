@@ -1,5 +1,8 @@
 //! HTTP/2 as hostile or careless clients speak it: their connection suffers, and nobody else's.
 
+use std::time::Duration;
+
+use api::{ArrivalLimits, Budget};
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
 use h2::{Ping, Reason};
@@ -104,6 +107,30 @@ async fn a_client_that_goes_in_the_middle_of_a_message_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_message_that_drips_is_given_up() {
+    let idle_max = Duration::from_millis(200);
+    let arrival = ArrivalLimits { idle_max, total_max: None, bytes_per_second_min: 100_000 };
+    let server = Setup { arrival, ..Setup::new() }.start().await;
+    for length in [1000u32, 1_000_000] {
+        let Raw { send, .. } = connect(&server, &Builder::new()).await;
+        let mut send = send.ready().await.unwrap();
+        let (mut response, mut stream) = send.send_request(predict(), false).unwrap();
+        let prefix = [&[0][..], &length.to_be_bytes()].concat();
+        stream.send_data(prefix.into(), false).unwrap();
+        let response = loop {
+            let drop = stream.send_data(Bytes::from_static(b" "), false);
+            let pause = tokio::time::sleep(Duration::from_millis(5));
+            tokio::select! {
+                response = &mut response => break response.unwrap(),
+                () = pause => drop.unwrap(),
+            }
+        };
+        assert_eq!(status(response).await, "4"); // DEADLINE_EXCEEDED
+    }
+    check_well(&server).await;
+}
+
+#[tokio::test]
 async fn calls_that_are_taken_back_at_once_end_their_connection_alone() {
     let server = Server::start().await;
     let Raw { send, ended, .. } = connect(&server, &Builder::new()).await;
@@ -171,6 +198,9 @@ async fn a_reader_without_a_window_holds_nobody_up() {
     // The head comes, and the rest never.
     let response = response.await.unwrap();
     assert_eq!(response.status(), 200);
+    let others = framed(&request("serving_default", 2.0).encode_to_vec());
+    assert_eq!(ask(&server, others).await, "0");
+    drop((response, stream)); // Until then it is in the budget.
     check_well(&server).await;
 }
 
@@ -204,4 +234,88 @@ async fn idle_connections_hold_nobody_up() {
         idle.push(TcpStream::connect(server.grpc).await.unwrap());
     }
     check_well(&server).await;
+}
+
+/// A request whose answer is as long as so many floats.
+fn long(n_values: i64) -> Bytes {
+    use proto::tensorflow::TensorShapeProto;
+    use proto::tensorflow::tensor_shape_proto::Dim;
+    let mut request = request("serving_default", 2.0);
+    let dim = vec![Dim { size: n_values, name: String::new() }];
+    let x = request.inputs.get_mut("x").unwrap();
+    // The one value that there is stands for all of them.
+    x.tensor_shape = Some(TensorShapeProto { dim, unknown_rank: false });
+    framed(&request.encode_to_vec())
+}
+
+/// Asks for long answers and makes no room for any. Gives the connection and the open calls.
+async fn ask_and_never_read(server: &Server, n_calls: usize) -> (Raw, Vec<h2::RecvStream>) {
+    let mut raw = connect(server, Builder::new().initial_window_size(0)).await;
+    let mut open = Vec::new();
+    for _ in 0..n_calls {
+        raw.send = raw.send.ready().await.unwrap();
+        let (response, mut stream) = raw.send.send_request(predict(), false).unwrap();
+        stream.send_data(long(1 << 20), true).unwrap();
+        let response = response.await.unwrap();
+        if !response.headers().contains_key("grpc-status") {
+            open.push(response.into_body());
+        }
+    }
+    (raw, open)
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_are_in_the_budget() {
+    let server = Setup { budget: Budget::of_bytes(64 << 20), ..Setup::new() }.start().await;
+    let (raw, open) = ask_and_never_read(&server, 40).await;
+    assert!(!open.is_empty() && open.len() < 40, "{} of 40 have an answer", open.len());
+    assert!(server.context.budget.used() >= open.len() * (4 << 20));
+    drop((raw, open));
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_is_given_up_and_at_last_its_connection() {
+    let patience = std::time::Duration::from_millis(400);
+    let server = Setup { patience, ..Setup::new() }.start().await;
+    let (mut raw, open) = ask_and_never_read(&server, 2).await;
+    assert_eq!(open.len(), 2);
+    assert!(server.context.budget.used() > 4 << 20);
+    let falls_to = async |bytes: usize| {
+        let falls = async {
+            while server.context.budget.used() > bytes {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, falls).await.expect("the answers are given up");
+    };
+    // All but what HTTP/2 has of them; the connection is still there.
+    falls_to(1 << 20).await;
+    raw.pings.ping(Ping::opaque()).await.unwrap();
+    // In the end that goes too.
+    falls_to(0).await;
+    drop(tokio::time::timeout(PATIENCE, raw.ended).await.expect("the connection is ended"));
+    drop(open);
+    check_well(&server).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_waits_for_its_client_to_ask_is_kept() {
+    use tokio_stream::StreamExt as _;
+    let patience = std::time::Duration::from_millis(100);
+    let server = Setup { patience, ..Setup::new() }.start().await;
+    let (send, receive) = tokio::sync::mpsc::channel(1);
+    let requests = tokio_stream::wrappers::ReceiverStream::new(receive);
+    send.send(request("serving_default", 2.0)).await.unwrap();
+    let answers = server.predictions().await.predict_streamed(requests).await.unwrap();
+    let mut answers = answers.into_inner();
+    assert!(answers.next().await.unwrap().is_ok());
+    // Longer than an answer is waited for, while others are answered.
+    let end = tokio::time::Instant::now() + 8 * patience;
+    while tokio::time::Instant::now() < end {
+        let others = framed(&request("serving_default", 2.0).encode_to_vec());
+        assert_eq!(ask(&server, others).await, "0");
+    }
+    send.send(request("serving_default", 2.0)).await.unwrap();
+    assert!(answers.next().await.unwrap().is_ok());
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    Budget, Changing, Context, Control, Grpc, GrpcOptions, ListenOptions, Listener, MethodNames,
-    Metrics, ModelsPage, Profiler, Protocol, Rest, RestOptions, Stats, Status, Tls,
-    TransportOptions, connections,
+    Access, ArrivalLimits, Budget, Changing, Codec, Context, Control, Door, Grpc, GrpcOptions,
+    ListenOptions, Listener, MethodNames, Metrics, ModelsPage, Profiler, Protocol, Rest,
+    RestOptions, Stats, Status, Tls, TransportOptions, connections,
 };
 use lifecycle::{Code, Lifecycle};
-use proto::serving::ModelConfigList;
 use proto::serving::model_service_client::ModelServiceClient;
 use proto::serving::prediction_service_client::PredictionServiceClient;
+use proto::serving::{ModelConfig, ModelConfigList};
 use session::Servable;
 use tensor::Layout;
 use tokio::net::TcpListener;
@@ -29,6 +29,9 @@ pub(crate) use engine::{Gate, answer};
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long idle connections stay open while a server drains.
+const LINGER: Duration = Duration::from_millis(100);
+
 /// What a test may want otherwise.
 pub(crate) struct Setup {
     pub(crate) method_names: MethodNames,
@@ -37,10 +40,14 @@ pub(crate) struct Setup {
     pub(crate) has_cors: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) message_bytes_max: usize,
-    pub(crate) in_flight_bytes_max: usize,
+    pub(crate) budget: Budget,
+    pub(crate) connections_max: usize,
+    pub(crate) arrival: ArrivalLimits,
     pub(crate) patience: Duration,
     pub(crate) streams_max: u32,
     pub(crate) tls: Option<Tls>,
+    pub(crate) access: Option<Arc<Access>>,
+    pub(crate) door: Door,
 }
 
 impl Setup {
@@ -52,10 +59,14 @@ impl Setup {
             has_cors: false,
             timeout: Some(PATIENCE),
             message_bytes_max: 64 << 20,
-            in_flight_bytes_max: 256 << 20,
+            budget: Budget::of_bytes(256 << 20),
+            connections_max: 100,
+            arrival: ArrivalLimits { idle_max: PATIENCE, total_max: None, bytes_per_second_min: 0 },
             patience: PATIENCE,
             streams_max: 100,
             tls: None,
+            access: None,
+            door: Door::Closed("elsewhere".to_owned()),
         }
     }
 
@@ -67,9 +78,11 @@ impl Setup {
         let context = Context {
             models: lifecycle.models().clone(),
             stats: Arc::new(Stats::new()),
-            budget: Budget::new(self.in_flight_bytes_max),
+            budget: self.budget.clone(),
+            codec: Codec::start(tokio::runtime::Builder::new_multi_thread(), 1).unwrap(),
             method_names: self.method_names,
             recorder: None,
+            access: self.access.clone(),
         };
         let grpc = self.start_grpc(&context, &token).await;
         let rest = self.start_rest(&context, &token).await;
@@ -81,6 +94,8 @@ impl Setup {
             layout: self.layout,
             message_bytes_max: self.message_bytes_max,
             stream_requests_max: 4,
+            patience: self.patience,
+            arrival: self.arrival,
         };
         let face = Grpc::new(context.clone(), options, Some(Arc::new(Reload)));
         let (health, follow) = face.health_service().await;
@@ -114,7 +129,8 @@ impl Setup {
         let options = RestOptions {
             timeout: self.timeout,
             header_timeout: self.patience,
-            body_timeout: self.patience,
+            linger: LINGER,
+            arrival: self.arrival,
             body_bytes_max: self.message_bytes_max,
             inflated_bytes_max: 1 << 20,
             has_cors: self.has_cors,
@@ -124,7 +140,10 @@ impl Setup {
             page: Arc::new(|| "# a page\n".to_owned()),
             path: Some("/monitoring/prometheus/metrics".to_owned()),
         };
-        let rest = Rest::new(context.clone(), options, Some(metrics));
+        let mut rest = Rest::new(context.clone(), options, Some(metrics));
+        if !matches!(self.door, Door::Closed(_)) {
+            rest = rest.with_control(Arc::new(Reload)).with_door(self.door.clone());
+        }
         let (listener, address) = listen().await;
         let connections = connections(listener, self.listening(Protocol::Http1), token.clone());
         tokio::spawn(api::serve_rest(connections, rest, token.clone()));
@@ -135,7 +154,7 @@ impl Setup {
         ListenOptions {
             tls: self.tls.clone(),
             protocol,
-            connections_max: 100,
+            connections_max: self.connections_max,
             handshake_timeout: self.patience,
             write_timeout: self.patience,
             accept_pause: Duration::from_millis(10),
@@ -192,5 +211,9 @@ impl Control for Reload {
             let is_bad = models.config.iter().any(|model| model.name == "bad");
             if is_bad { Err(Status::new(Code::NotFound, "a bad model")) } else { Ok(()) }
         })
+    }
+
+    fn add(&self, model: ModelConfig) -> Changing<'_> {
+        self.reload(ModelConfigList { config: vec![model] })
     }
 }

@@ -7,9 +7,11 @@ use super::cursor::{Cursor, Kind};
 use super::number::{self, Number};
 use super::scan;
 use super::syntax::Syntax;
+use crate::predict;
 use crate::status::Status;
 
 /// Elements of one dtype, in the order they were read.
+#[expect(clippy::large_enum_variant, reason = "there is one for each input of a request")]
 pub(crate) enum Elements {
     F32(Vec<f32>),
     F64(Vec<f64>),
@@ -39,6 +41,8 @@ pub(crate) enum Refusal {
     Base64,
     /// No value has this type.
     Unsupported,
+    /// There is no memory for it.
+    Memory,
 }
 
 impl From<Syntax> for Refusal {
@@ -117,7 +121,7 @@ impl Elements {
     /// The elements as a tensor. Those beyond its shape are left out: names that are repeated in an
     /// instance bring too many, of which TensorFlow ignores the last.
     pub(crate) fn into_tensor(self, name: &str, dims: &[usize]) -> Result<Tensor, Status> {
-        let failed = |error| Status::invalid(format!("tensor parsing error: {name}: {error}"));
+        let failed = |error| predict::unread(name, &error);
         let sizes = dims.iter().map(|size| i64::try_from(*size).unwrap_or(i64::MAX));
         let shape = Shape::checked(sizes).map_err(failed)?;
         let tensor = match self {
@@ -137,11 +141,11 @@ impl Elements {
             Self::Strings(texts) => {
                 let n_elements = shape.n_elements();
                 let strings = if texts.strings.len() > n_elements {
-                    texts.strings.iter().take(n_elements).collect()
+                    Strings::copied(texts.strings.iter().take(n_elements))
                 } else {
-                    texts.strings
+                    Ok(texts.strings)
                 };
-                Tensor::from_strings(shape, strings)
+                strings.and_then(|strings| Tensor::from_strings(shape, strings))
             }
             Self::Unsupported(_) => return Err(Status::invalid("the type has no values in JSON")),
         };
@@ -266,14 +270,13 @@ impl Sink for Texts {
         match cursor.kind() {
             Kind::String => {
                 let string = cursor.string()?;
-                self.strings.push(string.decode(&mut self.scratch));
-                Ok(())
+                let pushed = self.strings.push(string.decode(&mut self.scratch));
+                pushed.map_err(|_| Refusal::Memory)
             }
             Kind::Object => {
                 self.decoded.clear();
                 base64_object(cursor, &mut self.scratch, &mut self.decoded)?;
-                self.strings.push(&self.decoded);
-                Ok(())
+                self.strings.push(&self.decoded).map_err(|_| Refusal::Memory)
             }
             _ => Err(Refusal::Type),
         }

@@ -141,9 +141,13 @@ fn base64(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, Status> {
     match base64_object(cursor, &mut Vec::new(), &mut bytes) {
         Ok(()) => Ok(bytes),
         Err(Refusal::Syntax(syntax)) => Err(syntax.into()),
-        Err(Refusal::Type | Refusal::NotBase64 | Refusal::Base64 | Refusal::Unsupported) => {
-            Err(Status::invalid("Unable to base64 decode"))
-        }
+        Err(
+            Refusal::Type
+            | Refusal::NotBase64
+            | Refusal::Base64
+            | Refusal::Unsupported
+            | Refusal::Memory,
+        ) => Err(Status::invalid("Unable to base64 decode")),
     }
 }
 

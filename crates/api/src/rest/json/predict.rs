@@ -385,6 +385,10 @@ fn refused(refusal: Refusal, value: Cursor<'_>, endpoint: &Endpoint) -> Status {
             quoted(value)
         )),
         Refusal::Base64 => Status::invalid("Unable to base64 decode"),
+        Refusal::Memory => Status::new(
+            lifecycle::Code::ResourceExhausted,
+            format!("there is no memory for the strings of {}", endpoint.tensor),
+        ),
         Refusal::Unsupported => Status::new(
             lifecycle::Code::Unimplemented,
             format!("Conversion of JSON Value: {} to type: {dtype}", quoted(value)),

@@ -15,7 +15,7 @@ fn signature(inputs: &str) -> Signature {
     let endpoint = |text: &str| {
         let (name, dtype) = text.split_once(':').unwrap();
         let dtype = DType::all().find(|known| known.name() == dtype).unwrap();
-        (name.to_owned(), Endpoint { tensor: format!("{name}:0"), spec: Spec::unknown(dtype) })
+        (name.to_owned(), Endpoint::new(format!("{name}:0"), Spec::unknown(dtype)))
     };
     Signature {
         name: "serving_default".to_owned(),
@@ -495,7 +495,7 @@ fn several_outputs_are_objects() {
 
 #[test]
 fn strings_are_escaped_and_bytes_are_base64() {
-    let strings: Strings = [&b"a\"\\/\n\x01"[..], "ä".as_bytes()].into_iter().collect();
+    let strings = Strings::collect([&b"a\"\\/\n\x01"[..], "ä".as_bytes()]).unwrap();
     let strings = Tensor::from_strings(Shape::of(&[2]), strings).unwrap();
     check_written(
         &[("s", strings.clone())],

@@ -31,7 +31,8 @@ pub(crate) fn outputs(outputs: &[(String, Tensor)], format: Format) -> Result<Ve
 /// The outputs as a list of instances.
 fn rows(outputs: &[(String, Tensor)]) -> Result<Vec<u8>, Status> {
     let n_instances = batch_size(outputs)?;
-    let mut out = Pretty::with_capacity(Lists::ManyLines, n_bytes(outputs));
+    let n_bytes = outputs_bytes(outputs, Format::Row);
+    let mut out = Pretty::with_capacity(Lists::ManyLines, n_bytes);
     out.start_object();
     out.string(b"predictions");
     out.start_list();
@@ -54,6 +55,7 @@ fn rows(outputs: &[(String, Tensor)]) -> Result<Vec<u8>, Status> {
     }
     out.end_list();
     out.end_object();
+    debug_assert!(out.len() <= n_bytes, "{} bytes, not {n_bytes}", out.len());
     Ok(out.into_bytes())
 }
 
@@ -77,7 +79,8 @@ fn batch_size(outputs: &[(String, Tensor)]) -> Result<usize, Status> {
 
 /// Each output as a whole.
 fn columns(outputs: &[(String, Tensor)]) -> Result<Vec<u8>, Status> {
-    let mut out = Pretty::with_capacity(Lists::ManyLines, n_bytes(outputs));
+    let n_bytes = outputs_bytes(outputs, Format::Columnar);
+    let mut out = Pretty::with_capacity(Lists::ManyLines, n_bytes);
     out.start_object();
     out.string(b"outputs");
     if outputs.len() > 1 {
@@ -93,13 +96,55 @@ fn columns(outputs: &[(String, Tensor)]) -> Result<Vec<u8>, Status> {
         out.end_object();
     }
     out.end_object();
+    debug_assert!(out.len() <= n_bytes, "{} bytes, not {n_bytes}", out.len());
     Ok(out.into_bytes())
 }
 
-/// A guess at how long the answer will be, to spare growing it.
-fn n_bytes(outputs: &[(String, Tensor)]) -> usize {
-    let tensors = outputs.iter().map(|(name, tensor)| name.len() + tensor.n_elements() * 13);
-    64 + tensors.sum::<usize>()
+/// The most bytes that the outputs of a `Predict` are long.
+pub(crate) fn outputs_bytes(outputs: &[(String, Tensor)], format: Format) -> usize {
+    // An indent for each list and object around, a line's end and a comma.
+    let line = |depth: usize| 4 * (depth + 3) + 3;
+    let of = |(name, tensor): &(String, Tensor)| {
+        let (shape, rank) = (tensor.shape(), tensor.shape().rank());
+        let n_lists = n_lists(tensor);
+        let (n_names, beside) = match format {
+            Format::Row => (shape.first().copied().unwrap_or(1), 3),
+            Format::Columnar => (1, line(rank)),
+        };
+        let names = n_names.saturating_mul(6 * name.len() + 2 * line(2) + 8);
+        let elements = element_bytes(tensor, beside);
+        names.saturating_add(elements).saturating_add(n_lists.saturating_mul(2 * beside + 2))
+    };
+    outputs.iter().map(of).fold(128, usize::saturating_add)
+}
+
+/// The number of lists that a tensor is written as. Of one without elements no more are counted
+/// than are written.
+fn n_lists(tensor: &Tensor) -> usize {
+    let outer = tensor.shape().rank().saturating_sub(1);
+    let mut lists = 1usize;
+    let mut sum = 1usize;
+    for size in tensor.shape().iter().take(outer) {
+        lists = lists.saturating_mul(*size);
+        sum = sum.saturating_add(lists);
+    }
+    if tensor.n_elements() == 0 { sum.min(2 * EMPTY_LISTS_MAX + outer) } else { sum }
+}
+
+/// The most bytes that the elements of a tensor are long, with `beside` bytes around each.
+fn element_bytes(tensor: &Tensor, beside: usize) -> usize {
+    let width = match tensor.dtype() {
+        DType::F32 => 16,
+        DType::I16 | DType::I8 | DType::U8 | DType::Bool => 6,
+        DType::I32 | DType::U32 => 11,
+        // A string may be an object of base64, on lines of its own.
+        DType::String => 16 + 4 * beside,
+        _ => 25,
+    };
+    // A byte of a string may be an escape of six.
+    let texts =
+        if tensor.dtype() == DType::String { tensor.n_bytes().saturating_mul(6) } else { 0 };
+    tensor.n_elements().saturating_mul(width + beside).saturating_add(texts)
 }
 
 /// The elements of a tensor that can be written.
@@ -223,7 +268,7 @@ pub(crate) fn classifications(result: &ClassificationResult) -> Result<Vec<u8>, 
         out.start_list();
         for class in &classifications.classes {
             out.start_list();
-            out.string(class.label.as_bytes());
+            out.string(&class.label);
             out.value(|out| write_f32(class.score, out));
             out.end_list();
         }

@@ -110,8 +110,14 @@ fn regress(examples: &Tensor, n_columns: usize) -> Result<Tensor> {
     Ok(Tensor::from_slice(shape, &values).unwrap())
 }
 
+/// `no` and `yes` for each example, or its feature `label` and `yes`.
 fn labels(examples: &Tensor) -> Result<Tensor> {
-    let n_examples = examples.n_elements();
-    let strings: Strings = (0..n_examples).flat_map(|_| ["no", "yes"]).collect();
-    Ok(Tensor::from_strings(Shape::of(&[n_examples, 2]), strings).unwrap())
+    let label = |bytes: &[u8]| {
+        let feature = Example::decode(bytes).ok()?.features?.feature.remove("label")?;
+        let Kind::BytesList(list) = feature.kind? else { return None };
+        list.value.first().map(|label| label.to_vec())
+    };
+    let pair = |bytes: &[u8]| [label(bytes).unwrap_or(b"no".to_vec()), b"yes".to_vec()];
+    let strings = Strings::collect(examples.strings().iter().flat_map(pair)).unwrap();
+    Ok(Tensor::from_strings(Shape::of(&[examples.n_elements(), 2]), strings).unwrap())
 }

@@ -29,6 +29,7 @@ pub(crate) async fn start(gate: &Gate, token: CancellationToken) -> Lifecycle<Se
         n_load_threads: 2,
         n_unload_threads: 1,
         load_retries_max: 0,
+        load_retry_rule: lifecycle::RetryRule::All,
         load_retry_first: Duration::ZERO,
         load_retry_interval: Duration::ZERO,
         missing: lifecycle::Missing::Fails,
@@ -70,6 +71,10 @@ impl Source for Folders {
     fn tree(&self, _path: &str) -> Result<Tree, LoadError> {
         let modified = SystemTime::UNIX_EPOCH;
         Ok(Tree { fingerprint: 0, modified, names: vec!["saved_model.pb".to_owned()] })
+    }
+
+    fn check(&self, _path: &str) -> Result<(), LoadError> {
+        Ok(())
     }
 }
 
@@ -140,7 +145,7 @@ fn endpoints(text: &str) -> BTreeMap<String, Endpoint> {
     let endpoint = |text: &str| {
         let (name, dtype) = text.split_once(':').unwrap();
         let dtype = DType::all().find(|known| known.name() == dtype).unwrap();
-        let endpoint = Endpoint { tensor: format!("{name}:0"), spec: Spec::unknown(dtype) };
+        let endpoint = Endpoint::new(format!("{name}:0"), Spec::unknown(dtype));
         (name.to_owned(), endpoint)
     };
     text.split_whitespace().map(endpoint).collect()

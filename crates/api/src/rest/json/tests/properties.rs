@@ -20,7 +20,7 @@ fn config() -> ProptestConfig {
 }
 
 fn signature(dtype: DType) -> Signature {
-    let endpoint = Endpoint { tensor: "x:0".to_owned(), spec: Spec::unknown(dtype) };
+    let endpoint = Endpoint::new("x:0", Spec::unknown(dtype));
     Signature {
         name: "serving_default".to_owned(),
         method: String::new(),
@@ -115,7 +115,7 @@ proptest! {
 
     #[test]
     fn strings_come_back(values in prop::collection::vec(any::<Vec<u8>>(), 1..10)) {
-        let strings: Strings = values.iter().collect();
+        let strings = Strings::collect(&values).unwrap();
         check(&Tensor::from_strings(Shape::of(&[values.len()]), strings).unwrap());
     }
 
