@@ -49,24 +49,29 @@ class Server:
         self.folder = tempfile.TemporaryDirectory()
         self.config = Path(self.folder.name) / "models.config"
         self.config.write_text("model_config_list { }\n")
-        self.rest, self.grpc = free_port(), free_port()
+        self.rest, self.grpc, self.management = free_port(), free_port(), free_port()
         command = [str(binary), f"--rest_api_port={self.rest}", f"--port={self.grpc}",
+                   f"--management_address=127.0.0.1:{self.management}",
                    f"--model_config_file={self.config}", "--max_num_load_retries=0", *flags]
         self.log = open(Path(self.folder.name) / "log", "w")
         environment = {**os.environ, **(environment or {})}
         self.process = subprocess.Popen(command, stderr=self.log, stdout=self.log, env=environment)
         self.wait(lambda: self.ask("GET", "/v1/memory")[0] == 200)
 
-    def ask(self, method, path, body=None):
+    def ask(self, method, path, body=None, port=None):
         """The status and the JSON of an answer; 0 while nobody listens."""
         try:
-            link = http.client.HTTPConnection("127.0.0.1", self.rest, timeout=PATIENCE_SECONDS)
-            link.request(method, path, body)
+            link = http.client.HTTPConnection("127.0.0.1", port or self.rest, timeout=PATIENCE_SECONDS)
+            link.request(method, path, body, {"Content-Type": "application/json"} if body else {})
             answer = link.getresponse()
             text = answer.read()
             return answer.status, json.loads(text or b"{}")
         except (OSError, ValueError):
             return 0, {}
+
+    def manage(self, method, path, body=None):
+        """Likewise, at the address for what changes the server."""
+        return self.ask(method, path, body, self.management)
 
     def wait(self, until):
         """Waits until something holds; fails if it does not in time."""
@@ -108,7 +113,7 @@ class Server:
     def released(self, name, n_models):
         """Waits until a device holds nothing but these many models."""
         def is_released():
-            self.ask("POST", "/v1/memory:trim")
+            self.manage("POST", "/v1/memory:trim")
             device, _ = self.device(name)
             return len(device["models"]) == n_models and device["workspaces"]["bytes"] == 0
         self.wait(is_released)
@@ -118,7 +123,7 @@ class Server:
         self.released(name, n_models)
         # Threads that loaded and unloaded end, and the heap gives back what they had kept.
         time.sleep(REST_SECONDS)
-        self.ask("POST", "/v1/memory:trim")
+        self.manage("POST", "/v1/memory:trim")
         device, resident = self.device(name)
         return device["reserved_bytes"], device["in_use_bytes"], resident
 
@@ -392,7 +397,7 @@ def limits(args):
             limit = 512 + number << 20
             rule = json.dumps({"device": [{"name": "gpu:0", "memory_limit": limit}]})
             start = time.perf_counter()
-            assert server.ask("PUT", "/v1/devices", rule)[0] == 200
+            assert server.manage("PUT", "/v1/devices", rule)[0] == 200
             seconds.append(time.perf_counter() - start)
             gpu, _ = server.device("gpu:0")
             assert gpu["limit_bytes"] == limit and gpu["reserved_bytes"] <= limit

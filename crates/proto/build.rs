@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     files.sort();
-    let descriptors = protox::compile(&files, [root])?;
+    let mut descriptors = protox::compile(&files, [root])?;
 
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     // The comments are for readers of the sources, not for clients that ask for reflection.
@@ -24,6 +24,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     embedded.file.iter_mut().for_each(|file| file.source_code_info = None);
     std::fs::write(out.join("descriptors.bin"), embedded.encode_to_vec())?;
 
+    for file in descriptors.file.iter_mut().filter(|file| file.package() == SERVING) {
+        for message in &mut file.message_type {
+            let name = message.name().to_owned();
+            let any_bytes = |field: &str| ANY_BYTES.contains(&(name.as_str(), field));
+            let fields = message.field.iter_mut().filter(|field| any_bytes(field.name()));
+            fields.for_each(|field| field.r#type = Some(TYPE_BYTES));
+        }
+    }
     tonic_prost_build::configure()
         .bytes(".")
         .btree_map(".")
@@ -31,6 +39,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         .compile_fds_with_config(descriptors, messages())?;
     Ok(())
 }
+
+/// The package of TensorFlow Serving's messages.
+const SERVING: &str = "tensorflow.serving";
+
+/// Messages and their fields that are declared as text, but that TensorFlow Serving fills with
+/// whatever bytes a model gives. Rust's text is always UTF-8, so these are bytes on our side. The
+/// wire is the same; reflection shows the declaration as it is.
+const ANY_BYTES: [(&str, &str); 1] = [("Class", "label")];
+
+/// The number of `bytes` in `FieldDescriptorProto.Type`.
+const TYPE_BYTES: i32 = 12;
 
 /// What an attribute of a node may be and seldom is. Every attribute would take the room of the
 /// largest, a tensor, and a map has room for eleven.

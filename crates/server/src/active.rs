@@ -24,6 +24,11 @@ impl Active {
         self.models.load().get(model).cloned().unwrap_or_default()
     }
 
+    /// All configs, by the names of their models.
+    pub(crate) fn all(&self) -> Arc<BTreeMap<String, Arc<ModelConfig>>> {
+        self.models.load_full()
+    }
+
     /// Whether a model has a config: one without is on its way out.
     pub(crate) fn has(&self, model: &str) -> bool {
         self.models.load().contains_key(model)

@@ -40,15 +40,26 @@ impl Engines {
         let (model, version) = (&*resident.model, resident.version);
         // Held until the place is taken, so that nobody else takes it.
         let mut arranging = None;
-        for _ in 0..N_TRIES_MAX {
+        let mut n_tries = 0;
+        while n_tries < N_TRIES_MAX {
             match look()? {
                 Way::Free(found) => return Ok(found),
                 // Others may have changed things until it is this one's turn.
                 Way::After(_) if arranging.is_none() => arranging = Some(self.arranging.lock()),
                 Way::After(changes) => {
+                    n_tries += 1;
                     for change in changes {
                         self.carry_out(&change, (model, cancel))?;
                     }
+                }
+                Way::Later if cancel.is_cancelled() => {
+                    let text = format!("{model} version {version} is not wanted any more");
+                    return Err(Error::Cancelled(text));
+                }
+                // Those that are being loaded end, well or not; others may move meanwhile.
+                Way::Later => {
+                    arranging = None;
+                    self.devices.left.pause();
                 }
             }
         }

@@ -1,24 +1,36 @@
 //! What a person sees when the server is up: addresses, models, and a request to paste.
 
+use std::net::SocketAddr;
+
 use api::Models;
 use lifecycle::{Handle, ModelSnapshot, VersionStatus};
 use session::{DEFAULT_SIGNATURE, Servable};
 use tensor::DType;
 
-use crate::config::Config;
 use crate::sample;
 
 /// How much of an error is shown.
 const LINE_CHARS_MAX: usize = 100;
 
+/// The addresses that the server listens on.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    pub(crate) grpc: Option<SocketAddr>,
+    pub(crate) rest: Option<SocketAddr>,
+    pub(crate) management: Option<String>,
+}
+
 /// Prints the addresses, all models with their states, and a curl line that works.
-pub(crate) fn print(config: &Config, models: &Models) {
+pub(crate) fn print(addresses: &Addresses, models: &Models) {
     say!();
-    if let Some(port) = config.rest_port {
-        say!("  REST  http://localhost:{port}/v1/models");
+    if let Some(address) = addresses.rest {
+        say!("  REST    http://{}/v1/models{}", near(address), elsewhere(address));
     }
-    if let Some(port) = config.grpc_port {
-        say!("  gRPC  localhost:{port}");
+    if let Some(address) = addresses.grpc {
+        say!("  gRPC    {}{}", near(address), elsewhere(address));
+    }
+    if let Some(address) = &addresses.management {
+        say!("  manage  {address}");
     }
     let available = models.available();
     say!("\n  {:<24} {:>8}  {:<10} signatures", "model", "version", "state");
@@ -27,12 +39,24 @@ pub(crate) fn print(config: &Config, models: &Models) {
             say!("  {:<24} {:>8}  {:<10} {}", model.name, row.version, row.state, row.rest);
         }
     }
-    if let Some(port) = config.rest_port
-        && let Some(line) = curl(port, &available)
+    if let Some(address) = addresses.rest
+        && let Some(line) = curl(&near(address), &available)
     {
         say!("\n  try\n    {line}");
     }
     say!();
+}
+
+/// The address as one calls it on this machine.
+fn near(address: SocketAddr) -> String {
+    match address.ip().is_unspecified() {
+        true => format!("localhost:{}", address.port()),
+        false => address.to_string(),
+    }
+}
+
+fn elsewhere(address: SocketAddr) -> &'static str {
+    if address.ip().is_unspecified() { "  (on all addresses)" } else { "" }
 }
 
 /// A version of a model, or a model without versions yet.
@@ -81,7 +105,7 @@ fn first_line(text: &str) -> String {
 
 /// A request to one of the models: numbers rather than strings, which may have to be of a kind that
 /// the signature does not tell, and the shortest.
-fn curl(port: u16, available: &[Handle<Servable>]) -> Option<String> {
+fn curl(address: &str, available: &[Handle<Servable>]) -> Option<String> {
     let request = |handle: &Handle<Servable>| {
         let signature = handle.signatures.get(DEFAULT_SIGNATURE)?;
         let mut inputs = signature.inputs.values();
@@ -90,6 +114,6 @@ fn curl(port: u16, available: &[Handle<Servable>]) -> Option<String> {
         Some((takes_strings, body.len(), body, handle.id().model.to_string()))
     };
     let (_, _, body, model) = available.iter().filter_map(request).min()?;
-    let url = format!("http://localhost:{port}/v1/models/{model}:predict");
+    let url = format!("http://{address}/v1/models/{model}:predict");
     Some(format!("curl -d '{body}' {url}"))
 }

@@ -13,6 +13,7 @@ use storage::Storage;
 pub(crate) use self::watch::{Row, Versions, watch};
 use crate::cli::Persona;
 use crate::flags::Flags;
+use crate::settle::is_blank;
 
 /// The parameters of one version, in its folder.
 const VERSION_FILE: &str = "batching_params.pbtxt";
@@ -74,17 +75,70 @@ impl Settings {
 
     /// How a version in a folder is batched.
     pub(crate) fn of_version(&self, dir: &Storage) -> Result<Batching> {
-        if !self.is_per_model || self.mode == Mode::Off {
-            return Ok(self.batching(self.parameters()?));
-        }
-        let Ok(bytes) = dir.read(VERSION_FILE, FILE_BYTES_MAX) else { return Ok(Batching::Off) };
-        let text = String::from_utf8(bytes).context(VERSION_FILE)?;
-        Ok(self.batching(parameters::read(&text).context(VERSION_FILE)?))
+        let text = self.text(dir)?;
+        self.read(text.as_deref())
     }
 
+    /// The same for a version that serves. A file that is empty is about to be written, and
+    /// refused.
+    pub(crate) fn of_serving(&self, dir: &Storage) -> Result<Batching> {
+        let text = self.text(dir)?;
+        ensure!(!text.as_deref().is_some_and(is_blank), "{} is empty", self.file_name());
+        self.read(text.as_deref())
+    }
+
+    /// The rows of the largest batch that was asked for of a version in a folder; one row where we
+    /// batch by ourselves, or not at all: such batches are no larger than there is room for.
+    pub(crate) fn batch_rows(&self, dir: &Storage) -> usize {
+        match self.of_version(dir) {
+            Ok(Batching::Asked(options)) => {
+                let allowed = options.allowed_sizes.iter().max().copied();
+                allowed.unwrap_or(options.batch_rows_max).max(1)
+            }
+            // Wrong parameters are refused when the version is loaded.
+            Ok(Batching::Off | Batching::Proved(_)) | Err(_) => 1,
+        }
+    }
+
+    /// The parameters of all models.
     fn parameters(&self) -> Result<parameters::Parameters> {
         let Some(file) = &self.file else { return Ok(self.defaults()) };
-        read(file).with_context(|| format!("Invalid protobuf file: '{}'", file.display()))
+        parameters::read(&read(file)?).with_context(|| self.file_name())
+    }
+
+    /// The text that says how a version is batched; `None` if there is no file.
+    fn text(&self, dir: &Storage) -> Result<Option<String>> {
+        if !self.has_version_files() {
+            return self.file.as_deref().map(read).transpose();
+        }
+        match dir.read(VERSION_FILE, FILE_BYTES_MAX) {
+            Ok(bytes) => Ok(Some(String::from_utf8(bytes).context(VERSION_FILE)?)),
+            Err(storage::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error).context(VERSION_FILE),
+        }
+    }
+
+    fn read(&self, text: Option<&str>) -> Result<Batching> {
+        Ok(match text {
+            Some(text) => self.batching(parameters::read(text).with_context(|| self.file_name())?),
+            None if self.has_version_files() => Batching::Off,
+            None => self.batching(self.defaults()),
+        })
+    }
+
+    /// Whether each version has a file of its own.
+    fn has_version_files(&self) -> bool {
+        self.is_per_model && self.mode != Mode::Off
+    }
+
+    /// What messages call the file.
+    fn file_name(&self) -> String {
+        match &self.file {
+            Some(file) if !self.has_version_files() => {
+                format!("Invalid protobuf file: '{}'", file.display())
+            }
+            Some(_) | None => VERSION_FILE.to_owned(),
+        }
     }
 
     fn defaults(&self) -> parameters::Parameters {
@@ -103,8 +157,11 @@ impl Settings {
     }
 }
 
-fn read(file: &Path) -> Result<parameters::Parameters> {
-    let bytes = std::fs::metadata(file)?.len();
-    ensure!(bytes <= FILE_BYTES_MAX, "{bytes} bytes are more than {FILE_BYTES_MAX}");
-    parameters::read(&std::fs::read_to_string(file)?)
+fn read(file: &Path) -> Result<String> {
+    let read = || {
+        let bytes = std::fs::metadata(file)?.len();
+        ensure!(bytes <= FILE_BYTES_MAX, "{bytes} bytes are more than {FILE_BYTES_MAX}");
+        Ok(std::fs::read_to_string(file)?)
+    };
+    read().with_context(|| format!("Invalid protobuf file: '{}'", file.display()))
 }

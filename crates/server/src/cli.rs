@@ -40,6 +40,7 @@ const COMMANDS: &str = "Commands:
                             anything is served; N: other sizes that are open, such as of sequences
   memory   URL              show who holds which bytes of a running server
   top      URL              the same, again and again
+  keys new NAME             make a key for --api_keys_file
   devices  [flags]          show the devices, and what the flags make of them
 Each has its own --help.";
 
@@ -77,6 +78,7 @@ pub fn main(persona: Persona) -> ExitCode {
             })
         }
         (Persona::Tensord, Some("memory")) => done(commands::memory::main(rest(&args, "memory"))),
+        (Persona::Tensord, Some("keys")) => done(commands::keys::main(rest(&args, "keys"))),
         (Persona::Tensord, Some("top")) => done(commands::memory::top(rest(&args, "top"))),
         (Persona::Tensord, Some("devices")) => {
             let show = |flags: &Flags| done(commands::devices::main(flags));

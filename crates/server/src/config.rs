@@ -1,15 +1,17 @@
 //! `Config`: what the flags and files mean, validated.
 
 mod address;
+mod management;
 mod models;
 mod platform;
 mod session;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use lifecycle::{LabelRule, Missing, Policy, Poll, StartWhen};
+use lifecycle::{LabelRule, Missing, Policy, Poll, RetryRule, StartWhen};
 use proto::serving::{ModelConfig, SessionBundleConfig};
 
 use crate::batching;
@@ -21,7 +23,8 @@ use crate::flags::{self, Flags};
 use crate::model_config::{self, Rules};
 
 pub(crate) use address::Address;
-pub(crate) use session::{Session, session_config};
+pub(crate) use management::{DataPort, Management};
+pub(crate) use session::{FORCE_GROWTH, Session, session_config};
 
 /// The port of the REST API under our own name.
 const REST_PORT: u16 = 8501;
@@ -36,6 +39,9 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// How long to wait before the first retry under our own name; the wait doubles from there.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
+/// The longest that a run may take under our own name, in seconds.
+const RUN_SECONDS_MAX: u64 = 300;
+
 /// How often the model config file is looked at under our own name, in seconds.
 const CONFIG_POLL_SECONDS: i64 = 1;
 
@@ -45,8 +51,10 @@ pub(crate) struct Config {
     pub(crate) grpc_port: Option<u16>,
     pub(crate) grpc_socket: Option<PathBuf>,
     pub(crate) rest_port: Option<u16>,
-    /// Where models are changed, if not on the ports above.
-    pub(crate) management_address: Option<Address>,
+    /// Where the ports above listen; everywhere without it.
+    pub(crate) bind_address: Option<IpAddr>,
+    /// Where the server is changed.
+    pub(crate) management: Management,
     /// The models to begin with.
     pub(crate) models: Vec<ModelConfig>,
     /// The file that lists the models, if one does.
@@ -59,8 +67,12 @@ pub(crate) struct Config {
     /// How versions are warmed up, if they are.
     pub(crate) warmup: Option<Warmup>,
     pub(crate) n_lanes: usize,
+    /// The longest that a run may take.
+    pub(crate) run_max: Option<Duration>,
     pub(crate) n_threads: usize,
     pub(crate) batching: batching::Settings,
+    /// How long everything is served on after the signal to stop, but for readiness.
+    pub(crate) lame_duck: Duration,
     pub(crate) shutdown_grace: Duration,
     pub(crate) devices: DeviceOptions,
     /// Whether a model that does not load ends the process, as under TensorFlow Serving's name.
@@ -108,11 +120,8 @@ impl Config {
             grpc_port: (flags.port != 0).then_some(flags.port),
             grpc_socket: (!socket.is_empty()).then(|| PathBuf::from(socket)),
             rest_port: (rest_port != 0).then_some(rest_port),
-            management_address: flags
-                .management_address
-                .as_deref()
-                .map(Address::parse)
-                .transpose()?,
+            bind_address: management::bind_address(&flags.bind_address)?,
+            management: Management::new(persona, flags)?,
             models: match &model_config_file {
                 Some(file) => model_config::read(&file.text, &file.path)?,
                 None => models::models(persona, flags)?,
@@ -134,13 +143,25 @@ impl Config {
             session: Session::new(flags, platform.as_ref())?,
             warmup: warmup(flags, platform.as_ref()),
             n_lanes,
+            run_max: run_max(persona, flags),
             n_threads,
             batching,
+            lame_duck: Duration::from_secs(flags.lame_duck_seconds),
             shutdown_grace: Duration::from_secs(flags.shutdown_grace_seconds),
             devices: DeviceOptions::new(flags)?,
             must_load_all: !is_tensord,
         })
     }
+}
+
+/// The longest that a run may take. TensorFlow Serving knows no such limit.
+fn run_max(persona: Persona, flags: &Flags) -> Option<Duration> {
+    let default = match persona {
+        Persona::Tensord => RUN_SECONDS_MAX,
+        Persona::TensorFlowModelServer => 0,
+    };
+    let seconds = flags.max_run_seconds.unwrap_or(default);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 /// What TensorFlow Serving's `server.cc` refuses, in its words.
@@ -233,6 +254,10 @@ fn lifecycle_options(persona: Persona, flags: &Flags) -> lifecycle::Options {
         n_load_threads: or(flags.num_load_threads, 4 * n_cpus()),
         n_unload_threads: or(flags.num_unload_threads, 1),
         load_retries_max: flags.max_num_load_retries,
+        load_retry_rule: match persona {
+            Persona::Tensord => RetryRule::Curable,
+            Persona::TensorFlowModelServer => RetryRule::All,
+        },
         load_retry_first: match persona {
             Persona::Tensord => RETRY_FIRST,
             Persona::TensorFlowModelServer => Duration::from_micros(interval),

@@ -18,8 +18,9 @@ use tokio::sync::Mutex;
 use tracing::info;
 
 use crate::active::Active;
-use crate::model_config::{self, Rules};
-use listed::Listed;
+use crate::fence::Fence;
+use crate::model_config::{self, Rules, tenants};
+use listed::{Listed, NamedBy};
 pub(crate) use roots::Roots;
 pub(crate) use store::Store;
 pub(crate) use watch::watch;
@@ -28,6 +29,7 @@ pub(crate) use watch::watch;
 pub(crate) struct Control {
     lifecycle: Arc<Lifecycle<Servable>>,
     active: Arc<Active>,
+    fence: Arc<Fence>,
     options: Options,
     listed: Mutex<Listed>,
 }
@@ -48,9 +50,10 @@ impl Control {
     pub(crate) fn new(
         lifecycle: Arc<Lifecycle<Servable>>,
         active: Arc<Active>,
+        fence: Arc<Fence>,
         options: Options,
     ) -> Self {
-        Self { lifecycle, active, options, listed: Mutex::default() }
+        Self { lifecycle, active, fence, options, listed: Mutex::default() }
     }
 
     /// Serves the first models, and those that clients added before a restart.
@@ -60,7 +63,8 @@ impl Control {
             None => listed::Changes::default(),
         };
         let mut listed = self.listed.lock().await;
-        self.apply(&mut listed, Listed { own: models, changes }).await
+        let named_by = NamedBy::Operator;
+        self.apply(&mut listed, Listed { own: models, named_by, changes }).await
     }
 
     /// Serves these models in place of those of the command line or the file. What clients added or
@@ -78,7 +82,8 @@ impl Control {
             models.iter().try_for_each(|model| self.options.roots.check(model))?;
         }
         let mut listed = self.listed.lock().await;
-        self.apply(&mut listed, Listed { own: models, changes: listed::Changes::default() }).await
+        let (named_by, changes) = (NamedBy::Client, listed::Changes::default());
+        self.apply(&mut listed, Listed { own: models, named_by, changes }).await
     }
 
     /// Serves one more model, or one with another config.
@@ -108,15 +113,20 @@ impl Control {
             .map(|model| model_config::options(model, self.options.rules).map_err(invalid))
             .collect();
         let options = options?;
+        tenants::check(&models, &self.active.all()).map_err(invalid)?;
         // Loads may begin before the lifecycle has answered.
         let before = self.active.replace(&models);
+        let (old, named) = (listed.named_by_clients(), new.named_by_clients());
+        self.fence.hold(old.union(&named).cloned().collect());
         let applied = match self.lifecycle.apply_config(options).await {
             Ok(applied) => applied,
             Err(error) => {
                 self.active.restore(before);
+                self.fence.hold(old);
                 return Err(error.into());
             }
         };
+        self.fence.hold(named);
         let is_changed = listed.changes != new.changes;
         *listed = new;
         if let Some(store) = self.store().filter(|_| is_changed) {
@@ -138,13 +148,21 @@ fn invalid(error: anyhow::Error) -> Status {
     Status::invalid(format!("{error:#}"))
 }
 
+/// Why a model that was added is not available, with the code of its own failure.
+fn not_added(error: lifecycle::Error) -> Status {
+    match error {
+        lifecycle::Error::Unavailable(models) => Status::new(models.cause(), models.to_string()),
+        other => other.into(),
+    }
+}
+
 impl api::Control for Control {
     fn reload(&self, models: ModelConfigList) -> Changing<'_> {
         Box::pin(async move { Ok(self.replace(models.config).await?.available().await?) })
     }
 
     fn add(&self, model: ModelConfig) -> Changing<'_> {
-        Box::pin(async move { Ok(self.add(model).await?.available().await?) })
+        Box::pin(async move { self.add(model).await?.available().await.map_err(not_added) })
     }
 
     fn remove(&self, name: String) -> Changing<'_> {

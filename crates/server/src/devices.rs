@@ -6,6 +6,7 @@ mod host;
 mod leases;
 mod options;
 mod promises;
+mod requests;
 mod residents;
 mod rules;
 mod simulated;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use device::logical::{self, LogicalDevice, Physical};
+use device::logical::{self, GrowthRule, GrowthSetting, LogicalDevice, Physical};
 use device::{Account, Driver, Holder, Limited, Owner, Simulated, Space, SpaceOptions};
 use native::{Executor, Pace, WeightKey};
 use parking_lot::Mutex;
@@ -26,11 +27,12 @@ use pool::Pool;
 use schedule::Lanes;
 
 use leases::is_known;
-pub(crate) use leases::{Lease, Needed};
+pub(crate) use leases::{Lease, Needed, Taken};
 pub(crate) use options::DeviceOptions;
 pub(crate) use promises::Promise;
 #[cfg(test)]
 pub(crate) use promises::tests::newcomer;
+use requests::RequestBooks;
 pub(crate) use residents::{Board, Change, ChangeKind, Left, Newcomer, Resident, Way, Within};
 pub(crate) use rules::ModelRule;
 pub(crate) use undo::Undo;
@@ -41,11 +43,15 @@ use crate::active::Active;
 
 /// All devices of this process.
 pub(crate) struct Devices {
+    /// Who pays on the host for what is no version's, if there is a host.
+    server: Option<Arc<Owner>>,
     pub(crate) physical: Vec<PhysicalDevice>,
     logical: Mutex<Vec<Arc<Logical>>>,
     host_limit: HostLimit,
     lanes: LaneOptions,
     step_bytes: u64,
+    /// How GPUs grow of which a device config says nothing, if a flag says it.
+    gpu_memory: Option<GrowthRule>,
     /// What the configuration had no effect on, and other things to know.
     pub(crate) warnings: Vec<String>,
     /// What is said of models in the model config.
@@ -90,6 +96,7 @@ pub(crate) struct Logical {
 pub(crate) struct LaneOptions {
     pub(crate) n_lanes: usize,
     pub(crate) inline_max: Duration,
+    pub(crate) run_max: Option<Duration>,
     pub(crate) pool: Arc<Pool>,
 }
 
@@ -104,7 +111,7 @@ impl Devices {
         let found = found::find(options)?;
         let descriptions: Vec<Physical> = found.iter().map(|found| found.found.clone()).collect();
         let configured = match &options.rules {
-            Some(rules) => logical::configure_rules(rules, &descriptions)?,
+            Some(rules) => logical::configure_rules(rules, &descriptions, options.gpu.gpu_memory)?,
             None => logical::configure(&options.gpu, &options.environment, &descriptions)?,
         };
         check_lanes(&configured.devices, lanes.n_lanes)?;
@@ -123,18 +130,22 @@ impl Devices {
                 host: host_among(&all),
                 context_bytes: of.context_for(device.physical, &all),
             };
+            let growth = growth_text(device.growth_by);
             let logical = logical(device, &around);
-            all.push(Arc::new(logical.with_context(|| format!("device {name}"))?));
+            all.push(Arc::new(logical.with_context(|| format!("device {name}: {growth}"))?));
         }
-        if let Some(host) = host_among(&all) {
-            device::set_default_owner(Owner::new(&host.space, Holder::Server, None));
+        let server = host_among(&all).map(|host| Owner::new(&host.space, Holder::Server, None));
+        if let Some(server) = &server {
+            device::set_default_owner(Arc::clone(server));
         }
         let devices = Devices {
+            server,
             physical,
             logical: Mutex::new(all),
             host_limit,
             lanes: lanes.clone(),
             step_bytes: options.step_bytes,
+            gpu_memory: options.gpu.gpu_memory,
             warnings: [configured.warnings, options.without_effect()].concat(),
             active,
             accounts: Mutex::default(),
@@ -172,6 +183,12 @@ impl Devices {
         host_among(&self.all()).cloned()
     }
 
+    /// The budget of requests and answers: bytes of the host, whatever its limit is by then.
+    pub(crate) fn requests(&self) -> api::Budget {
+        let books = self.server.clone().map(RequestBooks);
+        books.map_or_else(|| api::Budget::of_bytes(usize::MAX), api::Budget::new)
+    }
+
     /// The logical device of this name.
     pub(crate) fn logical(&self, name: &str) -> Option<Arc<Logical>> {
         self.all().into_iter().find(|logical| logical.space.name() == name)
@@ -188,7 +205,7 @@ impl Devices {
     /// Whether one only holds what a version on a GPU has of the host.
     pub(crate) fn is_beside_a_gpu(&self, owner: &Arc<Owner>) -> bool {
         let owners: Vec<Arc<Owner>> = self.owners.lock().iter().filter_map(Weak::upgrade).collect();
-        owners.iter().any(|other| other.is_split() && Arc::ptr_eq(other.host(), owner))
+        is_beside(owner, &owners)
     }
 
     /// Notes one who holds memory of a device.
@@ -271,6 +288,19 @@ impl Logical {
     }
 }
 
+/// How a device takes its memory, and which setting says so.
+pub(crate) fn growth_text(setting: GrowthSetting) -> String {
+    match setting.rule() {
+        GrowthRule::OnDemand => format!("grow as models need it ({setting})"),
+        GrowthRule::Reserved => format!("reserve all that they may hold at the start ({setting})"),
+    }
+}
+
+/// Whether an owner only holds what one of these has of the host, beside a GPU.
+fn is_beside(owner: &Arc<Owner>, all: &[Arc<Owner>]) -> bool {
+    all.iter().any(|other| other.is_split() && Arc::ptr_eq(other.host(), owner))
+}
+
 /// The most lanes of all devices together: they are threads.
 const LANES_MAX: usize = 4096;
 
@@ -315,7 +345,8 @@ fn logical(device: LogicalDevice, around: &Around<'_>) -> Result<Logical> {
         None => Owner::new(&space, Holder::Server, None),
     };
     let n_lanes = device.n_lanes.unwrap_or(lanes.n_lanes).max(1);
-    let options = schedule::Options { n_lanes, inline_max: lanes.inline_max };
+    let LaneOptions { inline_max, run_max, .. } = *lanes;
+    let options = schedule::Options { n_lanes, inline_max, run_max };
     let executor = Executor {
         lanes: Arc::new(Lanes::start_for(options, Some(owner))?),
         pool: Arc::clone(&lanes.pool),

@@ -10,8 +10,8 @@ use proto::tensorflow::ConfigProto;
 use tensorflow::{GpuOptions, MemoryLimit, Places, Program, Renewal, Sandbox, Threads, Workers};
 
 use crate::commands::n_cpus;
-use crate::config::Config;
-use crate::flags::{Flags, WhenRenewed};
+use crate::config::{Config, FORCE_GROWTH};
+use crate::flags::{Flags, WhenRenewed, WorkerSandbox};
 
 /// The bytes of inputs, and as many of outputs, that a worker may share with the server.
 const AREA_BYTES: usize = 4 << 30;
@@ -22,10 +22,23 @@ const QUEUE_MAX: usize = 10_000;
 /// How long TensorFlow may take to load a model if nobody says.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What of our environment workers get: what TensorFlow and the drivers of GPUs go by.
-const PASSED_ON: &[&str] = &["HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"];
+/// The variables of our environment that workers get: what TensorFlow, its libraries and the
+/// drivers of GPUs go by.
+const PASSED_ON: &[&str] = &[
+    "LD_LIBRARY_PATH",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_TF32_OVERRIDE",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PATH",
+    "TZ",
+];
 const PASSED_ON_PREFIXES: &[&str] =
-    &["CUDA_", "KMP_", "LC_", "MKL_", "NVIDIA_", "OMP_", "TF_", "XLA_"];
+    &["CUBLAS_", "CUDA_", "CUDNN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "TF_", "XLA_"];
+
+/// Variables of other programs whose names begin as TensorFlow's do (Terraform's), and words in the
+/// names of those that hold secrets.
+const NEVER_PASSED_ON: &[&str] =
+    &["TF_VAR_", "TF_CLI_", "CREDENTIAL", "PASS", "SECRET", "TOKEN", "_KEY"];
 
 /// Which engine serves a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -129,20 +142,23 @@ pub(crate) fn workers(
         Threads { intra: i32::try_from(config.n_threads)?, inter: i32::try_from(config.n_lanes)? };
     let session =
         tensorflow::session_config(&config.session.shared(), threads, &GpuOptions::default());
-    let folders = config.models.iter().map(|model| PathBuf::from(&model.base_path));
-    let folders = folders.chain(flags.model_roots.iter().cloned()).collect();
     Ok(Some(Workers::new(tensorflow::Options {
         tags: config.tags.clone(),
         n_threads: (4 * n_cpus()).max(config.n_lanes),
+        run_max: config.run_max,
         load_timeout: Duration::from_secs(flags.tensorflow_load_timeout_seconds),
-        sandbox: if flags.tensorflow_sandbox { Sandbox::On } else { Sandbox::Off },
+        sandbox: match flags.worker_sandbox() {
+            WorkerSandbox::Auto => Sandbox::Auto,
+            WorkerSandbox::Required => Sandbox::Required,
+            WorkerSandbox::Off => Sandbox::Off,
+        },
         renewal: match flags.tensorflow_worker_renewal {
             WhenRenewed::Idle => Renewal::WhenIdle,
             WhenRenewed::AtOnce => Renewal::AtOnce,
             WhenRenewed::Never => Renewal::Never,
         },
         memory: memory_limit(flags),
-        ..options(&library, session, folders)
+        ..options(&library, session)
     })))
 }
 
@@ -152,12 +168,8 @@ fn memory_limit(flags: &Flags) -> Option<MemoryLimit> {
     (bytes > 0).then_some(MemoryLimit { bytes, renews })
 }
 
-/// The usual options, for models in these folders.
-pub(crate) fn options(
-    library: &Path,
-    session: ConfigProto,
-    model_folders: Vec<PathBuf>,
-) -> tensorflow::Options {
+/// The usual options.
+pub(crate) fn options(library: &Path, session: ConfigProto) -> tensorflow::Options {
     tensorflow::Options {
         library: library.to_owned(),
         program: program(),
@@ -166,10 +178,11 @@ pub(crate) fn options(
         area_bytes: AREA_BYTES,
         n_threads: 4 * n_cpus(),
         queue_max: QUEUE_MAX,
+        run_max: None,
         load_timeout: LOAD_TIMEOUT,
-        sandbox: Sandbox::On,
+        sandbox: Sandbox::Auto,
         renewal: Renewal::WhenIdle,
-        model_folders,
+        gpu_devices: gpu_devices(),
         session,
         memory: None,
     }
@@ -180,10 +193,17 @@ fn program() -> Program {
     Program { file: "/proc/self/exe".into(), words: vec!["worker".into()] }
 }
 
+/// The device files of NVIDIA's driver; none if it is not loaded.
+fn gpu_devices() -> Vec<PathBuf> {
+    let devices = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    let is_nvidia = |name: OsString| name.to_string_lossy().starts_with("nvidia");
+    let devices = devices.filter(|entry| is_nvidia(entry.file_name()));
+    let mut devices: Vec<PathBuf> = devices.map(|entry| entry.path()).collect();
+    devices.sort();
+    devices
+}
+
 fn environment() -> Vec<(OsString, OsString)> {
-    let is_passed_on = |name: &str| {
-        PASSED_ON.contains(&name) || PASSED_ON_PREFIXES.iter().any(|start| name.starts_with(start))
-    };
     let mut all: Vec<(OsString, OsString)> =
         std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed_on)).collect();
     let level = "TF_CPP_MIN_LOG_LEVEL";
@@ -194,9 +214,33 @@ fn environment() -> Vec<(OsString, OsString)> {
     all
 }
 
+/// Whether workers get a variable of our environment.
+fn is_passed_on(name: &str) -> bool {
+    let is_listed =
+        PASSED_ON.contains(&name) || PASSED_ON_PREFIXES.iter().any(|start| name.starts_with(start));
+    // Session configs say what the variable says: TensorFlow would have it say more than they do.
+    let is_said = name == FORCE_GROWTH;
+    is_listed && !is_said && !NEVER_PASSED_ON.iter().any(|word| name.contains(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_get_the_settings_of_their_libraries_and_no_secrets() {
+        for (names, expected) in [
+            ("TF_ENABLE_ONEDNN_OPTS TF_XLA_FLAGS CUDA_VISIBLE_DEVICES XLA_FLAGS", true),
+            ("OMP_NUM_THREADS LD_LIBRARY_PATH NVIDIA_VISIBLE_DEVICES PATH TZ", true),
+            ("HOME USER AWS_SECRET_ACCESS_KEY PGPASSWORD LD_PRELOAD TMPDIR", false),
+            ("TF_TOKEN_app_terraform_io TF_VAR_password TF_CLI_ARGS", false),
+            ("NVIDIA_API_KEY CUDA_PASSWORD TF_API_KEY XLA_TOKEN", false),
+        ] {
+            for name in names.split(' ') {
+                assert_eq!(is_passed_on(name), expected, "{name}");
+            }
+        }
+    }
 
     #[test]
     fn one_engine_for_all_and_others_by_model() {

@@ -12,7 +12,7 @@ mod visible;
 use std::sync::{Arc, Weak};
 
 use anyhow::{Context, Result};
-use device::logical::{self, DeviceRule, GpuOptions, LogicalDevice, Physical};
+use device::logical::{self, DeviceRule, GpuOptions, GrowthRule, LogicalDevice, Physical};
 use device::{Account, Kind};
 use parking_lot::Mutex;
 use tensorflow::{Gpu, GpuProcess, Nvml, WorkerSnapshot, Workers};
@@ -37,6 +37,8 @@ pub(crate) struct External {
     found: Vec<Gpu>,
     logical: Mutex<Vec<Arc<ExternalDevice>>>,
     workers: Option<Arc<Workers>>,
+    /// How GPUs grow of which a device config says nothing, if a flag says it.
+    gpu_memory: Option<GrowthRule>,
     devices: Arc<Devices>,
     books: Books,
 }
@@ -103,7 +105,8 @@ impl External {
         }
         let books = Books::new(&devices);
         let logical = Mutex::new(logical);
-        Ok(Arc::new(Self { nvml, found, logical, workers, devices, books }))
+        let gpu_memory = options.gpu.gpu_memory;
+        Ok(Arc::new(Self { nvml, found, logical, workers, gpu_memory, devices, books }))
     }
 
     /// TensorFlow's workers, if there is a TensorFlow.
@@ -114,6 +117,11 @@ impl External {
     /// The devices, by number.
     pub(crate) fn all(&self) -> Vec<Arc<ExternalDevice>> {
         self.logical.lock().clone()
+    }
+
+    /// What was made of the GPUs, by number.
+    pub(crate) fn logical(&self) -> Vec<LogicalDevice> {
+        self.all().iter().map(|one| one.device.lock().clone()).collect()
     }
 
     /// The GPUs at this moment.
@@ -140,7 +148,7 @@ impl External {
         rules: &[DeviceRule],
     ) -> Result<(Vec<String>, Undo<'_>), device::Error> {
         let physical = physical(&self.found);
-        let configured = logical::configure_rules(rules, &physical)?;
+        let configured = logical::configure_rules(rules, &physical, self.gpu_memory)?;
         let all = self.all();
         let before: Vec<LogicalDevice> = all.iter().map(|one| one.device.lock().clone()).collect();
         // Workers were told which there are and how large they may become.
@@ -232,7 +240,7 @@ fn configure(found: &[Gpu], options: &DeviceOptions) -> Result<Vec<Arc<ExternalD
     }
     let physical = physical(found);
     let (configured, is_limited) = match &options.rules {
-        Some(rules) => (logical::configure_rules(rules, &physical)?, true),
+        Some(rules) => (logical::configure_rules(rules, &physical, options.gpu.gpu_memory)?, true),
         None => {
             // What means nothing to our own engine, TensorFlow may do.
             let gpu = GpuOptions { without_effect: Vec::new(), ..options.gpu.clone() };

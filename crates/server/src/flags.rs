@@ -3,6 +3,7 @@
 //!
 //! Flags that have no meaning here are accepted and said to be so once: see `IGNORED`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
@@ -38,6 +39,9 @@ pub(crate) struct Flags {
     /// Port of the gRPC API; 0 turns it off
     #[arg(long, value_name = "PORT", default_value_t = 8500, help_heading = "gRPC")]
     pub(crate) port: u16,
+    /// Address of this machine that gRPC and REST listen on [default: all of them]
+    #[arg(long, value_name = "ADDRESS", default_value = "", help_heading = "gRPC")]
+    pub(crate) bind_address: String,
     /// UNIX socket of the gRPC API
     #[arg(long, value_name = "PATH", default_value = "", help_heading = "gRPC")]
     pub(crate) grpc_socket_path: String,
@@ -154,10 +158,29 @@ pub(crate) struct Flags {
     /// repeated
     #[arg(long, value_name = "DIR", help_heading = "Models")]
     pub(crate) model_roots: Vec<PathBuf>,
-    /// Address of the calls that change what is served (HOST:PORT, a port of this machine alone, or
-    /// unix:PATH), which are then refused on the other ports
-    #[arg(long, value_name = "ADDRESS", help_heading = "Models")]
+    /// Address of the calls that change the server (HOST:PORT, a port of this machine alone,
+    /// unix:PATH, or off) [default: 127.0.0.1:8502 under tensord, off under
+    /// tensorflow_model_server]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Access")]
     pub(crate) management_address: Option<String>,
+    /// Names by which the management address may be called, besides addresses and localhost, with
+    /// commas between them
+    #[arg(long, value_name = "NAMES", default_value = "", help_heading = "Access")]
+    pub(crate) management_hosts: String,
+    /// Take calls that change the server on the data ports too; if false, not even
+    /// HandleReloadConfigRequest [default: that one alone, and all for keys with the right manage]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Access"
+    )]
+    pub(crate) management_on_data_port: Option<bool>,
+    /// File with the keys that calls need, as text proto or JSON; read again when it changes
+    #[arg(long, value_name = "FILE", default_value = "", help_heading = "Access")]
+    pub(crate) api_keys_file: String,
     /// Folder in which models added by the API are remembered over a restart
     #[arg(long, value_name = "DIR", help_heading = "Models")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -251,6 +274,25 @@ pub(crate) struct Flags {
         help_heading = "Requests"
     )]
     pub(crate) enable_serialization_as_tensor_content: bool,
+    /// Seconds that a run may take before it is stopped with DEADLINE_EXCEEDED; 0 means for ever
+    /// [default: 300 under tensord, 0 under tensorflow_model_server]
+    #[arg(long, value_name = "S", help_heading = "Requests")]
+    pub(crate) max_run_seconds: Option<u64>,
+    /// The most connections of each port at once. For a further one, the connection is closed whose
+    /// client has owed the rest of a request for the longest, or has been idle for the longest
+    #[arg(long, value_name = "N", default_value = "10000", help_heading = "Requests")]
+    pub(crate) max_connections: NonZeroUsize,
+    /// Seconds that the head of a REST request may take to come
+    #[arg(long, value_name = "S", default_value_t = 30, help_heading = "Requests")]
+    pub(crate) request_head_seconds: u64,
+    /// Seconds that the body of a request, or a message over gRPC, may take to come; 0 means for
+    /// ever. One of which nothing comes for 30 s is given up in any case
+    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "Requests")]
+    pub(crate) request_body_seconds: u64,
+    /// Bytes a second that the body of a request must come at on average after its first 30 s; 0
+    /// means that it may be as slow as it likes
+    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Requests")]
+    pub(crate) request_bytes_per_second_min: u64,
     /// File with a MonitoringConfig (text proto): serves Prometheus metrics on the REST port
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "Requests")]
     pub(crate) monitoring_config_file: String,
@@ -312,7 +354,16 @@ pub(crate) struct Flags {
     /// the active Python]
     #[arg(long, value_name = "PATH", default_value = "", help_heading = "TensorFlow")]
     pub(crate) tensorflow_library: String,
-    /// Confine TensorFlow's workers: no network, no programs, no files but their models
+    /// How TensorFlow's workers are confined: no network, no programs, no files but their models
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value_t = WorkerSandbox::Auto,
+        help_heading = "TensorFlow"
+    )]
+    worker_sandbox: WorkerSandbox,
+    /// The former name of the above: false for off
     #[arg(
         long,
         action = ArgAction::Set,
@@ -322,7 +373,7 @@ pub(crate) struct Flags {
         require_equals = true,
         help_heading = "TensorFlow"
     )]
-    pub(crate) tensorflow_sandbox: bool,
+    tensorflow_sandbox: bool,
     /// How long TensorFlow may take to load a model, in seconds
     #[arg(long, value_name = "S", default_value_t = 600, help_heading = "TensorFlow")]
     pub(crate) tensorflow_load_timeout_seconds: u64,
@@ -360,6 +411,11 @@ pub(crate) struct Flags {
     /// File with a DeviceConfig, as text proto or JSON: limits, growth and logical devices
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "Devices")]
     pub(crate) device_config_file: String,
+    /// Whether GPUs take memory as models need it, or all that they may hold at the start
+    /// [default: grow, unless TF_FORCE_GPU_ALLOW_GROWTH=false, `allow_growth: false`, or a memory
+    /// fraction without `allow_growth`]
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Devices")]
+    pub(crate) gpu_memory: Option<GpuMemory>,
     /// The least by which the memory of a device grows
     #[arg(long, value_name = "SIZE", default_value = "1MiB", help_heading = "Devices")]
     pub(crate) memory_growth_step: String,
@@ -373,9 +429,34 @@ pub(crate) struct Flags {
         help_heading = "Process"
     )]
     pub(crate) log_format: LogFormat,
+    /// Seconds after SIGTERM in which readiness is false but connections and requests are still
+    /// taken, for load balancers that are slow to look away; then the server drains
+    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "Process")]
+    pub(crate) lame_duck_seconds: u64,
     /// Seconds that requests in flight are given to finish after SIGTERM
     #[arg(long, value_name = "S", default_value_t = 30, help_heading = "Process")]
     pub(crate) shutdown_grace_seconds: u64,
+}
+
+impl Flags {
+    /// How workers are confined, under either name of the flag.
+    pub(crate) fn worker_sandbox(&self) -> WorkerSandbox {
+        match self.worker_sandbox {
+            WorkerSandbox::Auto if !self.tensorflow_sandbox => WorkerSandbox::Off,
+            level => level,
+        }
+    }
+}
+
+/// How workers are confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WorkerSandbox {
+    /// By all that the kernel has
+    Auto,
+    /// By the whole sandbox: where the kernel lacks some of it, no worker starts
+    Required,
+    /// Not at all
+    Off,
 }
 
 /// How one version of a model replaces another.
@@ -395,6 +476,15 @@ pub(crate) enum StartWhen {
     All,
     /// When the first model is available; the others load meanwhile
     Any,
+}
+
+/// How GPUs take their memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GpuMemory {
+    /// As models need it; what they need at most is promised to them when they are loaded
+    Grow,
+    /// All that they may hold, at the start
+    Reserve,
 }
 
 /// When a worker is started anew after a model has left it.

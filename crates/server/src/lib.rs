@@ -15,6 +15,7 @@ macro_rules! say {
 }
 
 mod active;
+mod api_keys;
 mod arguments;
 mod arrange;
 mod banner;
@@ -28,6 +29,7 @@ mod devices;
 mod discover;
 mod engines;
 mod external;
+mod fence;
 mod flags;
 mod loader;
 mod loads;
@@ -42,6 +44,7 @@ mod replicas;
 mod request_log;
 mod sample;
 mod scheduler;
+mod settle;
 mod signals;
 mod source;
 mod ssl_config;

@@ -2,6 +2,7 @@
 
 mod workers;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use lifecycle::{Code, LoadError, Loader};
@@ -39,6 +40,7 @@ pub(crate) struct Engines {
 pub(crate) struct Settings {
     pub(crate) session: Session,
     pub(crate) active: Arc<Active>,
+    pub(crate) folders: source::Models,
     pub(crate) versions: Arc<Versions>,
     pub(crate) warmup: Option<Warmup>,
     pub(crate) warmups: Arc<Warmups>,
@@ -55,6 +57,8 @@ struct Wanted<'a> {
     dir: Storage,
     path: &'a str,
     cancel: &'a CancellationToken,
+    /// Whether it would not fit if there were nothing else.
+    is_too_large: Cell<bool>,
 }
 
 impl Loader for Engines {
@@ -68,15 +72,22 @@ impl Loader for Engines {
         cancel: &CancellationToken,
     ) -> Result<Servable, LoadError> {
         self.settings.tell(model, version);
-        let dir = storage::open(&source::folder(path))
+        let dir = self
+            .settings
+            .folders
+            .open(path)
             .map_err(|error| LoadError::new(Code::NotFound, error.to_string()))?;
-        let wanted = Wanted { model, version, dir, path, cancel };
+        let is_too_large = Cell::new(false);
+        let wanted = Wanted { model, version, dir, path, cancel, is_too_large };
         let servable = match self.choices.of(model) {
             Engine::Auto => self.either(&wanted),
             Engine::Native => self.native(&wanted),
             Engine::TensorFlow => self.tensorflow(&wanted),
         };
-        let servable = servable.map_err(|error| load_error(&error))?;
+        let servable = servable.map_err(|error| {
+            let failure = load_error(&error);
+            if wanted.is_too_large.get() { failure.finally() } else { failure }
+        })?;
         let engine = servable.engine.name();
         tracing::info!(model, version, engine, "loaded");
         for (signature, why) in &servable.refused {
@@ -100,9 +111,12 @@ impl Loader for Engines {
 impl Settings {
     /// Says which memory settings a model has, if it has any.
     fn tell(&self, model: &str, version: i64) {
-        let gpu = self.session.gpu_options(&self.active.get(model));
-        if gpu.allow_growth() || gpu.per_process_gpu_memory_fraction > 0.0 {
-            let (growth, fraction) = (gpu.allow_growth(), gpu.per_process_gpu_memory_fraction);
+        let config = self.active.get(model);
+        let gpu = self.session.gpu_options(&config);
+        let (growth, fraction) = (gpu.allow_growth(), gpu.per_process_gpu_memory_fraction);
+        let has_own = config.config.as_ref().is_some_and(|config| config.gpu_options.is_some());
+        let is_said = has_own || self.session.is_growth_forced();
+        if is_said || !growth || fraction > 0.0 {
             tracing::info!(model, version, growth, fraction, "memory settings");
         }
     }
@@ -111,10 +125,10 @@ impl Settings {
 impl Engines {
     /// Loads a version on our own engine, on as many devices as it is to be on.
     fn native(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
-        let Wanted { model, version, ref dir, path, cancel } = *wanted;
+        let Wanted { model, version, ref dir, path, cancel, ref is_too_large } = *wanted;
         self.devices.check_rule(model).map_err(|e| Error::InvalidArgument(format!("{e:#}")))?;
         let opened = Opened::open(dir, &self.options)?;
-        let needed = self.needed(model, &opened)?;
+        let needed = self.needed(model, &opened, dir)?;
         let keys = opened.weight_keys().to_vec();
         let keeps_state = opened.keeps_state();
         let resident = self.devices.admit(Newcomer {
@@ -131,6 +145,10 @@ impl Engines {
             self.devices.lease(&resident, || self.external.board(Some(&resident))).map_err(
                 |refusal| Error::ResourceExhausted(format!("{model} version {version}: {refusal}")),
             )
+        });
+        let leases = leases.inspect_err(|error| {
+            let lacks_room = matches!(error, Error::ResourceExhausted(_));
+            is_too_large.set(lacks_room && !self.devices.could_hold(&resident));
         })?;
         let mut opened = Some(opened);
         let (mut servable, mut members) = (None, Vec::new());
@@ -141,7 +159,10 @@ impl Engines {
                 None => Opened::open(dir, &self.options)?,
             };
             let device = lease.owner.space().root().name().to_owned();
+            let owner = Arc::clone(&lease.owner);
             let loaded = self.load_on(opened, lease, &resident)?;
+            // What it was promised until now is told more exactly when it is made ready.
+            owner.note_peak(resident.needed.largest_run_bytes);
             members.push(Member::new(device, Arc::clone(&loaded.engine)));
             servable.get_or_insert(loaded);
         }
@@ -156,11 +177,11 @@ impl Engines {
     /// The most that a version holds at once: while it is loaded, or when it then runs a single
     /// row. It is rehearsed, unless there is so much room that it does not matter; and if that run
     /// would not fit where there is the most room, offsets with which it does are searched for.
-    fn needed(&self, model: &str, opened: &Opened) -> session::Result<Needed> {
+    fn needed(&self, model: &str, opened: &Opened, dir: &Storage) -> session::Result<Needed> {
         let at_least = opened.weights_bytes();
         let ample = at_least.saturating_mul(AMPLE).saturating_add(AMPLE_BYTES);
         if self.devices.has_room(model, ample) {
-            return Ok(Needed { bytes: at_least, host_bytes: 0 });
+            return Ok(Needed { bytes: at_least, ..Needed::default() });
         }
         let (kind, pool) = (self.devices.kind_for(model), self.devices.pool());
         let rehearsal = opened.rehearse(&self.options, pool, kind)?;
@@ -181,9 +202,16 @@ impl Engines {
         if let Some(batch) = batch.filter(|_| plan.is_some_and(|plan| plan.is_searched)) {
             opened.plan_ahead(batch);
         }
+        let largest = native::Sizes::of_rows(self.settings.versions.batch_rows(dir));
+        let largest = rehearsal.batch(None, largest)?;
+        let largest =
+            largest.and_then(|batch| rehearsal.plan(&batch.signature, &batch.inputs).ok());
         Ok(Needed {
             bytes: need.load_peak_bytes.max(need.resident_bytes() + run.0),
             host_bytes: need.host_peak_bytes.max(need.host_bytes + run.1),
+            resident_bytes: need.resident_bytes(),
+            run_bytes: run.0,
+            largest_run_bytes: largest.map_or(run.0, |plan| plan.total_bytes().max(run.0)),
         })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Kind, Metric, Point, Status, Value};
-use device::logical::GrowthRule;
+use device::logical::{GrowthRule, LogicalDevice};
 use device::{
     Category, Driver, EVENT_MICROS, Event, EventSum, EventTotal, Holder, Owner, Recent, Row,
     Snapshot,
@@ -90,7 +90,9 @@ pub(crate) fn devices(devices: &Devices) -> Json {
             "kind": one.space.kind().to_string(),
             "physical": devices.physical[device.physical].found.name,
             "limit_bytes": one.space.account().limit_bytes(),
+            "limit_setting": device.limit_by,
             "growth": growth(device.growth),
+            "growth_setting": device.growth_by.to_string(),
             "priority": device.priority,
             "lanes": one.executor.lanes.n_lanes(),
             "fails_in": one.space.fails_in(),
@@ -119,7 +121,7 @@ pub(crate) fn memory(devices: &Devices) -> Json {
 
 fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
     let snapshot = logical.space.ledger();
-    let physical = logical.device.lock().physical;
+    let LogicalDevice { physical, limit_by, growth_by, .. } = *logical.device.lock();
     let mut owners = devices.owners_on(&logical.space);
     // A version on a GPU that needs nothing of the host is not on the host.
     owners.retain(|owner| {
@@ -138,6 +140,7 @@ fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
         "physical": devices.physical[physical].found.name,
         "driver": devices.physical[physical].driver_name,
         "limit_bytes": snapshot.limit_bytes,
+        "limit_setting": limit_by,
         "reserved_bytes": snapshot.held_bytes,
         "peak_reserved_bytes": snapshot.peak_held_bytes,
         "in_use_bytes": snapshot.in_use_bytes,
@@ -147,6 +150,8 @@ fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
         "fragmentation": snapshot.fragmentation,
         "bookkeeping_bytes": snapshot.bookkeeping_bytes,
         "growth": growth(snapshot.growth),
+        "growth_setting": growth_by.to_string(),
+        "promised_bytes": promised_bytes(devices, logical),
         "growths": snapshot.n_growths,
         "releases": snapshot.n_releases,
         "idle": idle(&snapshot),
@@ -157,6 +162,12 @@ fn device(devices: &Devices, logical: &Arc<Logical>) -> Json {
         "shared": shared(&snapshot, logical.space.saved_bytes()),
         "models": models,
     })
+}
+
+/// What nobody holds yet, and is promised to loads under way and to runs of the models there.
+fn promised_bytes(devices: &Devices, logical: &Logical) -> u64 {
+    let loads: u64 = devices.promises(logical, None).iter().map(|(_, bytes)| bytes).sum();
+    loads.saturating_add(devices.missing_for_runs(logical))
 }
 
 /// The workspaces of the lanes, which every model on the device shares: what is held for them, and
@@ -269,7 +280,8 @@ fn idle(snapshot: &Snapshot) -> Json {
     Json::Array(reasons.collect())
 }
 
-fn growth(rule: GrowthRule) -> &'static str {
+/// How a device takes its memory, as pages say it.
+pub(crate) fn growth(rule: GrowthRule) -> &'static str {
     match rule {
         GrowthRule::OnDemand => "on_demand",
         GrowthRule::Reserved => "reserved",

@@ -2,6 +2,7 @@
 //! and turned into the settings of the lifecycle.
 
 mod json;
+pub(crate) mod tenants;
 
 use std::path::Path;
 
@@ -47,6 +48,11 @@ pub(crate) fn model(name: String, base_path: String) -> ModelConfig {
     ModelConfig { name, base_path, model_platform, ..ModelConfig::default() }
 }
 
+/// The folder that the versions of a model come from.
+pub(crate) fn folder(config: &ModelConfig) -> &Path {
+    Path::new(config.base_path.strip_prefix("file://").unwrap_or(&config.base_path))
+}
+
 /// The models that a text from a file lists.
 ///
 /// # Errors
@@ -76,9 +82,15 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<ModelServerConfig, Mistake
 
 /// The models of a config; none if it is empty.
 pub(crate) fn models(config: ModelServerConfig) -> Result<Vec<ModelConfig>> {
+    Ok(listed(config)?.unwrap_or_default())
+}
+
+/// The models that a config lists; `None` if it has no list, not even an empty one. As in
+/// TensorFlow Serving's `server_core.cc`, such a config changes nothing.
+pub(crate) fn listed(config: ModelServerConfig) -> Result<Option<Vec<ModelConfig>>> {
     match config.config {
-        None => Ok(Vec::new()),
-        Some(Config::ModelConfigList(list)) => Ok(list.config),
+        None => Ok(None),
+        Some(Config::ModelConfigList(list)) => Ok(Some(list.config)),
         Some(Config::CustomModelConfig(_)) => bail!("custom_model_config is not supported"),
     }
 }

@@ -10,6 +10,8 @@ use proto::serving::SslConfig;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use crate::settle::Settling;
+
 /// How often the file is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -20,6 +22,7 @@ const BYTES_MAX: u64 = 4 << 20;
 pub(crate) struct SslConfigFile {
     path: PathBuf,
     text: String,
+    settling: Settling<String>,
     pub(crate) tls: Tls,
 }
 
@@ -28,7 +31,7 @@ impl SslConfigFile {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let text = read(path)?;
         let tls = Tls::new(&pem(&text, path)?).map_err(|status| wrong(path, &status.message))?;
-        Ok(Self { path: path.to_owned(), text, tls })
+        Ok(Self { path: path.to_owned(), text, settling: Settling::default(), tls })
     }
 
     /// Looks at the file again and again until the token is cancelled.
@@ -39,13 +42,12 @@ impl SslConfigFile {
         }
     }
 
-    /// Takes the keys of the file if it has changed. Keeps those in use if something is wrong.
+    /// Takes the keys of the file if it has changed and has settled: without its last lines it may
+    /// be right in itself, and let in whom it should not. Keeps those in use if something is wrong.
     fn look(&mut self) {
         // It may just be being replaced.
         let Ok(text) = read(&self.path) else { return };
-        if text == self.text {
-            return;
-        }
+        let Some(text) = self.settling.look(text, &self.text) else { return };
         let replaced = pem(&text, &self.path).and_then(|pem| {
             self.tls.replace(&pem).map_err(|status| wrong(&self.path, &status.message))
         });

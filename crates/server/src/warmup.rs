@@ -126,7 +126,8 @@ async fn too_late(options: Warmup) {
     }
 }
 
-fn read_error(error: &savedmodel::Error) -> LoadError {
+/// The failure of a load whose files cannot be read.
+pub(crate) fn read_error(error: &savedmodel::Error) -> LoadError {
     use proto::error::Code as C;
     let code = match error.code() {
         C::Ok | C::Unknown | C::DoNotUseReservedForFutureExpansionUseDefaultInSwitchInstead => {

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::{Settings, priorities};
 use crate::active::Active;
+use crate::settle::Settling;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,6 +32,8 @@ struct Known {
     /// What was put in force last, or why it could not be.
     batching: Result<Batching, String>,
     priorities: Result<Priorities, String>,
+    /// Parameters whose file has changed, and may just be being written.
+    settling: Settling<Result<Batching, String>>,
 }
 
 /// A queue of a version.
@@ -53,11 +56,17 @@ impl Versions {
         servable.engine.set_priorities(&priorities)?;
         servable.engine.set_batching(&batching)?;
         let engine = Arc::downgrade(&servable.engine);
-        let known = Known { dir, engine, batching: Ok(batching), priorities: Ok(priorities) };
+        let (batching, priorities) = (Ok(batching), Ok(priorities));
+        let known = Known { dir, engine, batching, priorities, settling: Settling::default() };
         let mut all = self.known.lock();
         all.retain(|_, known| known.engine.strong_count() > 0);
         all.insert((id.0.to_owned(), id.1), known);
         Ok(())
+    }
+
+    /// The rows of the largest batch that was asked for of a version in a folder.
+    pub(crate) fn batch_rows(&self, dir: &Storage) -> usize {
+        self.settings.batch_rows(dir)
     }
 
     /// The queues of all versions.
@@ -73,8 +82,8 @@ impl Versions {
         rows.collect()
     }
 
-    /// Reads the files and the model config again, and puts what changed in force. What is wrong
-    /// changes nothing.
+    /// Reads the files and the model config again, and puts what changed in force: files when two
+    /// looks saw the same. What is wrong changes nothing.
     fn look(&self) {
         self.known.lock().retain(|_, known| known.engine.strong_count() > 0);
         let ids: Vec<(String, i64)> = self.known.lock().keys().cloned().collect();
@@ -83,22 +92,25 @@ impl Versions {
             let Some(dir) = self.known.lock().get(&id).map(|known| known.dir.clone()) else {
                 continue;
             };
-            let batching = self.settings.of_version(&dir).map_err(|error| format!("{error:#}"));
+            let batching = self.settings.of_serving(&dir).map_err(|error| format!("{error:#}"));
             let priorities = priorities::read(&self.active.get(&id.0));
             let priorities = priorities.map_err(|error| format!("{error:#}"));
             let mut all = self.known.lock();
             let Some(known) = all.get_mut(&id) else { continue };
-            let is_new = (known.batching != batching, known.priorities != priorities);
-            known.batching.clone_from(&batching);
+            let batching = known.settling.look(batching, &known.batching);
+            let has_priorities = known.priorities != priorities;
+            if let Some(batching) = &batching {
+                known.batching.clone_from(batching);
+            }
             known.priorities.clone_from(&priorities);
             let Some(engine) = known.engine.upgrade() else { continue };
             drop(all);
-            if is_new.0 {
+            if let Some(batching) = batching {
                 let applied = batching.and_then(|new| said(engine.set_batching(&new)));
                 engine.prepare();
                 tell(&id, "batching parameters", applied);
             }
-            if is_new.1 {
+            if has_priorities {
                 let applied = priorities.and_then(|new| said(engine.set_priorities(&new)));
                 tell(&id, "priorities", applied);
             }
@@ -161,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_change_while_serving_and_bad_ones_change_nothing() {
+    fn parameters_change_while_serving_and_bad_or_unfinished_ones_change_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("batching_params.pbtxt");
         let active = Arc::new(Active::default());
@@ -176,17 +188,23 @@ mod tests {
         };
         let storage = storage::open(&dir.path().to_string_lossy()).unwrap();
         versions.add(("m", 1), storage, &servable).unwrap();
-        std::fs::write(&file, "max_batch_size { value: 8 }").unwrap();
-        versions.look();
-        versions.look();
-        std::fs::write(&file, "max_batch_size { value: 0 }").unwrap();
+        let write = |text: &str, n_looks: usize| {
+            std::fs::write(&file, text).unwrap();
+            (0..n_looks).for_each(|_| versions.look());
+        };
+        write("max_batch_size { value: 8 }", 3);
         let text = "name: 'm' scheduling { weight: 4 }";
         let _ = active.replace(&[proto::text::parse(text).unwrap()]);
-        versions.look();
-        std::fs::write(&file, "max_batch_size { value: 16 }").unwrap();
+        write("max_batch_size { value: 0 }", 3);
+        // Emptied, then written bit by bit: each bit is right in itself.
+        write("", 3);
+        write("max_batch_size { value: 16 }", 1);
+        write("max_batch_size { value: 16 } max_enqueued_batches { value: 5 }", 1);
+        write("max_batch_size { value: 32 }", 1);
+        assert_eq!(told.0.lock().len(), 2, "nothing has settled");
         versions.look();
         assert_eq!(*told.1.lock(), [1, 4], "weights change with the model config");
         let told: Vec<_> = told.0.lock().iter().map(rows_max).collect();
-        assert_eq!(told, [None, Some(8), Some(16)]);
+        assert_eq!(told, [None, Some(8), Some(32)]);
     }
 }

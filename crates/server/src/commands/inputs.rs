@@ -45,7 +45,7 @@ pub(super) fn input(endpoint: &Endpoint, batch: usize) -> Result<Tensor> {
     let n = shape.n_elements();
     let tensor = match spec.dtype {
         // An empty string is a valid `Example` too.
-        DType::String => Tensor::from_strings(shape, Strings::repeated(b"", n)),
+        DType::String => Tensor::from_strings(shape, Strings::repeated(b"", n)?),
         DType::F32 => Tensor::from_slice(shape, &floats(n)),
         DType::I32 => Tensor::from_slice(shape, &vec![1i32; n]),
         DType::I64 => Tensor::from_slice(shape, &vec![1i64; n]),

@@ -21,6 +21,9 @@ struct Memory {
     /// Print the JSON that the server gives
     #[arg(long)]
     json: bool,
+    /// The key, if the server wants one; it needs the right read, for all models
+    #[arg(long, env = "TENSORD_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
     /// Seconds between two looks of `top`
     #[arg(long, default_value_t = 1.0)]
     every: f64,
@@ -38,7 +41,7 @@ const BAR: u64 = 30;
 /// Runs `tensord memory`.
 pub(crate) fn main(args: Vec<String>) -> Result<()> {
     let args = Memory::parse_from(args);
-    let text = get(&args.url, "/v1/memory")?;
+    let text = get(&args, "/v1/memory")?;
     if args.json {
         say!("{}", text.trim_end());
         return Ok(());
@@ -54,8 +57,8 @@ pub(crate) fn top(args: Vec<String>) -> Result<()> {
     let (_never, pause) = std::sync::mpsc::channel::<()>();
     let mut before = None;
     for look in 1.. {
-        let memory: Value = serde_json::from_str(&get(&args.url, "/v1/memory")?)?;
-        let scheduler = Look::new(serde_json::from_str(&get(&args.url, "/v1/scheduler")?)?);
+        let memory: Value = serde_json::from_str(&get(&args, "/v1/memory")?)?;
+        let scheduler = Look::new(serde_json::from_str(&get(&args, "/v1/scheduler")?)?);
         // Clears the terminal, and begins above.
         say!("\x1b[2J\x1b[H{}", table(&memory).trim_end());
         say!("\n{}", scheduler.table(before.as_ref()).trim_end());
@@ -69,14 +72,17 @@ pub(crate) fn top(args: Vec<String>) -> Result<()> {
 }
 
 /// Asks a server for a page.
-fn get(url: &str, path: &str) -> Result<String> {
+fn get(args: &Memory, path: &str) -> Result<String> {
+    let url = &args.url;
     let host = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
     ensure!(!host.contains("://"), "{url}: only http can be asked");
     let address = if host.contains(':') { host.to_owned() } else { format!("{host}:8501") };
     let mut stream =
         TcpStream::connect(&address).with_context(|| format!("no server answers at {address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let key = args.api_key.as_ref().map(|key| format!("Authorization: Bearer {key}\r\n"));
+    let key = key.unwrap_or_default();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{key}\r\n");
     stream.write_all(head.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

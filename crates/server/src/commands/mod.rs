@@ -5,6 +5,7 @@ pub(crate) mod devices;
 mod drive;
 mod inputs;
 pub(crate) mod inspect;
+pub(crate) mod keys;
 pub(crate) mod memory;
 pub(crate) mod plan;
 pub(crate) mod predict;
@@ -54,7 +55,8 @@ fn load_for(
     n_threads: usize,
     owner: Option<Arc<device::Owner>>,
 ) -> Result<Loaded> {
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO })?;
+    let lanes =
+        Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None })?;
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(n_threads)));
     let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = native::Options { tags: split_tags(tags), plans_max: PLANS_MAX };

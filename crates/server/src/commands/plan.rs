@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Result;
-use device::placement::{Need, Placement, Replicas, Slot};
+use device::placement::{Fleet, Replicas, Seat, Slot};
 use serde_json::{Value, json};
 
 use super::devices;
@@ -20,7 +20,7 @@ use super::memory::{bytes, human, list, word};
 use crate::active::Active;
 use crate::cli::Persona;
 use crate::config::Config;
-use crate::devices::{Devices, Logical, ModelRule};
+use crate::devices::{Devices, Logical, ModelRule, Taken};
 use crate::flags::Flags;
 use copies::Room;
 use needed::{Needed, rehearse};
@@ -74,12 +74,15 @@ pub(crate) fn main(flags: &Flags, asked: Asked) -> Result<()> {
     let config = Config::new(Persona::Tensord, flags)?;
     let active = Arc::new(Active::default());
     drop(active.replace(&config.models));
-    let devices = devices::find(flags, active)?;
+    let devices = devices::find(flags, config.n_lanes, active)?;
     let tensorflow = TensorFlow::new(flags, &config, &devices)?;
     let mut needs = Vec::new();
     for model in &config.models {
         let kind = slots(&devices).first().map_or(device::Kind::Cpu, |slot| slot.space.kind());
-        let native = || rehearse(&model.base_path, &config.tags, (kind, asked.length));
+        let rows = super::open(std::path::Path::new(&model.base_path));
+        let rows = rows.map_or(1, |dir| config.batching.batch_rows(&dir));
+        let sizes = native::Sizes { rows, length: asked.length };
+        let native = || rehearse(&model.base_path, &config.tags, kind, sizes);
         needs.push((model.name.clone(), tensorflow.measure(&devices, model, native)));
     }
     let report = report(&devices, &tensorflow.slots(), &mut needs);
@@ -97,24 +100,27 @@ fn report(devices: &Devices, external: &[Slot], needs: &mut [(String, Result<Nee
         free_bytes: one.space.room_bytes(),
     });
     let slots: Vec<Slot> = own.chain(external.iter().cloned()).collect();
-    let board = Board { devices, logical: &logical, slots: &slots };
+    let host = HostRoom::beside(devices, &logical);
+    let places: Vec<Slot> =
+        slots.iter().cloned().chain(host.as_ref().map(HostRoom::slot)).collect();
+    let board = Board { devices, logical: &logical, slots: &places, n_gpus: slots.len() };
     let placement = board.search(needs);
     let needs = &*needs;
     let fit = fit(needs);
     let wanted = board.wanted(&fit);
-    let mut host = HostRoom::beside(devices, &logical);
+    let mut host = host;
     let mut models = Vec::new();
     for (at, (name, need)) in fit.iter().enumerate() {
         let on = &placement.devices[at];
-        let mut answer = model(name, need, on, (&slots, &placement));
+        let mut answer = model((name, need), &wanted[at].seat, on, (&places, &placement));
         let rule = devices.rule(name);
         let room_on = |slot: usize| {
-            let may_be = wanted[at].pins.is_empty() || wanted[at].pins.contains(&slot);
+            let may_be = wanted[at].pins.contains(&slot);
             let own = logical.get(slot).filter(|_| need.worker.is_none());
             may_be.then(|| room(devices, &rule, (slots[slot].free_bytes, own)))
         };
         answer["copies_alone"] = copies_alone(need, &slots, room_on);
-        say_replicas(&mut answer, &wanted[at], (rule.replicas, slots.len()));
+        say_replicas(&mut answer, &wanted[at], rule.replicas);
         refuse(&mut answer, taken(devices, &logical, name, need), (&wanted[at], &placement));
         if let Some(limit) = own_limit(devices, &logical, name) {
             let fits = need.plans.iter().filter(|(batch, _)| need.total(*batch) <= limit);
@@ -125,7 +131,10 @@ fn report(devices: &Devices, external: &[Slot], needs: &mut [(String, Result<Nee
         if let Some(host) = &mut host {
             let own_limit = rule.limit.and(devices.host());
             let own_limit = own_limit.map(|host| devices.limit_on(Some(&rule), &host));
-            host.take(need, (on.len(), own_limit), &mut answer);
+            host.take(need, (board.n_gpus(on), own_limit), &mut answer);
+            if board.n_gpus(on) < on.len() {
+                host.left_bytes = host.left_bytes.saturating_sub(need.total(1));
+            }
         }
         models.push(answer);
     }
@@ -140,35 +149,80 @@ fn report(devices: &Devices, external: &[Slot], needs: &mut [(String, Result<Nee
     json!({"devices": free, "models": models, "fits": fits})
 }
 
-/// The devices that models are placed on, of which the first few are our own engine's.
+/// The devices that models are placed on, of which the first few are our own engine's. Beside GPUs
+/// the host is the last: for models that name it, and for those that wait there while others move.
 struct Board<'a> {
     devices: &'a Devices,
     logical: &'a [Arc<Logical>],
     slots: &'a [Slot],
+    /// How many of them there are but for the host beside GPUs.
+    n_gpus: usize,
+}
+
+/// What a model wants of the devices.
+struct Wanted {
+    /// The devices that it may be on, by their index.
+    pins: Vec<usize>,
+    seat: Seat,
 }
 
 impl Board<'_> {
+    /// How many of some devices are not the host beside GPUs.
+    fn n_gpus(&self, on: &[usize]) -> usize {
+        on.iter().filter(|slot| **slot < self.n_gpus).count()
+    }
+
     /// What each model wants of the devices.
-    fn wanted(&self, fit: &[(&String, &Needed)]) -> Vec<Need> {
-        let wanted = |(name, need): &(&String, &Needed)| {
-            let rule = self.devices.rule(name);
-            // Our own engine has kernels for its own devices, TensorFlow for its own.
-            let is_external = need.worker.as_ref().is_some_and(Worker::is_on_gpu);
-            let n_own = self.logical.len();
-            let usable = (0..self.slots.len()).filter(|slot| (*slot >= n_own) == is_external);
-            let pinned = |slot: &usize| rule.devices.contains(&self.slots[*slot].device);
-            let usable: Vec<usize> = usable.collect();
-            let pins: Vec<usize> = usable.iter().copied().filter(pinned).collect();
-            Need {
-                // What its own limit is too small for fits nowhere.
-                bytes: taken(self.devices, self.logical, name, need).unwrap_or(u64::MAX),
-                pins: if pins.is_empty() { usable } else { pins },
-                replicas: if need.keeps_state { Replicas::Number(1) } else { rule.replicas },
-                priority: rule.priority,
-                current: Vec::new(),
-            }
+    fn wanted(&self, fit: &[(&String, &Needed)]) -> Vec<Wanted> {
+        fit.iter().map(|(name, need)| self.wanted_by(name, need)).collect()
+    }
+
+    fn wanted_by(&self, name: &str, need: &Needed) -> Wanted {
+        let rule = self.devices.rule(name);
+        // Our own engine has kernels for its own devices, TensorFlow for its own.
+        let is_external = need.worker.as_ref().is_some_and(Worker::is_on_gpu);
+        let n_own = self.logical.len();
+        let usable = (0..self.n_gpus).filter(|slot| (*slot >= n_own) == is_external);
+        let usable: Vec<usize> = usable.collect();
+        let is_named = |slot: &usize| rule.devices.contains(&self.slots[*slot].device);
+        let host = (self.n_gpus..self.slots.len()).filter(|_| need.worker.is_none());
+        let pins: Vec<usize> = usable.iter().copied().chain(host).filter(is_named).collect();
+        let pins = if pins.is_empty() { usable } else { pins };
+        let takes = |slot: usize| self.takes(slot, name, need);
+        let slots = 0..self.slots.len();
+        let bytes = slots
+            .clone()
+            .map(|slot| takes(slot).filter(|_| pins.contains(&slot)).map(|taken| taken.bytes));
+        let runs = slots.map(|slot| takes(slot).map_or(0, |taken| taken.runs));
+        let (bytes, runs) = (bytes.collect(), runs.collect());
+        let park = (self.n_gpus..self.slots.len()).find(|slot| !pins.contains(slot));
+        let park = park.filter(|_| need.worker.is_none() && !need.keeps_state);
+        let seat = Seat {
+            bytes,
+            runs,
+            current: Vec::new(),
+            replicas: if need.keeps_state { Replicas::Number(1) } else { rule.replicas },
+            priority: rule.priority,
+            stays: false,
+            park: park.and_then(|slot| Some((slot, takes(slot)?.bytes))),
         };
-        fit.iter().map(wanted).collect()
+        Wanted { pins, seat }
+    }
+
+    /// What a model takes of a device; nothing if its own limit there is too small.
+    fn takes(&self, slot: usize, name: &str, need: &Needed) -> Option<Taken> {
+        let own = self.logical.get(slot).cloned();
+        let own = own.or_else(|| self.devices.host().filter(|_| slot >= self.n_gpus));
+        match own.filter(|_| need.worker.is_none()) {
+            Some(own) => {
+                self.devices.takes_alone(&need.to_device(), &self.devices.rule(name), &own)
+            }
+            // TensorFlow runs within what its worker has.
+            None => {
+                let bytes = taken(self.devices, self.logical, name, need).ok()?;
+                Some(Taken { bytes, runs: 0 })
+            }
+        }
     }
 }
 
@@ -178,7 +232,7 @@ fn fit(needs: &[(String, Result<Needed>)]) -> Vec<(&String, &Needed)> {
 }
 
 /// What is left on each device, of which the first few are our own engine's.
-fn left(slots: &[Slot], placement: &Placement, own: &[Arc<Logical>]) -> Vec<Value> {
+fn left(slots: &[Slot], placement: &Fleet, own: &[Arc<Logical>]) -> Vec<Value> {
     let left = slots.iter().zip(&placement.free_bytes).enumerate().map(|(at, (slot, left))| {
         let own = own.get(at).map(|own| own.space.account().limit_bytes());
         json!({
@@ -209,6 +263,7 @@ fn room(devices: &Devices, rule: &ModelRule, device: (u64, Option<&Arc<Logical>>
     let host = devices.host().filter(|_| is_gpu);
     Room {
         free_bytes,
+        n_lanes: own.map_or(1, |own| own.executor.lanes.n_lanes()),
         own_limit_bytes: own.and_then(|own| rule.limit.map(|_| limit_on(own))),
         reserved_bytes: own.and_then(|own| devices.aside_on(rule, own)).map(|(least, _)| least),
         host: host
@@ -217,8 +272,8 @@ fn room(devices: &Devices, rule: &ModelRule, device: (u64, Option<&Arc<Logical>>
 }
 
 /// Says on how many devices a model would be if that is fewer than was asked for, and why.
-fn say_replicas(answer: &mut Value, wanted: &Need, (asked, n_slots): (Replicas, usize)) {
-    let n_devices = if wanted.pins.is_empty() { n_slots } else { wanted.pins.len() };
+fn say_replicas(answer: &mut Value, wanted: &Wanted, asked: Replicas) {
+    let n_devices = wanted.pins.len();
     let n_asked = match asked {
         Replicas::Number(n) => n,
         Replicas::All => n_devices,
@@ -229,7 +284,7 @@ fn say_replicas(answer: &mut Value, wanted: &Need, (asked, n_slots): (Replicas, 
     if n_placed >= n_asked || n_placed == 0 {
         return;
     }
-    let why = if wanted.replicas == Replicas::Number(1) && n_asked > 1 {
+    let why = if wanted.seat.replicas == Replicas::Number(1) && n_asked > 1 {
         "requests change its variables or tables".to_owned()
     } else if n_asked > n_devices {
         format!("it may be on {n_devices} devices")
@@ -279,7 +334,7 @@ struct OwnLimit {
 }
 
 /// Says of a model that is placed nowhere why that is, and what to change.
-fn refuse(answer: &mut Value, taken: Result<u64, OwnLimit>, around: (&Need, &Placement)) {
+fn refuse(answer: &mut Value, taken: Result<u64, OwnLimit>, around: (&Wanted, &Fleet)) {
     let (wanted, placement) = around;
     if answer["devices"].as_array().is_some_and(|on| !on.is_empty()) {
         return;
@@ -347,6 +402,11 @@ impl HostRoom {
         ));
     }
 
+    /// The host as a device that models may be on.
+    fn slot(&self) -> Slot {
+        Slot { device: self.name.clone(), free_bytes: self.limit_bytes }
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "name": self.name,
@@ -364,8 +424,12 @@ fn slots(devices: &Devices) -> Vec<Arc<Logical>> {
     if gpus.is_empty() { cpus } else { gpus }
 }
 
-fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement)) -> Value {
-    let (slots, placement) = around;
+fn model(
+    (name, need): (&str, &Needed),
+    seat: &Seat,
+    on: &[usize],
+    (slots, placement): (&[Slot], &Fleet),
+) -> Value {
     let plans = need.plans.iter().map(|(batch, plan)| {
         json!({
             "batch": batch,
@@ -379,7 +443,7 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
     });
     // The largest batch that fits with what is left where it is placed.
     let batch = on.iter().map(|device| {
-        let room = placement.free_bytes[*device] + need.total(1);
+        let room = placement.free_bytes[*device] + own(seat, *device).max(need.total(1));
         let fits = need.plans.iter().filter(|(batch, _)| need.total(*batch) <= room);
         fits.map(|(batch, _)| *batch).max().unwrap_or(1)
     });
@@ -393,12 +457,18 @@ fn model(name: &str, need: &Needed, on: &[usize], around: (&[Slot], &Placement))
         "plans": plans.collect::<Vec<_>>(),
         "devices": on.iter().map(|device| &slots[*device].device).collect::<Vec<_>>(),
         "batch_size_max": batch.min(),
+        "promised_bytes": on.iter().map(|device| own(seat, *device)).max(),
     });
     answer["engine"] = json!(if need.worker.is_some() { "tensorflow" } else { "native" });
     if let Some(worker) = &need.worker {
         answer["worker"] = worker.to_json();
     }
     answer
+}
+
+/// What a model is promised of a device: what it takes there, and what its runs do on all lanes.
+fn own(seat: &Seat, device: usize) -> u64 {
+    seat.bytes[device].unwrap_or(0).saturating_add(seat.runs[device])
 }
 
 /// A report for people.
@@ -454,7 +524,7 @@ fn table(report: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use device::placement::place;
+    use device::placement::fleet;
 
     use super::*;
 
@@ -477,7 +547,20 @@ mod tests {
             host_bytes: 7,
             host_peak_bytes: 8,
         };
-        Needed { load, plans, worker: None, keeps_state: false, rehearsed: None }
+        let (worker, rehearsed) = (None, None);
+        Needed { load, plans, worker, keeps_state: false, rows_asked: 1, rehearsed }
+    }
+
+    fn seat(bytes: u64, n_devices: usize) -> Seat {
+        Seat {
+            bytes: vec![Some(bytes); n_devices],
+            runs: vec![0; n_devices],
+            current: Vec::new(),
+            replicas: Replicas::Number(1),
+            priority: 0,
+            stays: false,
+            park: None,
+        }
     }
 
     #[test]
@@ -485,33 +568,29 @@ mod tests {
         let check = |asked, pins: &[usize], on: &[&str], expected: Option<&str>| {
             let mut answer = json!({ "devices": on });
             let keeps_state = expected.is_some_and(|text| text.contains("requests change"));
-            let wanted = Need {
-                bytes: 1,
-                pins: pins.to_vec(),
-                replicas: if keeps_state { Replicas::Number(1) } else { asked },
-                priority: 0,
-                current: Vec::new(),
-            };
-            say_replicas(&mut answer, &wanted, (asked, 3));
+            let replicas = if keeps_state { Replicas::Number(1) } else { asked };
+            let wanted = Wanted { pins: pins.to_vec(), seat: Seat { replicas, ..seat(1, 3) } };
+            say_replicas(&mut answer, &wanted, asked);
             assert_eq!(answer["fewer_replicas"].as_str(), expected);
             assert_eq!(answer["replicas"], on.len());
         };
         let two = ["gpu:0", "gpu:1"];
-        check(Replicas::Number(2), &[], &two, None);
-        check(Replicas::Number(2), &[], &[], None);
+        let any = [0, 1, 2];
+        check(Replicas::Number(2), &any, &two, None);
+        check(Replicas::Number(2), &any, &[], None);
         let room = "the others of the 3 devices that it may be on have no room for it";
         check(
             Replicas::Number(3),
-            &[],
+            &any,
             &two,
             Some(&format!("2 of the 3 replicas asked for: {room}")),
         );
-        check(Replicas::All, &[], &two, Some(&format!("2 of the 3 replicas asked for: {room}")));
+        check(Replicas::All, &any, &two, Some(&format!("2 of the 3 replicas asked for: {room}")));
         check(Replicas::All, &[0, 1], &two, None);
         let few = "2 of the 4 replicas asked for: it may be on 2 devices";
         check(Replicas::Number(4), &[0, 1], &two, Some(few));
         let one = "1 of the 3 replicas asked for: requests change its variables or tables";
-        check(Replicas::All, &[], &two[..1], Some(one));
+        check(Replicas::All, &any, &two[..1], Some(one));
     }
 
     #[test]
@@ -533,19 +612,14 @@ mod tests {
     fn the_largest_batch_is_the_one_that_fits_with_what_is_left() {
         let slots = [Slot { device: "gpu:0".to_owned(), free_bytes: 130 }];
         let need = needed(100);
-        let one = Need {
-            bytes: need.total(1),
-            pins: Vec::new(),
-            replicas: Replicas::Number(1),
-            priority: 0,
-            current: Vec::new(),
-        };
-        let placement = place(&slots, std::slice::from_ref(&one));
-        let mut answer = model("m", &need, &placement.devices[0], (&slots, &placement));
+        let one = seat(need.total(1), 1);
+        let placement = fleet(&[130], std::slice::from_ref(&one));
+        let on = &placement.devices[0];
+        let mut answer = model(("m", &need), &one, on, (&slots, &placement));
         answer["copies_alone"] = json!([{"device": "gpu:0", "copies": 7}]);
         assert_eq!((&answer["batch_size_max"], &answer["total_bytes"]), (&2.into(), &110.into()));
-        let mut nowhere = model("m", &need, &[], (&slots, &placement));
-        let pinned = Need { pins: vec![0], ..one };
+        let mut nowhere = model(("m", &need), &one, &[], (&slots, &placement));
+        let pinned = Wanted { pins: vec![0], seat: one };
         refuse(&mut nowhere, Err(OwnLimit { limit: 60, needed: 110 }), (&pinned, &placement));
         assert!(nowhere["refused"].as_str().unwrap().ends_with("raise its limit by 50"));
         // Elsewhere there is room, but not where it may be.

@@ -86,7 +86,7 @@ impl Trial {
         let session =
             tensorflow::session_config(&ConfigProto::default(), Threads::default(), &growing());
         Ok(Self {
-            workers: Workers::new(engines::options(library, session, vec![folder.to_owned()])),
+            workers: Workers::new(engines::options(library, session)),
             dir: storage::open(&folder.to_string_lossy())?,
             nvml,
             used_before: gpus.iter().map(|gpu| gpu.used_bytes).collect(),

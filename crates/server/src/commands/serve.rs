@@ -7,12 +7,14 @@ mod rest;
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use api::{Budget, MethodNames, Stats};
+use anyhow::{Context as _, Result};
+use api::{Access, Codec, MethodNames, Stats};
+use device::logical::{GrowthSetting, LogicalDevice};
 use lifecycle::{Applied, Lifecycle, StartWhen};
 use parking_lot::Mutex;
 use pool::Pool;
@@ -25,11 +27,12 @@ use tracing::{info, warn};
 use super::PLANS_MAX;
 use crate::active::Active;
 use crate::arrange::GiveWay;
+use crate::banner::Addresses;
 use crate::batching::{self, Versions};
 use crate::cli::Persona;
 use crate::config::Config;
 use crate::control::{self, Control};
-use crate::devices::{Devices, LaneOptions};
+use crate::devices::{Devices, LaneOptions, growth_text};
 use crate::engines::{self, Choices};
 use crate::external::{self, External};
 use crate::flags::Flags;
@@ -43,9 +46,6 @@ use crate::warmups::Warmups;
 use crate::{arrange, banner, memory, signals};
 
 use doors::{Doors, Files};
-
-/// The most bytes of requests in flight, over all connections.
-const BYTES_IN_FLIGHT_MAX: usize = 8 << 30;
 
 /// How long a client may take to agree on TLS, for the head of a request, between two parts of its
 /// body, and to take some of its answer.
@@ -63,54 +63,55 @@ pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
     device::share_system_heap();
     crate::logging::start(flags.log_format);
     let config = Config::new(persona, flags)?;
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.enable_all().on_thread_start(device::share_heap);
-    runtime.on_thread_park(device::settle_heap).on_thread_stop(device::settle_stack);
-    let runtime = runtime.thread_keep_alive(IDLE_THREAD).build()?;
+    let runtime = threads().enable_all().build()?;
     let served = runtime.block_on(serve(&config, flags));
     // A file system or a kernel may hang for ever: nothing that was left behind is waited for.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
+/// Threads that wait for most of their time, and keep little memory meanwhile.
+fn threads() -> tokio::runtime::Builder {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    threads.on_thread_start(device::share_heap).on_thread_park(device::settle_heap);
+    threads.on_thread_stop(device::settle_stack).thread_keep_alive(IDLE_THREAD);
+    threads
+}
+
 async fn serve(config: &Config, flags: &Flags) -> Result<()> {
-    let Files { ssl, metrics_path } = Files::read(flags)?;
+    let Files { ssl, api_keys, metrics_path } = Files::read(flags)?;
     // Models stay until the requests in flight are answered.
     let (token, unload) = (CancellationToken::new(), CancellationToken::new());
     let mut stop = signals::Stop::listen()?;
-    let loads = Arc::new(Loads::default());
-    let active = Arc::new(Active::default());
+    let (loads, active) = (Arc::new(Loads::default()), Arc::new(Active::default()));
     let versions = Arc::new(Versions::new(config.batching.clone(), Arc::clone(&active)));
     let devices = start_devices(config, &active)?;
     let scheduler = Scheduler { versions: Arc::clone(&versions), devices: Arc::clone(&devices) };
     let external = start_external(config, flags, &devices)?;
+    info!("{}", growth_line(&devices, &external));
     let warmups = Arc::new(Warmups::default());
+    let folders = Models::new(config);
     let (engines, give_way) =
-        start_engines((config, flags), (&scheduler, &external), &active, &warmups)?;
+        start_engines((config, flags), (&scheduler, &external), (&active, &folders), &warmups)?;
     let loader = Counted { loader: Arc::clone(&engines), loads: Arc::clone(&loads) };
-    let lifecycle =
-        Arc::new(Lifecycle::start(config.lifecycle.clone(), Models, loader, unload.clone()));
+    let (options, source) = (config.lifecycle.clone(), folders.clone());
+    let lifecycle = Arc::new(Lifecycle::start(options, source, loader, unload.clone()));
     let log = Arc::new(RequestLog::start(Arc::clone(&active), config.tags.clone())?);
-    let control = Control::new(Arc::clone(&lifecycle), active, config.control.clone());
+    let options = config.control.clone();
+    let control = Arc::new(Control::new(Arc::clone(&lifecycle), active, folders.fence, options));
     let tasks = TaskTracker::new();
-    let requests = context(flags, &lifecycle, &log);
+    let requests = context(flags, &lifecycle, &devices, &log, Files::access(api_keys, &token))?;
     tasks.spawn(batching::watch(versions, token.clone()));
     tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
     tasks.spawn(arrange::watch(engines, give_way, Arc::clone(&lifecycle), token.clone()));
     tasks.spawn(external::watch(Arc::clone(&external), token.clone()));
-    let counters = Counters {
-        requests,
-        loads,
-        warmups,
-        log: Arc::clone(&log),
-        scheduler,
-        external: Arc::clone(&external),
-    };
+    let (kept, seen) = (Arc::clone(&log), Arc::clone(&external));
+    let counters = Counters { requests, loads, warmups, log: kept, scheduler, external: seen };
     let doors = Doors {
         config,
         flags,
         counters: &counters,
-        control: Arc::new(control),
+        control,
         devices,
         external,
         metrics_path,
@@ -129,8 +130,12 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         stop.recv().await;
     }
     stop.exit_at_next();
-    info!("stopping: requests in flight are given {:?}", config.shutdown_grace);
     lifecycle.drain();
+    if is_started && !config.lame_duck.is_zero() {
+        info!("not ready any more; requests are taken for another {:?}", config.lame_duck);
+        tokio::time::sleep(config.lame_duck).await;
+    }
+    info!("stopping: requests in flight are given {:?}", config.shutdown_grace);
     token.cancel();
     tasks.close();
     let drained = async {
@@ -158,45 +163,57 @@ async fn start(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>) -> Result<()>
     let (file, hangup) = (config.model_config_file.clone(), signals::Hangup::listen()?);
     tasks.spawn(control::watch(Arc::clone(control), file, hangup, (*token).clone()));
     let loading = loaded(config, lifecycle, applied);
-    match config.lifecycle.start_when {
+    let addresses = match config.lifecycle.start_when {
         StartWhen::All => {
             loading.await?;
-            open(doors).await?;
+            open(doors).await?
         }
         StartWhen::Any => {
             // Health can be asked for before anything is ready.
-            open(doors).await?;
+            let addresses = open(doors).await?;
             let mut ready = lifecycle.models().readiness();
             tokio::select! {
                 loaded = loading => loaded?,
                 is_ready = ready.wait_for(|is_ready| *is_ready) => drop(is_ready),
             }
+            addresses
         }
-    }
-    banner::print(config, lifecycle.models());
+    };
+    banner::print(&addresses, lifecycle.models());
     // This thread does nothing more until the end, and need not keep what starting left.
     device::trim_heap();
     Ok(())
 }
 
-async fn open(doors: &Doors<'_>) -> Result<()> {
-    management::start(doors).await?;
-    grpc::start(doors).await?;
-    rest::start(doors)
+/// Opens the doors, and says where they are.
+async fn open(doors: &Doors<'_>) -> Result<Addresses> {
+    let management = management::start(doors).await?;
+    let grpc = grpc::start(doors).await?;
+    let rest = rest::start(doors, management.as_deref())?;
+    Ok(Addresses { grpc, rest, management })
 }
 
-fn context(flags: &Flags, lifecycle: &Lifecycle<Servable>, log: &Arc<RequestLog>) -> api::Context {
-    api::Context {
+fn context(
+    flags: &Flags,
+    lifecycle: &Lifecycle<Servable>,
+    devices: &Devices,
+    log: &Arc<RequestLog>,
+    access: Option<Arc<Access>>,
+) -> Result<api::Context> {
+    let n_threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    Ok(api::Context {
         models: lifecycle.models().clone(),
         stats: Arc::new(Stats::new()),
-        budget: Budget::new(BYTES_IN_FLIGHT_MAX),
+        budget: devices.requests(),
+        codec: Codec::start(threads(), n_threads).context("cannot start the codec threads")?,
         method_names: if flags.enable_signature_method_name_check {
             MethodNames::Checked
         } else {
             MethodNames::Unchecked
         },
         recorder: Some(Arc::clone(log) as Arc<dyn api::Recorder>),
-    }
+        access,
+    })
 }
 
 /// Finds the devices, and says what was made of them.
@@ -204,6 +221,7 @@ fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> 
     let lanes = LaneOptions {
         n_lanes: config.n_lanes,
         inline_max: INLINE_MAX,
+        run_max: config.run_max,
         pool: Arc::new(Pool::new(config.n_threads)),
     };
     let devices = Devices::start(&config.devices, &lanes, Arc::clone(active))?;
@@ -216,6 +234,28 @@ fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> 
     Ok(devices)
 }
 
+/// How GPUs take their memory and which setting says so, or the host if there are none.
+fn growth_line(devices: &Devices, external: &External) -> String {
+    let own = devices.all().into_iter().map(|one| one.device.lock().clone());
+    let mut all: Vec<LogicalDevice> = own.chain(external.logical()).collect();
+    if all.iter().any(|device| device.name.starts_with("gpu")) {
+        all.retain(|device| device.name.starts_with("gpu"));
+    }
+    let texts = all.iter().map(|device| (device.growth_by, &*device.name));
+    let mut groups: Vec<(GrowthSetting, Vec<&str>)> = Vec::new();
+    for (setting, name) in texts {
+        match groups.iter_mut().find(|(other, _)| *other == setting) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((setting, vec![name])),
+        }
+    }
+    let text = |(setting, names): &(GrowthSetting, Vec<&str>)| {
+        format!("{} {}", names.join(", "), growth_text(*setting))
+    };
+    let texts: Vec<String> = groups.iter().map(text).collect();
+    format!("memory: {}", texts.join("; "))
+}
+
 /// Finds TensorFlow, and the GPUs that only it can use.
 fn start_external(config: &Config, flags: &Flags, devices: &Arc<Devices>) -> Result<Arc<External>> {
     let workers = engines::workers(flags, &Choices::parse(&flags.engine)?, config)?;
@@ -225,7 +265,7 @@ fn start_external(config: &Config, flags: &Flags, devices: &Arc<Devices>) -> Res
 fn start_engines(
     (config, flags): (&Config, &Flags),
     (scheduler, external): (&Scheduler, &Arc<External>),
-    active: &Arc<Active>,
+    (active, folders): (&Arc<Active>, &Models),
     warmups: &Arc<Warmups>,
 ) -> Result<(Arc<Engines>, GiveWay)> {
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
@@ -234,6 +274,7 @@ fn start_engines(
     let settings = Settings {
         session: config.session.clone(),
         active: Arc::clone(active),
+        folders: folders.clone(),
         versions: Arc::clone(&scheduler.versions),
         warmup: config.warmup,
         warmups: Arc::clone(warmups),

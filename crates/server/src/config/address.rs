@@ -15,6 +15,14 @@ pub(crate) enum Address {
 }
 
 impl Address {
+    /// The name of the host, if it has one that clients may call it by.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Tcp(address) => address.rsplit_once(':').map(|(host, _)| host),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Reads `HOST:PORT`, a port of this machine alone, `unix:PATH` or an absolute path.
     pub(super) fn parse(text: &str) -> Result<Self> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
@@ -26,7 +34,7 @@ impl Address {
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
         ensure!(
             port.parse::<u16>().is_ok(),
-            "--management_address={text}: expected HOST:PORT, a port, or unix:PATH"
+            "--management_address={text}: expected HOST:PORT, a port, unix:PATH, or off"
         );
         // Management is for this machine unless somebody says otherwise.
         let host = if host.is_empty() { "127.0.0.1" } else { host };

@@ -5,10 +5,10 @@ use proto::serving::{ModelConfig, SessionBundleConfig};
 use proto::tensorflow::{ConfigProto, GpuOptions};
 
 use super::read_proto;
-use crate::flags::Flags;
+use crate::flags::{Flags, GpuMemory};
 
 /// The environment variable that has the last word on growth.
-const FORCE_GROWTH: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
+pub(crate) const FORCE_GROWTH: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
 
 /// The session settings: of all models, and what the environment makes of them.
 #[derive(Debug, Clone, Default)]
@@ -16,23 +16,40 @@ pub(crate) struct Session {
     config: ConfigProto,
     /// Whether memory grows on demand, if the environment says so.
     forced_growth: Option<bool>,
+    /// Whether it does, if the flag says so.
+    flag_growth: Option<bool>,
 }
 
 impl Session {
     /// From a file, or from the platform config, which stands in for it.
     pub(super) fn new(flags: &Flags, platform: Option<&SessionBundleConfig>) -> Result<Self> {
         let config = config(flags, platform)?;
-        Ok(Self { config, forced_growth: forced_growth(std::env::var(FORCE_GROWTH).ok()) })
+        let flag_growth = flags.gpu_memory.map(|how| how == GpuMemory::Grow);
+        let forced_growth = forced_growth(std::env::var(FORCE_GROWTH).ok());
+        Ok(Self { config, forced_growth, flag_growth })
     }
 
-    /// The memory settings of a model: its own if it has any, and the environment's word on growth.
+    /// Whether the environment says how memory grows.
+    pub(crate) fn is_growth_forced(&self) -> bool {
+        self.forced_growth.is_some()
+    }
+
+    /// The memory settings of a model: its own if it has any, and what the environment and the flag
+    /// say of growth. They always say whether memory grows, since TensorFlow takes all of a GPU if
+    /// nothing is said: it does unless somebody asked for a reservation.
     pub(crate) fn gpu_options(&self, model: &ModelConfig) -> GpuOptions {
         let own = model.config.as_ref().and_then(|config| config.gpu_options.clone());
+        let is_own = own.is_some();
         let all = || self.config.gpu_options.clone();
         let mut options = own.or_else(all).unwrap_or_default();
-        if let Some(growth) = self.forced_growth {
-            options.allow_growth = Some(growth);
-        }
+        let written = options.allow_growth;
+        // A fraction of all models fences a part of a GPU off; one of a model is a limit.
+        let is_fence = !is_own && options.per_process_gpu_memory_fraction > 0.0;
+        let growth = match is_own {
+            true => written.or(self.flag_growth),
+            false => self.flag_growth.or(written),
+        };
+        options.allow_growth = self.forced_growth.or(growth).or(Some(!is_fence));
         options
     }
 
@@ -108,7 +125,8 @@ mod tests {
         };
         let config = proto::text::parse(session).unwrap();
         let forced_growth = forced_growth(forced.map(str::to_owned));
-        let options = Session { config, forced_growth }.gpu_options(&model);
+        let session = Session { config, forced_growth, flag_growth: None };
+        let options = session.gpu_options(&model);
         assert_eq!((options.allow_growth(), options.per_process_gpu_memory_fraction), expected);
     }
 
@@ -116,10 +134,36 @@ mod tests {
     fn a_model_has_its_own_memory_settings_or_those_of_all() {
         let all = "gpu_options { per_process_gpu_memory_fraction: 0.5 }";
         let own = "gpu_options { allow_growth: true per_process_gpu_memory_fraction: 0.7 }";
-        check("", "", None, (false, 0.0));
+        check("", "", None, (true, 0.0));
         check("", all, None, (false, 0.5));
         check(own, all, None, (true, 0.7));
         check("intra_op_parallelism_threads: 1", all, None, (false, 0.5));
+        // A fraction of its own is a limit, unless it is written out that nothing grows.
+        let limit = "gpu_options { per_process_gpu_memory_fraction: 0.7 }";
+        check(limit, all, None, (true, 0.7));
+        check("gpu_options { allow_growth: false }", "", None, (false, 0.0));
+        check("", "gpu_options { allow_growth: false }", None, (false, 0.0));
+    }
+
+    #[test]
+    fn the_flag_has_more_to_say_than_the_file_and_a_model_than_the_flag() {
+        let check = |flag: bool, model: &str, session: &str, expected: bool| {
+            let session = Session {
+                config: proto::text::parse(session).unwrap(),
+                forced_growth: None,
+                flag_growth: Some(flag),
+            };
+            let config = (!model.is_empty()).then(|| proto::text::parse(model).unwrap());
+            let model = ModelConfig { config, ..ModelConfig::default() };
+            assert_eq!(session.gpu_options(&model).allow_growth, Some(expected));
+        };
+        let fraction = "gpu_options { per_process_gpu_memory_fraction: 0.5 }";
+        let growing = "gpu_options { allow_growth: true }";
+        check(true, "", fraction, true);
+        check(false, "", growing, false);
+        check(false, "", "", false);
+        check(false, growing, "", true);
+        check(false, fraction, growing, false);
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn a_platform_config_s_session_says_what_devices_and_threads_there_are() {
     let given = tensord(&args);
     assert_eq!((given.n_lanes, given.n_threads), (5, 3));
     let gpu = &given.devices.gpu;
-    assert_eq!((gpu.allow_growth, gpu.visible_device_list.as_str()), (true, "2,0"));
+    assert_eq!((gpu.allow_growth, gpu.visible_device_list.as_str()), (Some(true), "2,0"));
     assert!(gpu.per_process_gpu_memory_fraction.abs() < 1e-9);
     let (_file, flag) = platform("intra_op_parallelism_threads: -1");
     let given = tensord(&[&flag, "--tensorflow_session_parallelism=1"]);

@@ -7,9 +7,18 @@ use proto::serving::ModelConfig;
 /// The models to serve.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Listed {
-    /// Those of the command line or the file.
+    /// Those of the command line or the file, or those that a client put in their place.
     pub(super) own: Vec<ModelConfig>,
+    pub(super) named_by: NamedBy,
     pub(super) changes: Changes,
+}
+
+/// Who named the models that were not added one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum NamedBy {
+    #[default]
+    Operator,
+    Client,
 }
 
 /// What clients changed, one model at a time.
@@ -35,7 +44,17 @@ impl Listed {
     pub(super) fn with_own(&self, own: Vec<ModelConfig>) -> Self {
         let mut changes = self.changes.clone();
         changes.removed.retain(|name| own.iter().any(|model| model.name == *name));
-        Self { own, changes }
+        Self { own, named_by: NamedBy::Operator, changes }
+    }
+
+    /// The base paths that clients named.
+    pub(super) fn named_by_clients(&self) -> BTreeSet<String> {
+        let own = match self.named_by {
+            NamedBy::Operator => &[][..],
+            NamedBy::Client => &self.own,
+        };
+        let models = own.iter().chain(self.changes.added.values());
+        models.map(|model| model.base_path.clone()).collect()
     }
 
     /// With one more model, or another config of one.

@@ -55,7 +55,12 @@ impl Roots {
             return Err(outside());
         }
         let real = Path::new(path).canonicalize().map_err(|_| outside())?;
-        if self.0.iter().any(|root| real.starts_with(root)) { Ok(()) } else { Err(outside()) }
+        self.root_of(&real).map(drop).ok_or_else(outside)
+    }
+
+    /// The root that a path without links is below.
+    pub(crate) fn root_of(&self, real: &Path) -> Option<&Path> {
+        self.0.iter().map(PathBuf::as_path).find(|root| real.starts_with(root))
     }
 }
 

@@ -1,19 +1,25 @@
-//! Reads the model config file again: when it changed, and when the process is told to. Models that
-//! were refused are tried again when devices have changed.
+//! Reads the model config file again: when it changed, and when the process is told to. A file that
+//! is just being written is left until it has settled, and one that says nothing changes nothing.
+//! Models that were refused are tried again when devices have changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Status;
 use lifecycle::Code;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::Control;
 use crate::config::ModelConfigFile;
 use crate::model_config;
+use crate::settle::Settling;
 use crate::signals::Hangup;
+
+/// How long a file that changed must stay the same before it is applied.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// Reads the file again every so often and at each SIGHUP, until the token is cancelled. Only a
 /// file that changed is applied, unless it was asked for or did not apply the last time.
@@ -27,13 +33,15 @@ pub(crate) async fn watch(
     if let Some(ticks) = &mut ticks {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     }
-    let first = file.as_ref().map(|file| file.text.clone());
-    let mut memory = Memory { text: first, outcome: Outcome::Applied };
+    let first = file.as_ref().map(|file| file.text.clone()).unwrap_or_default();
+    let mut memory = Memory::new(first);
     loop {
+        let settled = memory.settling.is_open().then(|| Instant::now() + SETTLE);
         let why = tokio::select! {
             () = token.cancelled() => return,
             () = hangup.recv() => Why::Asked,
             () = tick(&mut ticks) => Why::Due,
+            () = sleep_until(settled) => Why::Due,
             () = control.active.room() => {
                 control.lifecycle.try_again().await;
                 continue;
@@ -52,6 +60,13 @@ async fn tick(ticks: &mut Option<tokio::time::Interval>) {
         Some(ticks) => {
             ticks.tick().await;
         }
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
 }
@@ -76,16 +91,25 @@ enum Outcome {
 /// What is remembered of the file.
 #[derive(Debug)]
 struct Memory {
-    text: Option<String>,
+    /// The last text that was applied, or was to be.
+    text: String,
     outcome: Outcome,
+    settling: Settling<String>,
 }
 
 impl Memory {
-    /// Whether a text is to be applied.
-    fn wants(&self, text: &str, why: Why) -> bool {
-        let is_new = self.text.as_deref() != Some(text);
+    fn new(text: String) -> Self {
+        Self { text, outcome: Outcome::Applied, settling: Settling::default() }
+    }
+
+    /// Takes in a text that was read, and gives it if it is to be applied.
+    fn wants(&mut self, text: String, why: Why) -> Option<String> {
+        if self.text != text {
+            return self.settling.look(text, &self.text);
+        }
+        self.settling = Settling::default();
         let is_open = matches!(self.outcome, Outcome::Refused(_));
-        why == Why::Asked || is_new || is_open
+        (why == Why::Asked || is_open).then_some(text)
     }
 }
 
@@ -101,26 +125,34 @@ async fn look(control: &Control, file: &Path, memory: &mut Memory, why: Why) {
             return;
         }
     };
-    if !memory.wants(&text, why) {
-        return;
-    }
-    let is_new = memory.text.as_ref() != Some(&text);
+    let Some(text) = memory.wants(text, why) else { return };
+    let is_new = memory.text != text;
     let outcome = apply(control, file, &text).await;
     match &outcome {
-        Outcome::Applied => info!("read the model config file {} again", file.display()),
+        Outcome::Applied => {
+            let (who, result) = ("the model config file", "OK");
+            info!(target: "tensord::audit", who, result, "read {} again", file.display());
+        }
         Outcome::Refused(problem) if is_new || memory.outcome != outcome => {
             error!("the last good model config stays: {problem}");
         }
         Outcome::Wrong | Outcome::Refused(_) => {}
     }
-    *memory = Memory { text: Some(text), outcome };
+    (memory.text, memory.outcome) = (text, outcome);
 }
 
 async fn apply(control: &Control, file: &Path, text: &str) -> Outcome {
     let name = file.display().to_string();
     let parsed = model_config::parse(text, &name).map_err(anyhow::Error::from);
-    let models = match parsed.and_then(model_config::models) {
-        Ok(models) => models,
+    let models = match parsed.and_then(model_config::listed) {
+        Ok(Some(models)) => models,
+        Ok(None) => {
+            warn!(
+                "the last good model config stays: {name} lists nothing; to serve no models, say \
+                 model_config_list {{}}"
+            );
+            return Outcome::Wrong;
+        }
         Err(mistake) => {
             error!("the last good model config stays: {mistake:#}");
             return Outcome::Wrong;
@@ -153,14 +185,32 @@ async fn read(file: PathBuf) -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
+    /// What a memory whose last text was `a` makes of texts that are read one after another.
+    #[track_caller]
+    fn check(outcome: Outcome, why: Why, texts: &[(&str, Option<&str>)]) {
+        let mut memory = Memory { outcome, ..Memory::new("a".to_owned()) };
+        for (text, expected) in texts {
+            assert_eq!(memory.wants((*text).to_owned(), why).as_deref(), *expected, "{text}");
+        }
+    }
+
     #[test]
     fn only_what_changed_or_did_not_apply_is_applied_again() {
-        let memory = |outcome| Memory { text: Some("a".to_owned()), outcome };
-        assert!(!memory(Outcome::Applied).wants("a", Why::Due));
-        assert!(memory(Outcome::Applied).wants("b", Why::Due));
-        assert!(memory(Outcome::Applied).wants("a", Why::Asked));
-        assert!(!memory(Outcome::Wrong).wants("a", Why::Due));
-        assert!(memory(Outcome::Wrong).wants("b", Why::Due));
-        assert!(memory(Outcome::Refused(String::new())).wants("a", Why::Due));
+        let changed = [("b", None), ("b", Some("b"))];
+        check(Outcome::Applied, Why::Due, &[("a", None), ("a", None)]);
+        check(Outcome::Applied, Why::Due, &changed);
+        check(Outcome::Applied, Why::Asked, &[("a", Some("a"))]);
+        check(Outcome::Wrong, Why::Due, &[("a", None), ("a", None)]);
+        check(Outcome::Wrong, Why::Due, &changed);
+        check(Outcome::Refused(String::new()), Why::Due, &[("a", Some("a"))]);
+    }
+
+    #[test]
+    fn a_text_that_is_being_written_is_left_until_it_has_settled() {
+        let written = [("", None), ("b", None), ("bc", None), ("bc", Some("bc"))];
+        for why in [Why::Due, Why::Asked] {
+            check(Outcome::Applied, why, &written);
+        }
+        check(Outcome::Applied, Why::Due, &[("", None), ("a", None), ("", None), ("a", None)]);
     }
 }

@@ -24,7 +24,8 @@ impl Devices {
         let simulations = simulations(&config).map_err(bad)?;
         self.check_simulations(&simulations).map_err(bad)?;
         let found: Vec<Physical> = self.physical.iter().map(PhysicalDevice::physical).collect();
-        let mut configured = logical::configure_rules(&rules, &found).map_err(status)?;
+        let mut configured =
+            logical::configure_rules(&rules, &found, self.gpu_memory).map_err(status)?;
         super::check_lanes(&configured.devices, self.lanes.n_lanes).map_err(bad)?;
         // Nobody finds a place on a device that is about to become another.
         let _leasing = self.leasing.lock();
@@ -339,7 +340,7 @@ mod tests {
         let options =
             DeviceOptions { rules: Some(Vec::new()), ..DeviceOptions::new(&flags).unwrap() };
         let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
-        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
+        let lanes = LaneOptions { n_lanes: 1, inline_max, run_max: None, pool };
         let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
         let owner = |name: &str| {
             let holder = Holder::Version { model: Arc::from("m"), version: 1 };

@@ -1,22 +1,51 @@
 //! Where a version is loaded, and whether it fits there.
+#![expect(clippy::result_large_err, reason = "a refusal is rare, and says much")]
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use device::logical::{GrowthRule, LogicalDevice};
 use device::placement::Replicas;
 use device::{Account, Amount, Holder, Kind, Owner, Space};
 use native::{Executor, WeightKey};
 
 use super::promises::{Promise, Share};
 use super::residents::{Board, Resident, Way};
+use super::rules::limit_setting;
 use super::{Devices, Logical, ModelRule};
 
 /// What a version takes of the device that it is on, and of the host if that is another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Needed {
+    /// The most while it is loaded, or with a run on one lane.
     pub(crate) bytes: u64,
     pub(crate) host_bytes: u64,
+    /// What stays when it is loaded, what a run of one row then takes, and the largest run that was
+    /// asked for; nothing if that is not known before it is loaded.
+    pub(crate) resident_bytes: u64,
+    pub(crate) run_bytes: u64,
+    pub(crate) largest_run_bytes: u64,
+}
+
+/// What a version takes of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// What is its own.
+    pub(crate) bytes: u64,
+    /// What its runs take, which it shares with those of the other models there.
+    pub(crate) runs: u64,
+}
+
+impl Needed {
+    /// What it takes of a device with so many lanes, of which it may have so many bytes: runs on
+    /// all lanes have room at once, or one run where even all of the device is too little for that.
+    pub(crate) fn on(&self, n_lanes: usize, room_bytes: u64) -> Taken {
+        let all = self.largest_run_bytes.saturating_mul(n_lanes as u64);
+        let is_enough = self.resident_bytes.saturating_add(all) <= room_bytes;
+        let runs = if is_enough { all } else { self.run_bytes };
+        Taken { bytes: self.resident_bytes.max(self.bytes.saturating_sub(runs)), runs }
+    }
 }
 
 /// A device that a version may be loaded on, and who pays for it there.
@@ -38,8 +67,12 @@ pub(crate) struct Refusal {
     pub(crate) holders: Vec<(Holder, u64)>,
     /// Who is being loaded, and what they will take.
     pub(crate) promised: Vec<(Holder, u64)>,
-    /// The model's own limit, if that is too small by itself.
-    pub(crate) own_limit_bytes: Option<u64>,
+    /// What runs of the models that are there may still take, which is promised to them.
+    pub(crate) runs_bytes: u64,
+    /// The model's own limit, if that is too small by itself, and the setting that says it.
+    pub(crate) own_limit: Option<(u64, &'static str)>,
+    /// What the device may hold, and what is reserved there, with the settings that say so.
+    pub(crate) settings: Vec<String>,
 }
 
 /// How many holders a refusal names, and how many loads.
@@ -63,10 +96,13 @@ impl fmt::Display for Refusal {
         if !self.promised.is_empty() {
             write!(f, "; promised to loads under way: {}", list(&self.promised))?;
         }
-        if let Some(limit) = self.own_limit_bytes {
-            write!(f, "; the model itself may hold {limit} there at most")?;
+        if self.runs_bytes > 0 {
+            write!(f, "; promised to runs of the models there: {}", self.runs_bytes)?;
         }
-        Ok(())
+        if let Some((limit, setting)) = self.own_limit {
+            write!(f, "; the model itself may hold {limit} there at most ({setting})")?;
+        }
+        self.settings.iter().try_for_each(|setting| write!(f, "; {setting}"))
     }
 }
 
@@ -113,6 +149,7 @@ impl Devices {
         let on = match board.way(resident).ok_or_else(|| self.no_place(resident))? {
             Way::Free(on) => on,
             Way::After(changes) => return Ok(Way::After(changes)),
+            Way::Later => return Ok(Way::Later),
         };
         let on: Vec<(&Arc<Logical>, u64)> = on
             .into_iter()
@@ -130,6 +167,8 @@ impl Devices {
         };
         let free = self.unpromised_bytes(&logical, None);
         let takes = self.takes(resident, &self.rule(&resident.model), &logical);
+        let promised = self.promised_for_runs(&logical);
+        let takes = takes.map(|taken| taken.bytes + taken.runs.saturating_sub(promised));
         let Some(bytes) = takes.filter(|bytes| *bytes <= free) else {
             return Err(self.refusal(resident.who(), &logical, resident.needed.bytes));
         };
@@ -191,23 +230,49 @@ impl Devices {
         resident: &Resident,
         rule: &ModelRule,
         logical: &Logical,
-    ) -> Option<u64> {
+    ) -> Option<Taken> {
+        let own = |bytes| Taken { bytes, runs: 0 };
         // Weights that are there already are not needed again.
         let shareable = self.shareable_bytes(resident, rule, logical);
         let needed = resident.needed.bytes.saturating_sub(shareable);
         let account = self.account(&resident.model, logical);
         let Some((reserved, limit)) = self.aside_on(rule, logical) else {
-            return (needed <= account.free_bytes()).then_some(needed);
+            let room = logical.space.room_bytes().min(account.limit_bytes());
+            let taken = resident.needed.on(logical.executor.lanes.n_lanes(), room);
+            let bytes = taken.bytes.saturating_sub(shareable);
+            return (needed <= account.free_bytes()).then_some(Taken { bytes, ..taken });
         };
         // What is set aside already is the model's to use.
         match self.aside(&resident.model, logical) {
             Some(space) if space.kept_bytes() > 0 => {
                 let more = needed.saturating_sub(space.idle_bytes());
                 let held = account.held_bytes().max(space.kept_bytes());
-                (more <= account.limit_bytes().saturating_sub(held)).then_some(more)
+                (more <= account.limit_bytes().saturating_sub(held)).then_some(own(more))
             }
-            Some(_) => (needed <= limit).then_some(0),
-            None => (needed <= limit).then_some(needed.max(reserved)),
+            Some(_) => (needed <= limit).then_some(own(0)),
+            None => (needed <= limit).then_some(own(needed.max(reserved))),
+        }
+    }
+
+    /// What a version with a rule takes of a device that has nothing of its model yet, as before
+    /// anything is served; `None` if its own limit there is too small.
+    pub(crate) fn takes_alone(
+        &self,
+        needed: &Needed,
+        rule: &ModelRule,
+        logical: &Logical,
+    ) -> Option<Taken> {
+        match self.aside_on(rule, logical) {
+            Some((reserved, limit)) => {
+                let bytes = needed.bytes.max(reserved);
+                (needed.bytes <= limit).then_some(Taken { bytes, runs: 0 })
+            }
+            None => {
+                let limit = self.limit_on(Some(rule), logical);
+                let room = logical.space.room_bytes().min(limit);
+                let taken = needed.on(logical.executor.lanes.n_lanes(), room);
+                (needed.bytes <= limit).then_some(taken)
+            }
         }
     }
 
@@ -218,6 +283,17 @@ impl Devices {
         let needed = resident.needed.bytes;
         let best = candidates.first();
         best.map_or_else(|| nowhere(needed), |best| self.refusal(resident.who(), best, needed))
+    }
+
+    /// Whether a version would find a place if nobody else held anything.
+    pub(crate) fn could_hold(&self, resident: &Resident) -> bool {
+        let rule = self.rule(&resident.model);
+        self.places_of(resident, &rule).iter().any(|logical| {
+            let shareable = self.shareable_bytes(resident, &rule, logical);
+            let limit = self.limit_on(Some(&rule), logical);
+            resident.needed.bytes.saturating_sub(shareable)
+                <= limit.min(logical.space.account().limit_bytes())
+        })
     }
 
     /// Says why a version found no room on a device.
@@ -250,7 +326,12 @@ impl Devices {
             evictable_bytes,
             holders,
             promised: self.promises(logical, Some(who)),
-            own_limit_bytes: rule.limit.map(|_| limit).filter(|limit| *limit < needed_bytes),
+            runs_bytes: self.missing_for_runs(logical),
+            own_limit: rule
+                .limit
+                .filter(|_| limit < needed_bytes)
+                .map(|_| (limit, limit_setting(&self.config(model)))),
+            settings: settings(&logical.device.lock(), reserved),
         }
     }
 
@@ -379,8 +460,13 @@ impl Devices {
     ) -> Result<Lease, Refusal> {
         let (model, holder) = (&*resident.model, resident.holder());
         let account = self.account(model, logical);
-        let (space, account) = match self.amount_on(rule.reservation, logical) {
-            None => (Arc::clone(&logical.space), Some(account)),
+        // Where it only waits while others move, nothing is set aside for it, and nothing limits
+        // it.
+        let places = self.places_of(resident, rule);
+        let is_place = places.iter().any(|one| std::ptr::eq(&raw const **one, logical));
+        let reservation = rule.reservation.filter(|_| is_place);
+        let (space, account) = match self.amount_on(reservation, logical) {
+            None => (Arc::clone(&logical.space), Some(account).filter(|_| is_place)),
             Some(bytes) => (self.set_aside(resident, &account, (bytes, logical))?, None),
         };
         let host = host.filter(|_| logical.space.kind() == Kind::Gpu);
@@ -467,8 +553,24 @@ fn nowhere(needed_bytes: u64) -> Refusal {
         evictable_bytes: 0,
         holders: Vec::new(),
         promised: Vec::new(),
-        own_limit_bytes: None,
+        runs_bytes: 0,
+        own_limit: None,
+        settings: Vec::new(),
     }
+}
+
+/// What a device may hold, how it takes that if it does not grow, and what is to be set aside on it
+/// for a model: each with the setting that says so.
+fn settings(device: &LogicalDevice, reserved_bytes: u64) -> Vec<String> {
+    let LogicalDevice { name, limit_bytes, limit_by, growth_by, .. } = device;
+    let mut all = vec![format!("{name} may hold {limit_bytes} ({limit_by})")];
+    if device.growth == GrowthRule::Reserved {
+        all.push(format!("all of it was reserved at the start ({growth_by})"));
+    }
+    if reserved_bytes > 0 {
+        all.push(format!("{reserved_bytes} are to be set aside for the model (its reservation)"));
+    }
+    all
 }
 
 /// Whether somebody has the account of a model, or it still holds memory.

@@ -13,7 +13,7 @@ use proto::tensorflow::ConfigProto;
 use super::simulated::{SimulatedGpu, Simulation};
 use super::without_effect::without_effect;
 use crate::config::session_config;
-use crate::flags::Flags;
+use crate::flags::{Flags, GpuMemory};
 
 /// What is said of simulated GPUs, by the names of devices.
 pub(super) type Simulations = Vec<(String, Simulation)>;
@@ -51,9 +51,13 @@ impl DeviceOptions {
                 (Some(device_rules(&config)?), simulations(&config)?)
             }
         };
+        let gpu_memory = flags.gpu_memory.map(|how| match how {
+            GpuMemory::Grow => GrowthRule::OnDemand,
+            GpuMemory::Reserve => GrowthRule::Reserved,
+        });
         Ok(Self {
             simulated_gpus,
-            gpu: from_config(&session_config(flags)?),
+            gpu: GpuOptions { gpu_memory, ..from_config(&session_config(flags)?) },
             environment: Environment::read(|name| std::env::var(name).ok()),
             rules,
             simulations,
@@ -79,7 +83,9 @@ impl DeviceOptions {
             return Vec::new();
         }
         let mut names = self.environment.names();
-        if self.gpu != GpuOptions::unset() {
+        // The flag says how GPUs grow of which the device config says nothing.
+        let gpu_memory = self.gpu.gpu_memory;
+        if self.gpu != (GpuOptions { gpu_memory, ..GpuOptions::unset() }) {
             names.push("gpu_options of the session config, or the fraction of the flag");
         }
         let text =
@@ -108,7 +114,7 @@ pub(super) fn from_config(config: &ConfigProto) -> GpuOptions {
     let Some(gpu) = &config.gpu_options else { return options };
     options.per_process_gpu_memory_fraction = gpu.per_process_gpu_memory_fraction;
     options.allocator_type.clone_from(&gpu.allocator_type);
-    options.allow_growth = gpu.allow_growth.unwrap_or(false);
+    options.allow_growth = gpu.allow_growth;
     options.without_effect = without_effect(gpu);
     options.visible_device_list.clone_from(&gpu.visible_device_list);
     let Some(more) = &gpu.experimental else { return options };
@@ -150,7 +156,7 @@ fn device_rule(rule: &RuleProto) -> Result<DeviceRule> {
         device: rule.name.clone(),
         is_visible: rule.visible.unwrap_or(true),
         limit: limit(&rule.memory_limit)?,
-        growth: rule.allow_growth.map(growth),
+        growth: rule.allow_growth.map(GrowthRule::allowed),
         n_lanes: lanes(rule.lanes),
         logical: logical.with_context(|| format!("device {}", rule.name))?,
     })
@@ -159,7 +165,7 @@ fn device_rule(rule: &RuleProto) -> Result<DeviceRule> {
 fn logical_rule(rule: &LogicalDeviceRule) -> Result<LogicalRule> {
     Ok(LogicalRule {
         limit: limit(&rule.memory_limit)?,
-        growth: rule.allow_growth.map(growth),
+        growth: rule.allow_growth.map(GrowthRule::allowed),
         priority: rule.priority,
         ordinal: rule.ordinal,
         n_lanes: lanes(rule.lanes),
@@ -173,10 +179,6 @@ pub(super) fn limit(text: &str) -> Result<Option<Amount>> {
     }
     let amount = Amount::parse(text);
     Ok(Some(amount.with_context(|| format!("{text} is neither a size nor a fraction"))?))
-}
-
-fn growth(allow: bool) -> GrowthRule {
-    if allow { GrowthRule::OnDemand } else { GrowthRule::Reserved }
 }
 
 fn lanes(n: u32) -> Option<usize> {
@@ -211,7 +213,7 @@ mod tests {
             visible_device_list: "1,0"
             experimental { virtual_devices { memory_limit_mb: 100 } } }"#;
         let options = from_config(&parse(text).unwrap());
-        assert_eq!((options.device_count, options.allow_growth), (Some(2), true));
+        assert_eq!((options.device_count, options.allow_growth), (Some(2), Some(true)));
         assert_eq!(options.visible_device_list, "1,0");
         assert_eq!(options.virtual_devices[0].memory_limit_mb, [100.0]);
     }

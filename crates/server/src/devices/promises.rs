@@ -1,10 +1,13 @@
 //! What versions that are being loaded were promised of devices, and do not hold yet: it is not
 //! taken, but nobody else's either.
 
-use device::{Holder, Kind, Snapshot};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use device::{Category, Holder, Kind, Owner, Row, Snapshot};
 
 use super::residents::{Resident, held};
-use super::{Devices, Logical};
+use super::{Devices, Logical, is_beside};
 
 /// What a version is to hold of a device that it is being loaded on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +81,56 @@ impl Devices {
     /// What nobody has of a device, nor was promised but for one.
     pub(crate) fn unpromised_bytes(&self, logical: &Logical, but: Option<(&str, i64)>) -> u64 {
         let promised: u64 = self.promises(logical, but).iter().map(|(_, bytes)| bytes).sum();
+        let promised = promised.saturating_add(self.missing_for_runs(logical));
         logical.space.free_bytes().saturating_sub(promised)
+    }
+
+    /// What the models on a device were promised for their runs, and do not hold now: memory that
+    /// nobody uses goes back, and is taken again for the next run. Nobody else is given it
+    /// meanwhile, so that growth fails no model that serves.
+    pub(crate) fn missing_for_runs(&self, logical: &Logical) -> u64 {
+        let snapshot = logical.space.snapshot();
+        let is_for_runs = |row: &&Row| {
+            matches!(row.category, Category::Activations | Category::Workspace | Category::Requests)
+        };
+        let held: u64 = snapshot.rows.iter().filter(is_for_runs).map(|row| row.bytes).sum();
+        self.promised_for_runs(logical).saturating_sub(held)
+    }
+
+    /// What runs of a version that is on a device were promised there.
+    pub(super) fn runs_of(&self, resident: &Resident, logical: &Logical) -> u64 {
+        let holder = resident.holder();
+        let owners = self.owners_on(&logical.space);
+        // What was set aside for a model has its own workspaces.
+        let is_its = |owner: &&Arc<Owner>| {
+            *owner.holder() == holder && Arc::ptr_eq(owner.space(), &logical.space)
+        };
+        let n_lanes = logical.executor.lanes.n_lanes();
+        let of = |owner: &Arc<Owner>| runs(owner, logical, n_lanes);
+        owners.iter().filter(is_its).map(of).max().unwrap_or(0)
+    }
+
+    /// What the models on a device were promised for their runs: on each lane as much as the
+    /// largest of them takes, since they share the lanes' memory. On the host also what runs on
+    /// each GPU take there.
+    pub(crate) fn promised_for_runs(&self, logical: &Logical) -> u64 {
+        let mut most: BTreeMap<String, u64> = BTreeMap::new();
+        let owners: Vec<Arc<Owner>> = self.owners.lock().iter().filter_map(Weak::upgrade).collect();
+        for owner in owners.iter().filter(|owner| !is_beside(owner, &owners)) {
+            let root = owner.space().root();
+            // What was set aside for a model has its own workspaces.
+            let is_there = Arc::ptr_eq(owner.space(), &logical.space);
+            let on_host = owner.is_split() && Arc::ptr_eq(owner.host().space(), &logical.space);
+            let n_lanes = self.logical(root.name()).map_or(1, |one| one.executor.lanes.n_lanes());
+            let bytes = match (is_there, on_host) {
+                (true, _) => runs(owner, logical, n_lanes),
+                (false, true) => runs(owner.host(), logical, n_lanes),
+                (false, false) => continue,
+            };
+            let entry = most.entry(root.name().to_owned()).or_insert(0);
+            *entry = bytes.max(*entry);
+        }
+        most.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// What a version is to hold of the host when it is on so many more GPUs.
@@ -90,6 +142,16 @@ impl Devices {
             shared_bytes: host.space.shared_bytes(&resident.holder()),
         }
     }
+}
+
+/// What runs of an owner may take of a device at most, as it was planned or as it has been: on so
+/// many lanes at once, or on one where even all of the device is too little for that.
+fn runs(owner: &Owner, logical: &Logical, n_lanes: usize) -> u64 {
+    let limit = owner.account().map_or(u64::MAX, |account| account.limit_bytes());
+    let room = logical.space.room_bytes().min(limit).saturating_sub(owner.bytes());
+    let run = owner.peak_bytes().max(owner.work_bytes());
+    let all = run.saturating_mul(n_lanes as u64);
+    if all <= room { all } else { run.min(room) }
 }
 
 #[cfg(test)]
@@ -111,11 +173,16 @@ pub(crate) mod tests {
 
     /// The host and one GPU of 64 MiB each.
     fn devices() -> Arc<Devices> {
+        devices_with(1)
+    }
+
+    /// The same with so many lanes on each.
+    fn devices_with(n_lanes: usize) -> Arc<Devices> {
         let flags = crate::cli::parse(&["--simulated_gpus=64MiB"]);
         let options =
             DeviceOptions { rules: Some(Vec::new()), ..DeviceOptions::new(&flags).unwrap() };
         let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
-        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
+        let lanes = LaneOptions { n_lanes, inline_max, run_max: None, pool };
         let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
         assert!(devices.change("device { name: \"cpu:0\" memory_limit: \"64MiB\" }").is_ok());
         devices
@@ -128,7 +195,7 @@ pub(crate) mod tests {
             version: 1,
             dir: storage::open(env!("CARGO_MANIFEST_DIR")).unwrap(),
             path: model.to_owned(),
-            needed: Needed { bytes: mib * MIB, host_bytes: host_mib * MIB },
+            needed: Needed { bytes: mib * MIB, host_bytes: host_mib * MIB, ..Needed::default() },
             // Nobody else has such weights.
             keys: vec![WeightKey { checksum: u32::from(model.as_bytes()[0]), bytes: mib * MIB }],
             keeps_state: false,
@@ -140,10 +207,11 @@ pub(crate) mod tests {
         devices.admit(newcomer(model, mib, Within::Devices))
     }
 
+    #[expect(clippy::result_large_err, reason = "a refusal is rare, and says much")]
     fn lease(devices: &Devices, resident: &Arc<Resident>) -> Result<Vec<Lease>, Refusal> {
         match devices.lease(resident, || devices.board(Some(resident)))? {
             Way::Free(leases) => Ok(leases),
-            Way::After(_) => panic!("nobody is to make way"),
+            Way::After(_) | Way::Later => panic!("nobody is to make way"),
         }
     }
 
@@ -162,7 +230,8 @@ pub(crate) mod tests {
         let leases = lease(&devices, &first).unwrap();
         let refused = lease(&devices, &second).err().unwrap();
         let text = "gpu:0 has no room: 31457280 bytes are needed, 25165824 are free and 0 would be \
-                    if other models were unloaded; promised to loads under way: a:1 41943040";
+                    if other models were unloaded; promised to loads under way: a:1 41943040; \
+                    gpu:0 may hold 67108864 (default)";
         assert_eq!(refused.to_string(), text);
         // What was read of it changes nothing for others.
         let weights = Buffer::allocate_for(&leases[0].owner, Category::Weights, 8 << 20).unwrap();
@@ -174,6 +243,47 @@ pub(crate) mod tests {
         assert_eq!(said(devices.refusal(first.who(), &gpu, 99 * MIB)).2, 56);
         drop((weights, leases, first));
         assert_eq!(lease(&devices, &second).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn runs_on_all_lanes_are_promised_to_a_model_that_is_loaded() {
+        let devices = devices_with(2);
+        let admit = |model: &str, mib: u64, run: u64| {
+            let run_bytes = run * MIB;
+            let needed = Needed {
+                bytes: (mib + run) * MIB,
+                resident_bytes: mib * MIB,
+                run_bytes,
+                largest_run_bytes: run_bytes,
+                ..Needed::default()
+            };
+            let keys = Vec::new();
+            devices.admit(Newcomer { needed, keys, ..newcomer(model, (0, 0), Within::Devices) })
+        };
+        let first = admit("a", 20, 5);
+        let leases = lease(&devices, &first).unwrap();
+        let gpu = devices.logical("gpu:0").unwrap();
+        // While it is loaded, all of that is promised to its load.
+        assert_eq!(devices.unpromised_bytes(&gpu, None), 34 * MIB);
+        let weights = Buffer::allocate_for(&leases[0].owner, Category::Weights, 20 << 20).unwrap();
+        leases[0].owner.note_peak(first.needed.largest_run_bytes);
+        first.forget("gpu:0");
+        assert_eq!(devices.missing_for_runs(&gpu), 10 * MIB);
+        assert_eq!(devices.unpromised_bytes(&gpu, None), 34 * MIB);
+        assert!(!devices.has_room("c", 35 * MIB) && devices.has_room("c", 34 * MIB));
+        let refused = lease(&devices, &admit("b", 30, 5)).err().unwrap().to_string();
+        assert!(refused.contains("promised to runs of the models there: 10485760"), "{refused}");
+        // What a run has of it is not missing, and what it took once it is promised again.
+        let run = Buffer::allocate_for(&leases[0].owner, Category::Activations, 4 << 20).unwrap();
+        assert_eq!(devices.missing_for_runs(&gpu), 6 * MIB);
+        drop(run);
+        leases[0].owner.note_work(15 << 20);
+        assert_eq!(devices.missing_for_runs(&gpu), 30 * MIB);
+        // More than a device has for all lanes at once is promised for one.
+        leases[0].owner.note_work(30 << 20);
+        assert_eq!(devices.missing_for_runs(&gpu), 30 * MIB);
+        drop((weights, leases));
+        assert_eq!(devices.missing_for_runs(&gpu), 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use device::placement::{Replicas as Number, Seat, Step, adapt};
-use device::{Holder, Snapshot};
+use device::{Holder, Kind, Snapshot};
 use native::WeightKey;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::Storage;
@@ -137,6 +137,12 @@ impl Left {
         self.changed.notify_one();
     }
 
+    /// Waits a moment for something to change.
+    pub(crate) fn pause(&self) {
+        let mut lock = self.lock.lock();
+        self.gone.wait_for(&mut lock, LOOK_EVERY);
+    }
+
     /// Waits until a version is gone; whether it is, before `until` and before `gives_up`.
     pub(crate) fn wait(
         &self,
@@ -178,6 +184,8 @@ pub(crate) enum Way<T> {
     Free(T),
     /// Others have to move or to go first.
     After(Vec<Change>),
+    /// Others have to move that are being loaded: they can when they are.
+    Later,
 }
 
 /// Residents and devices, as placement sees them.
@@ -188,14 +196,21 @@ pub(crate) struct Board {
     /// What nobody has or was promised of each device.
     pub(crate) free_bytes: Vec<u64>,
     pub(crate) seats: Vec<Seat>,
+    /// Whether each is being loaded, and stays for no other reason.
+    pub(crate) is_loading: Vec<bool>,
 }
 
 impl Board {
-    /// What a version holds of a device, or would take there.
+    /// What a version holds of a device, or would take there, its runs included as far as they take
+    /// more than those of others.
     pub(crate) fn takes(&self, resident: &Resident, device: usize) -> u64 {
         let is_it = |other: &Arc<Resident>| std::ptr::eq(&raw const **other, resident);
-        let seat = self.residents.iter().position(is_it).map(|at| &self.seats[at]);
-        seat.and_then(|seat| seat.bytes[device]).unwrap_or(0)
+        let Some(me) = self.residents.iter().position(is_it) else { return 0 };
+        let is_on = |seat: &Seat| seat.current.iter().any(|(at, _)| *at == device);
+        let others = self.seats.iter().enumerate().filter(|(at, seat)| *at != me && is_on(seat));
+        let others = others.map(|(_, seat)| seat.runs[device]).max().unwrap_or(0);
+        let runs = self.seats[me].runs[device].saturating_sub(others);
+        self.seats[me].bytes[device].map_or(0, |bytes| bytes.saturating_add(runs))
     }
 
     /// What has to change of versions that serve, one after another.
@@ -206,7 +221,19 @@ impl Board {
     /// The devices, by number, that a version gets which looks for a place; `None` if there is
     /// none for it.
     pub(crate) fn way(&self, resident: &Arc<Resident>) -> Option<Way<Vec<usize>>> {
-        let steps = adapt(&self.free_bytes, &self.seats);
+        self.way_among(resident, &self.seats).or_else(|| {
+            let mut seats = self.seats.clone();
+            for (seat, is_loading) in seats.iter_mut().zip(&self.is_loading) {
+                seat.stays &= !is_loading;
+            }
+            let has_way = seats != self.seats && self.way_among(resident, &seats).is_some();
+            has_way.then_some(Way::Later)
+        })
+    }
+
+    /// The same with these seats.
+    fn way_among(&self, resident: &Arc<Resident>, seats: &[Seat]) -> Option<Way<Vec<usize>>> {
+        let steps = adapt(&self.free_bytes, seats);
         let me = self.residents.iter().position(|other| Arc::ptr_eq(other, resident));
         let is_mine = |step: &Step| match *step {
             Step::Add { seat, device } if Some(seat) == me => Some(device),
@@ -292,12 +319,18 @@ impl Devices {
         let logical = self.all();
         let residents = self.seated(looks);
         let snapshots: Vec<Snapshot> = logical.iter().map(|one| one.space.snapshot()).collect();
-        // What was promised is not taken yet, but nobody else's either.
-        let free_bytes = logical.iter().map(|one| self.unpromised_bytes(one, None)).collect();
         let of = |resident| self.seat(resident, &residents, (&logical, &snapshots));
-        let seats = residents.iter().map(of).collect();
+        let (seats, is_loading): (Vec<Seat>, Vec<bool>) = residents.iter().map(of).unzip();
         let names = logical.iter().map(|one| one.space.name().to_owned()).collect();
-        Board { names, residents, free_bytes, seats }
+        // What was promised is not taken yet, but nobody else's either. What runs were promised is
+        // in the seats.
+        let free_bytes = logical.iter().enumerate().map(|(device, one)| {
+            let is_on = |seat: &&Seat| seat.current.iter().any(|(at, _)| *at == device);
+            let runs = seats.iter().filter(is_on).map(|seat| seat.runs[device]).max();
+            self.unpromised_bytes(one, None).saturating_add(runs.unwrap_or(0))
+        });
+        let free_bytes = free_bytes.collect();
+        Board { names, residents, free_bytes, seats, is_loading }
     }
 
     /// The devices that a version may be on.
@@ -313,16 +346,17 @@ impl Devices {
         resident: &Arc<Resident>,
         all: &[Arc<Resident>],
         (logical, snapshots): (&[Arc<Logical>], &[Snapshot]),
-    ) -> Seat {
+    ) -> (Seat, bool) {
         let rule = self.rule(&resident.model);
         let candidates = self.places_of(resident, &rule);
         let served = resident.replicas().map(|replicas| replicas.devices());
-        let (mut bytes, mut current) = (Vec::new(), Vec::new());
+        let (mut bytes, mut runs, mut current) = (Vec::new(), Vec::new(), Vec::new());
+        let mut park = None;
         for (device, one) in logical.iter().enumerate() {
             let is_candidate = candidates.iter().any(|other| Arc::ptr_eq(other, one));
             let name = one.space.name();
             let is_on = |names: &[String]| names.iter().any(|other| other == name);
-            let takes = self.takes(resident, &rule, one).filter(|_| is_candidate);
+            let takes = self.takes(resident, &rule, one);
             let held = held(&snapshots[device], resident);
             if let Some(promised) = resident.promised_on(name) {
                 current.push((device, held.max(promised)));
@@ -330,16 +364,30 @@ impl Devices {
                 current.push((device, held));
             }
             let is_here = current.last().is_some_and(|(at, _)| *at == device);
+            if one.space.kind() == Kind::Cpu && !is_candidate && !resident.keeps_state {
+                // The host runs whatever a GPU does, if more slowly.
+                park = park.or(takes.map(|taken| (device, taken.bytes)));
+            }
+            runs.push(match is_here {
+                true => self.runs_of(resident, one),
+                false => takes.map_or(0, |taken| taken.runs),
+            });
+            let takes = takes.filter(|_| is_candidate).map(|taken| taken.bytes);
             bytes.push(if is_here { is_candidate.then_some(held) } else { takes });
         }
         let is_other =
             |other: &Arc<Resident>| other.model == resident.model && !Arc::ptr_eq(other, resident);
         // Versions share what is set aside for their model, which stays where it is.
         let shares = rule.reservation.is_some() && all.iter().any(is_other);
-        let is_busy = !resident.promised.lock().is_empty() || !self.active.has(&resident.model);
+        let is_loading = !resident.promised.lock().is_empty();
+        let is_leaving = !self.active.has(&resident.model);
         let replicas = if resident.keeps_state { Number::Number(1) } else { rule.replicas };
-        let stays = !current.is_empty() && (resident.keeps_state || shares || is_busy);
-        Seat { bytes, current, replicas, priority: rule.priority, stays }
+        let is_fixed = resident.keeps_state || shares || is_leaving;
+        let stays = !current.is_empty() && (is_fixed || is_loading);
+        let park = park.filter(|_| resident.within == Within::Devices);
+        let priority = rule.priority;
+        let seat = Seat { bytes, runs, current, replicas, priority, stays, park };
+        (seat, is_loading && !is_fixed)
     }
 }
 

@@ -88,6 +88,23 @@ impl ModelRule {
     }
 }
 
+/// The setting that says what a model may hold.
+pub(super) fn limit_setting(model: &ModelConfig) -> &'static str {
+    match &model.memory {
+        Some(memory) if !memory.limit.is_empty() => "its memory.limit",
+        Some(memory) if !memory.reservation.is_empty() && fraction(model) == 0.0 => {
+            "its memory.reservation"
+        }
+        Some(_) | None => "its gpu_options.per_process_gpu_memory_fraction",
+    }
+}
+
+/// The share of a device that a model's own `gpu_options` leave it; 0 if they say nothing of it.
+fn fraction(model: &ModelConfig) -> f64 {
+    let options = model.config.as_ref().and_then(|config| config.gpu_options.as_ref());
+    options.map_or(0.0, |gpu| gpu.per_process_gpu_memory_fraction)
+}
+
 /// What is said of a reservation that exceeds the limit.
 const TOO_MUCH: &str = "more is reserved than its limit allows";
 
@@ -166,6 +183,11 @@ impl Devices {
     /// The config of a model.
     pub(crate) fn config(&self, model: &str) -> Arc<ModelConfig> {
         self.active.get(model)
+    }
+
+    /// The configs of all models.
+    pub(crate) fn configs(&self) -> Vec<Arc<ModelConfig>> {
+        self.active.all().values().cloned().collect()
     }
 
     /// Whether a model is to be served.

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use device::{Driver, parse_bytes};
 use native::Rates;
 use proto::serving::Simulation as SimulationProto;
 
 use super::Devices;
 use super::options::Simulations;
+
+/// The most memory that a simulated GPU may have: what the address space of the host has room for.
+const BYTES_MAX: u64 = 64 << 40;
 
 /// A GPU that the host plays.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +38,8 @@ impl SimulatedGpu {
         let mut parts = text.split('@').map(str::trim);
         let size = parts.next().unwrap_or_default();
         let bytes = parse_bytes(size).with_context(|| format!("{size} is no size"))?;
+        let is_possible = (1..=BYTES_MAX).contains(&bytes);
+        ensure!(is_possible, "{size} is no size of a GPU: expected 1 byte to 64 TiB");
         let mut simulation = Simulation::default();
         for part in parts {
             let rates = &mut simulation.rates;

@@ -34,6 +34,7 @@ impl External {
         for (resident, seat) in board.residents.iter().zip(&mut board.seats) {
             if resident.within == Within::Devices {
                 seat.bytes.resize(board.names.len(), None);
+                seat.runs.resize(board.names.len(), 0);
                 continue;
             }
             for (device, held) in self.sit(resident, seat, &devices, &now) {
@@ -67,6 +68,7 @@ impl External {
                 Way::Free(names)
             }
             Way::After(changes) => Way::After(changes),
+            Way::Later => Way::Later,
         })
     }
 
@@ -155,6 +157,7 @@ impl External {
                 }
             };
             seat.bytes.push(may_be.then_some(takes));
+            seat.runs.push(0);
         }
         let is_busy = !resident.promised().is_empty() || !self.devices.has_model(model);
         seat.stays |= !seat.current.is_empty() && (resident.keeps_state || is_busy);
@@ -172,25 +175,35 @@ impl ExternalDevice {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use pool::Pool;
 
     use super::*;
+    use crate::active::Active;
     use crate::devices::{DeviceOptions, Devices, LaneOptions, newcomer};
     use crate::external::{Books, configure};
 
     const GIB: u64 = 1 << 30;
 
-    /// TensorFlow with GPUs of so many GiB beside the host.
+    /// TensorFlow with GPUs of so many GiB beside the host, and a device config that says nothing.
     fn external(gpus: &[u64]) -> External {
         let flags = crate::cli::parse(&[]);
         let options =
             DeviceOptions { rules: Some(Vec::new()), ..DeviceOptions::new(&flags).unwrap() };
+        external_with(gpus, &options, Arc::default())
+    }
+
+    /// The same with other options and models.
+    pub(in crate::external) fn external_with(
+        gpus: &[u64],
+        options: &DeviceOptions,
+        active: Arc<Active>,
+    ) -> External {
         let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
-        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
-        let devices = Devices::start(&options, &lanes, Arc::default()).unwrap();
+        let lanes = LaneOptions { n_lanes: 1, inline_max, run_max: None, pool };
+        let devices = Devices::start(options, &lanes, active).unwrap();
         let gpu = |(number, gib): (usize, &u64)| Gpu {
             index: u32::try_from(number).unwrap(),
             uuid: format!("GPU-{number}"),
@@ -201,10 +214,10 @@ mod tests {
             processes: Vec::new(),
         };
         let found: Vec<Gpu> = gpus.iter().enumerate().map(gpu).collect();
-        let logical = configure(&found, &options).unwrap();
+        let logical = configure(&found, options).unwrap();
         let books = Books::new(&devices);
         let logical = parking_lot::Mutex::new(logical);
-        External { nvml: None, found, logical, workers: None, devices, books }
+        External { nvml: None, found, logical, workers: None, gpu_memory: None, devices, books }
     }
 
     #[test]

@@ -232,7 +232,7 @@ pub(super) mod tests {
         let flags = crate::cli::parse(&[]);
         let options = DeviceOptions::new(&flags).unwrap();
         let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
-        let lanes = LaneOptions { n_lanes: 1, inline_max, pool };
+        let lanes = LaneOptions { n_lanes: 1, inline_max, run_max: None, pool };
         Devices::start(&options, &lanes, active).unwrap()
     }
 

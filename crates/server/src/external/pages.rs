@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use api::Status;
-use device::logical::GrowthRule;
 use serde_json::{Map, Value as Json, json};
 use tensorflow::{Gpu, ModelSnapshot, WorkerSnapshot};
 
@@ -115,7 +114,9 @@ impl External {
                     "engine": "tensorflow",
                     "limit_bytes": one.account.limit_bytes(),
                     "promised_bytes": one.account.held_bytes(),
-                    "growth": growth(device.growth),
+                    "limit_setting": device.limit_by,
+                    "growth": memory::growth(device.growth),
+                    "growth_setting": device.growth_by.to_string(),
                     "priority": device.priority,
                 })
             }));
@@ -156,6 +157,7 @@ fn device(one: &ExternalDevice, gpus: &[Gpu], workers: &[WorkerSnapshot]) -> Jso
         "engine": "tensorflow",
         "description": one.gpu.name,
         "limit_bytes": one.account.limit_bytes(),
+        "limit_setting": device.limit_by,
         "reserved_bytes": ours,
         "in_use_bytes": ours,
         "peak_in_use_bytes": one.account.peak_bytes(),
@@ -163,7 +165,8 @@ fn device(one: &ExternalDevice, gpus: &[Gpu], workers: &[WorkerSnapshot]) -> Jso
         "others_bytes": used.map(|used| used.saturating_sub(ours)),
         "free_bytes": one.account.free_bytes(),
         "worker_bytes": context,
-        "growth": growth(device.growth),
+        "growth": memory::growth(device.growth),
+        "growth_setting": device.growth_by.to_string(),
         "categories": categories,
         "server": { "categories": {} },
         "shared": { "bytes": shared.sum::<u64>(), "saved_bytes": 0 },
@@ -235,13 +238,6 @@ fn show_worker(worker: &WorkerSnapshot) -> Json {
         "waiting": worker.n_waiting,
         "models": worker.models.iter().map(model).collect::<Vec<_>>(),
     })
-}
-
-fn growth(rule: GrowthRule) -> &'static str {
-    match rule {
-        GrowthRule::OnDemand => "on_demand",
-        GrowthRule::Reserved => "reserved",
-    }
 }
 
 #[cfg(test)]

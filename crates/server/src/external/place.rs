@@ -140,9 +140,11 @@ impl External {
         Error::ResourceExhausted(format!(
             "{model} version {version}: {} has no room: {needed} bytes are needed \
              ({weights_bytes} for variables, {reserved_bytes} reserved, {context_bytes} for a \
-             worker), {room} are free; promised to {}",
+             worker), {room} are free; promised to {}; it may hold {} ({})",
             device.name(),
-            if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
+            if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") },
+            device.limit_bytes(),
+            device.device.lock().limit_by,
         ))
     }
 
@@ -192,28 +194,51 @@ impl External {
             let gpus = (!self.all().is_empty()).then(Vec::new);
             let device = HOST.to_owned();
             let placement = Placement { device, gpus, session: None };
-            return ModelSettings { session: own, placement };
+            return ModelSettings { session: own, placement, ..ModelSettings::default() };
         };
         let logical = device.device.lock().clone();
         let mut shared = workers.with_usual_threads(&session.shared());
         let limit = device.is_limited.then_some(logical.limit_bytes);
         let priority = Some(logical.priority).filter(|priority| *priority != 0);
         let gpu = GpuOptions { memory_limit_bytes: limit, priority, ..GpuOptions::default() };
-        shared = seeing_one(&shared, &gpu);
+        let is_reserved = logical.growth == GrowthRule::Reserved;
+        let allow_growth = Some(!is_reserved || self.is_shared(device, None));
+        shared = seeing_one(&shared, &GpuOptions { allow_growth, ..gpu.clone() });
         let session = own.map(|own| {
             let memory = wish.config.memory.as_ref();
             let has_limit =
                 memory.is_some_and(|m| !m.limit.is_empty() || !m.reservation.is_empty());
             let of_model = wish.rule.limit.filter(|_| has_limit);
             let of_model = of_model.map(|limit| limit.of(device.gpu.total_bytes));
+            let is_its_own =
+                wish.config.config.as_ref().is_some_and(|config| config.gpu_options.is_some());
+            let written = own.gpu_options.as_ref().and_then(|gpu| gpu.allow_growth);
+            let reserves = if is_its_own { written == Some(false) } else { is_reserved };
             // TensorFlow cannot take some and then grow: what is reserved is only promised then.
-            let allow_growth = has_limit.then_some(!wish.rule.is_fixed());
+            let grows = has_limit || !reserves || self.is_shared(device, Some(wish.model));
+            let allow_growth = Some(grows && !wish.rule.is_fixed());
             let memory_limit_bytes = [of_model, limit].into_iter().flatten().min();
             seeing_one(&own, &GpuOptions { memory_limit_bytes, allow_growth, ..gpu })
         });
         let gpus = Some(vec![device.gpu.uuid.clone()]);
         let placement = Placement { device: logical.name, gpus, session: Some(shared) };
-        ModelSettings { session, placement }
+        ModelSettings { session, placement, ..ModelSettings::default() }
+    }
+}
+
+impl External {
+    /// Whether other workers than this one may be on the GPU of a device: a model's own worker, or
+    /// the one that models share. Of several that take all of it at once, all but one would fail.
+    fn is_shared(&self, device: &ExternalDevice, own: Option<&str>) -> bool {
+        let is_on = |one: &Arc<ExternalDevice>| one.gpu.uuid == device.gpu.uuid;
+        let may_be = |config: &Arc<ModelConfig>| {
+            let (model, rule) = (&*config.name, self.devices.rule(&config.name));
+            let wish = Wish { model, version: 0, config, rule: &rule };
+            let is_in_another = own.map_or_else(|| wants_own(&wish), |own| own != model);
+            is_in_another && self.candidates(&wish).iter().any(is_on)
+        };
+        let n_shares = self.all().iter().filter(|one| is_on(one)).count();
+        n_shares > 1 || self.devices.configs().iter().any(may_be)
     }
 }
 
@@ -296,7 +321,95 @@ impl Engine for Placed {
 
 #[cfg(test)]
 mod tests {
+    use device::logical::Environment;
+
+    use super::super::board::tests::external_with;
     use super::*;
+    use crate::active::Active;
+    use crate::cli::Persona;
+    use crate::config::Config;
+
+    /// The memory settings that the worker of each model is told: `name: own|shared growth
+    /// fraction MiB`, for models with these configs on one GPU.
+    fn told(flags: &[&str], models: &[&str]) -> Vec<String> {
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/half_plus_two");
+        let flags = crate::cli::parse(&[&[model], flags].concat());
+        let config = Config::new(Persona::Tensord, &flags).unwrap();
+        let environment = Environment::unset();
+        let options = crate::devices::DeviceOptions { environment, ..config.devices.clone() };
+        let parse = |text: &&str| proto::text::parse(text).unwrap();
+        let models: Vec<ModelConfig> = models.iter().map(parse).collect();
+        let active = Arc::new(Active::default());
+        drop(active.replace(&models));
+        let external = external_with(&[8], &options, active);
+        let usual = config.session.clone();
+        let workers = Workers::new(crate::engines::options("tf".as_ref(), usual.shared()));
+        let of = |config: &ModelConfig| {
+            let rule = external.devices.rule(&config.name);
+            let wish = Wish { model: &config.name, version: 1, config, rule: &rule };
+            let device = external.candidates(&wish).into_iter().next();
+            let settings = external.settings(&wish, device.as_ref(), (&usual, &workers));
+            let ModelSettings { session: own, placement, .. } = settings;
+            let kind = if own.is_some() { "own" } else { "shared" };
+            let told =
+                own.or(placement.session).and_then(|one| one.gpu_options).unwrap_or_default();
+            let limits = told.experimental.iter().flat_map(|more| &more.virtual_devices);
+            let limits =
+                limits.flat_map(|one| &one.memory_limit_mb).map(|mib| format!(" {mib}MiB"));
+            let growth = match told.allow_growth {
+                Some(true) => "grows",
+                Some(false) => "reserves",
+                None => "says nothing",
+            };
+            let fraction = told.per_process_gpu_memory_fraction;
+            let limits: String = limits.collect();
+            format!("{}: {kind} {growth} {fraction}{limits}", config.name)
+        };
+        models.iter().map(of).collect()
+    }
+
+    #[test]
+    fn workers_grow_unless_a_reservation_was_asked_for() {
+        let plain = "name: 'a'";
+        assert_eq!(told(&[], &[plain]), ["a: shared grows 0"]);
+        assert_eq!(told(&["--gpu_memory=reserve"], &[plain]), ["a: shared reserves 0"]);
+        let fraction = "--per_process_gpu_memory_fraction=0.5";
+        assert_eq!(told(&[fraction], &[plain]), ["a: shared reserves 0.5"]);
+        assert_eq!(told(&[fraction, "--gpu_memory=grow"], &[plain]), ["a: shared grows 0.5"]);
+        let own = |options: &str| format!("name: 'a' config {{ gpu_options {{ {options} }} }}");
+        let share = "per_process_gpu_memory_fraction: 0.7";
+        let growing = own(&format!("allow_growth: true {share}"));
+        assert_eq!(told(&[], &[&growing]), ["a: own grows 0.7"]);
+        assert_eq!(told(&["--gpu_memory=reserve"], &[&growing]), ["a: own grows 0.7"]);
+        assert_eq!(told(&[], &[&own(share)]), ["a: own grows 0.7"]);
+        let fixed = own(&format!("allow_growth: false {share}"));
+        assert_eq!(told(&[], &[&fixed]), ["a: own reserves 0.7"]);
+        assert_eq!(told(&[], &[&own("allow_growth: false")]), ["a: own reserves 0"]);
+        let limit = "name: 'a' memory { limit: '1GiB' }";
+        assert_eq!(told(&["--gpu_memory=reserve"], &[limit]), ["a: own grows 0 1024MiB"]);
+        let reservation = "name: 'a' memory { reservation: '1GiB' }";
+        assert_eq!(told(&[], &[reservation]), ["a: own reserves 0 1024MiB"]);
+    }
+
+    #[test]
+    fn workers_that_share_a_gpu_grow_and_take_no_more_than_was_reserved_for_them() {
+        let (a, b) = ("name: 'a'", "name: 'b' memory { limit: '1GiB' }");
+        let greedy = "name: 'c' config { gpu_options { allow_growth: false } }";
+        let reserve = ["--gpu_memory=reserve"];
+        let both = ["a: shared grows 0", "b: own grows 0 1024MiB"];
+        assert_eq!(told(&reserve, &[a, b]), both);
+        assert_eq!(told(&[], &[a, greedy]), ["a: shared grows 0", "c: own grows 0"]);
+        // Models that share one worker are one.
+        let two = ["a: shared reserves 0", "b: shared reserves 0"];
+        assert_eq!(told(&reserve, &[a, "name: 'b'"]), two);
+        // What is reserved for one is its own, whoever else is there.
+        let fixed = "name: 'd' memory { reservation: '2GiB' }";
+        let expected = ["a: shared grows 0", "d: own reserves 0 2048MiB"];
+        assert_eq!(told(&reserve, &[a, fixed]), expected);
+        // Others are elsewhere.
+        let elsewhere = "name: 'e' memory { limit: '1GiB' devices: 'gpu:1' }";
+        assert_eq!(told(&reserve, &[a, elsewhere])[0], "a: shared reserves 0");
+    }
 
     #[test]
     fn a_worker_that_sees_one_gpu_is_told_nothing_of_others() {

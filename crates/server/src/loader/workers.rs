@@ -1,16 +1,20 @@
 //! Versions in TensorFlow's workers: they are loaded on the devices that they are placed on.
 
+use std::cell::Cell;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use native::Opened;
 use parking_lot::Mutex;
 use session::{Error, Result, Servable};
-use tensorflow::{HOW_TO_INSTALL, Request, Workers};
+use tensorflow::{HOW_TO_INSTALL, ModelSettings, Request, Workers};
 use tokio_util::sync::CancellationToken;
 
 use super::{Engines, Wanted};
 use crate::devices::{Needed, Newcomer, Resident, Within};
+use crate::engines::Engine;
 use crate::external::{ExternalDevice, HOST, Placed, Wish};
+use crate::model_config;
 use crate::replicas::{Member, Replicas};
 
 impl Engines {
@@ -26,7 +30,7 @@ impl Engines {
             version,
             dir: wanted.dir.clone(),
             path: wanted.path.to_owned(),
-            needed: Needed { bytes: weights_bytes, host_bytes: 0 },
+            needed: Needed { bytes: weights_bytes, ..Needed::default() },
             keys: Vec::new(),
             // One that we cannot read has nothing that we know of.
             keeps_state: Opened::open(&wanted.dir, &self.options).is_ok_and(|it| it.keeps_state()),
@@ -86,11 +90,14 @@ impl Engines {
         (wish, device): (&Wish<'_>, Option<&Arc<ExternalDevice>>),
     ) -> Result<Servable> {
         let booked = Mutex::new(None);
+        let settings = self.external.settings(wish, device, (&self.settings.session, workers));
+        let tenant = wish.config.tenant.clone();
+        let neighbours = self.neighbours(&tenant);
         let mut servable = workers.load(&Request {
             model: wanted.model,
             version: wanted.version,
             dir: &wanted.dir,
-            settings: &self.external.settings(wish, device, (&self.settings.session, workers)),
+            settings: &ModelSettings { tenant, neighbours, ..settings },
             is_cancelled: &|| wanted.cancel.is_cancelled(),
             admit: &|needed| {
                 // What was booked for an attempt before this one is given up first.
@@ -103,6 +110,14 @@ impl Engines {
         Ok(servable)
     }
 
+    /// The folders of a tenant's models that workers may serve.
+    fn neighbours(&self, tenant: &str) -> Vec<PathBuf> {
+        let models = self.settings.active.all();
+        let models = models.values().filter(|model| model.tenant == tenant);
+        let models = models.filter(|model| self.choices.of(&model.name) != Engine::Native);
+        models.map(|model| model_config::folder(model).to_owned()).collect()
+    }
+
     /// Loads a version that serves on one more device.
     pub(crate) fn load_in_worker(&self, resident: &Resident, device: &str) -> Result<Servable> {
         let (model, version) = (&*resident.model, resident.version);
@@ -110,7 +125,8 @@ impl Engines {
         let wish = Wish { model, version, config: &config, rule: &rule };
         let gpu = self.external.all().into_iter().find(|one| one.name() == device);
         let (dir, cancel) = (resident.dir.clone(), &CancellationToken::new());
-        let wanted = Wanted { model, version, dir, path: &resident.path, cancel };
+        let (path, is_too_large) = (&*resident.path, Cell::new(false));
+        let wanted = Wanted { model, version, dir, path, cancel, is_too_large };
         self.external.promise(resident, device);
         self.load_in(self.workers()?, &wanted, (&wish, gpu.as_ref()))
     }

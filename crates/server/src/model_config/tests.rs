@@ -104,6 +104,42 @@ fn a_mistake_is_told_with_its_line_and_column() {
 }
 
 #[test]
+fn a_text_that_is_cut_short_lists_nothing_or_is_refused() {
+    let model = |name: &str| format!("config {{ name: '{name}' base_path: '/{name}' }}");
+    let models = format!("{} {}", model("a"), model("b"));
+    let json = r#"{"name": "a", "base_path": "/a"}, {"name": "b", "base_path": "/b"}"#;
+    for whole in [
+        format!("# ours\nmodel_config_list {{\n{models}\n}}"),
+        format!("model_config_list: <{models}>"),
+        format!("{{\"model_config_list\": {{\"config\": [{json}]}}}}"),
+        format!("{{\"model_config_list\": [{json}]}}"),
+    ] {
+        assert_eq!(listed(parse(&whole, "f").unwrap()).unwrap().map(|list| list.len()), Some(2));
+        for end in 0..whole.len() {
+            let cut = &whole[..end];
+            let said = parse(cut, "f").ok().and_then(|config| listed(config).ok().flatten());
+            assert_eq!(said, None, "{cut}");
+        }
+    }
+}
+
+#[test]
+fn only_a_list_that_is_written_out_is_empty() {
+    for nothing in ["", "\n \n", "# model_config_list {}", "{}", "{ }\n"] {
+        assert_eq!(listed(parse(nothing, "f").unwrap()).unwrap(), None, "{nothing:?}");
+    }
+    for empty in [
+        "model_config_list {}",
+        "model_config_list { }\n",
+        "{\"model_config_list\": {}}",
+        "{\"model_config_list\": []}",
+        "{\"modelConfigList\": {\"config\": []}}",
+    ] {
+        assert_eq!(listed(parse(empty, "f").unwrap()).unwrap(), Some(Vec::new()), "{empty:?}");
+    }
+}
+
+#[test]
 fn an_empty_text_lists_no_models() {
     assert_eq!(models(parse("", "f").unwrap()).unwrap(), []);
     assert_eq!(models(parse("{}", "f").unwrap()).unwrap(), []);

@@ -48,15 +48,17 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Tensor> {
 fn strings(elements: &[u8], width: usize, shape: Shape) -> Result<Tensor> {
     let want = shape.n_elements().checked_mul(width).context("too large")?;
     ensure!(elements.len() == want, "{} bytes, but the shape needs {want}", elements.len());
-    let trim = |padded: &[u8]| {
-        let end = padded.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        padded[..end].to_vec()
-    };
-    let strings: Strings = match width {
-        0 => Strings::repeated(b"", shape.n_elements()),
-        width => elements.chunks_exact(width).map(trim).collect(),
+    let strings = match width {
+        0 => Strings::repeated(b"", shape.n_elements())?,
+        width => Strings::collect(elements.chunks_exact(width).map(trim))?,
     };
     Ok(Tensor::from_strings(shape, strings)?)
+}
+
+/// The bytes in front of the zeros that a string is filled up with.
+fn trim(padded: &[u8]) -> &[u8] {
+    let end = padded.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &padded[..end]
 }
 
 /// Text arrays are UTF-32; a tensor of them is UTF-8.
@@ -67,12 +69,13 @@ fn unicode(elements: &[u8], width: usize, shape: Shape) -> Result<Tensor> {
         let code = u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
         char::from_u32(code).filter(|c| *c != '\0')
     };
-    let strings: Strings = match width {
-        0 => Strings::repeated(b"", shape.n_elements()),
-        width => elements
-            .chunks_exact(width * 4)
-            .map(|text| text.chunks_exact(4).filter_map(decode).collect::<String>())
-            .collect(),
+    let texts = |width: usize| {
+        let texts = elements.chunks_exact(width * 4);
+        texts.map(|text| text.chunks_exact(4).filter_map(decode).collect::<String>())
+    };
+    let strings = match width {
+        0 => Strings::repeated(b"", shape.n_elements())?,
+        width => Strings::collect(texts(width))?,
     };
     Ok(Tensor::from_strings(shape, strings)?)
 }
@@ -117,9 +120,9 @@ mod tests {
 
     #[test]
     fn strings_come_back_without_their_padding() {
-        let strings: Strings = ["a", "", "long\u{e4}"].iter().collect();
-        let tensor = Tensor::from_strings(Shape::of(&[3]), strings.clone()).unwrap();
-        assert_eq!(*decode(&encode(&tensor).unwrap()).unwrap().strings(), strings);
+        let strings = Strings::collect(["a", "", "long\u{e4}"]).unwrap();
+        let tensor = Tensor::from_strings(Shape::of(&[3]), strings).unwrap();
+        assert_eq!(decode(&encode(&tensor).unwrap()).unwrap().strings(), tensor.strings());
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! How the list of models changes while the server runs: by file, by signal, by API.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use proto::serving::model_server_config::Config;
@@ -12,12 +10,12 @@ use proto::serving::{ModelConfig, ModelConfigList, ModelServerConfig, ReloadConf
 use crate::support::{Server, check_half_plus_two, model_server, model_with_versions, tensord};
 
 /// A folder with models `a` and `b`, and a config file that lists some.
-struct Files {
-    folder: tempfile::TempDir,
+pub(crate) struct Files {
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for model in ["a", "b"] {
             model_with_versions(&folder.path().join("models").join(model), &[1]);
@@ -25,12 +23,12 @@ impl Files {
         Self { folder }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
     /// Writes the config file, at once, and gives the flag that names it.
-    fn list(&self, models: &[&str]) -> String {
+    pub(crate) fn list(&self, models: &[&str]) -> String {
         let model = |name: &&str| {
             let path = self.path(&format!("models/{name}"));
             format!("config {{ name: '{name}' base_path: '{path}' model_platform: 'tensorflow' }}")
@@ -48,7 +46,7 @@ impl Files {
 }
 
 #[track_caller]
-fn check_gone(server: &Server, model: &str) {
+pub(crate) fn check_gone(server: &Server, model: &str) {
     let path = format!("/v1/models/{model}:predict");
     let (status, body) = server.rest("POST", &path, r#"{"instances": [1.0]}"#);
     assert_eq!(status, 404, "{body}");
@@ -72,6 +70,110 @@ fn a_config_file_that_changes_is_read_again_and_a_bad_one_is_not_taken() {
     server.rest_until("/v1/models/a", "END");
     check_half_plus_two(&server, "b");
     check_gone(&server, "a");
+}
+
+/// The loads of a model's version that the server counts.
+fn n_loads(server: &Server, path: &str) -> String {
+    let page = server.rest("GET", "/metrics", "").1;
+    let is_it = |line: &&str| line.contains("load_attempt_count") && line.contains(path);
+    let line = page.lines().find(is_it).unwrap_or_else(|| panic!("no loads of {path}"));
+    line.rsplit(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_config_file_that_is_emptied_and_written_in_place_unloads_nothing() {
+    let files = Files::new();
+    let server = Server::start(tensord(), &[&files.list(&["a"])]);
+    let path = files.path("models.config");
+    let whole = fs::read_to_string(&path).unwrap();
+    // Each state is there until the server has seen it.
+    fs::write(&path, "").unwrap();
+    server.logs("models.config lists nothing; to serve no models, say model_config_list {}");
+    check_half_plus_two(&server, "a");
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    server.logs("the last good model config stays");
+    check_half_plus_two(&server, "a");
+    fs::write(&path, "# to be written\n").unwrap();
+    server.logs("lists nothing");
+    check_half_plus_two(&server, "a");
+    files.list(&["a", "b"]);
+    server.rest_until("/v1/models/b", "AVAILABLE");
+    check_half_plus_two(&server, "a");
+    assert_eq!(n_loads(&server, "models/a/1"), "1", "a was never unloaded");
+    files.write("model_config_list {}");
+    server.rest_until("/v1/models/a", "END");
+    server.rest_until("/v1/models/b", "END");
+}
+
+#[test]
+fn an_empty_config_file_unloads_nothing_at_a_hangup_and_over_grpc_all_may_go() {
+    let files = Files::new();
+    let server = Server::start(model_server(), &[&files.list(&["a"])]);
+    fs::write(files.path("models.config"), "").unwrap();
+    server.signal("HUP");
+    server.logs("lists nothing");
+    check_half_plus_two(&server, "a");
+    reload(format!("http://127.0.0.1:{}", server.grpc), &[]).unwrap();
+    server.rest_until("/v1/models/a", "END");
+}
+
+#[test]
+fn a_config_file_behind_a_link_is_read_again_when_the_link_is_swapped() {
+    let files = Files::new();
+    // As the volumes of config maps are: the file is a link into a folder that is itself a link.
+    let put = |revision: &str, models: &[&str]| {
+        let dir = files.folder.path().join(revision);
+        fs::create_dir(&dir).unwrap();
+        files.list(models);
+        fs::rename(files.path("models.config"), dir.join("models.config")).unwrap();
+        let new = files.folder.path().join("..data_tmp");
+        std::os::unix::fs::symlink(revision, &new).unwrap();
+        fs::rename(new, files.folder.path().join("..data")).unwrap();
+    };
+    put("..1", &["a"]);
+    let volume = tempfile::tempdir().unwrap();
+    let link = volume.path().join("list");
+    std::os::unix::fs::symlink(files.folder.path().join("..data/models.config"), &link).unwrap();
+    let flag = format!("--model_config_file={}", link.display());
+    let server = Server::start(tensord(), &[&flag]);
+    check_half_plus_two(&server, "a");
+    put("..2", &["a", "b"]);
+    fs::remove_dir_all(files.folder.path().join("..1")).unwrap();
+    server.rest_until("/v1/models/b", "AVAILABLE");
+    check_half_plus_two(&server, "a");
+    assert_eq!(n_loads(&server, "models/a/1"), "1", "a was never unloaded");
+}
+
+#[test]
+fn a_model_that_can_never_be_served_is_refused_at_once_with_the_reason() {
+    let files = Files::new();
+    let devices = files.folder.path().join("devices");
+    fs::write(&devices, "device { name: 'cpu:0' memory_limit: '64MiB' }").unwrap();
+    let flags = [
+        files.list(&["a"]),
+        format!("--model_roots={}", files.path("models")),
+        format!("--device_config_file={}", devices.display()),
+        "--engine=native".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let server = Server::start(tensord(), &flags);
+    let broken = files.folder.path().join("models/broken/1");
+    fs::create_dir_all(&broken).unwrap();
+    fs::write(broken.join("saved_model.pb"), "no model").unwrap();
+    let check = |name: &str, more: &str, (status, text): (u16, &str)| {
+        let path = files.path(&format!("models/{name}"));
+        let body = format!("{{\"base_path\": \"{path}\"{more}}}");
+        let (found, answer) = server.manage("POST", &format!("/v1/models/{name}"), &body);
+        assert_eq!((found, answer.contains(text)), (status, true), "{answer}");
+        // Not a second attempt is made.
+        let states = server.rest("GET", &format!("/v1/models/{name}"), "").1;
+        assert!(states.contains("\"END\""), "{states}");
+        assert_eq!(n_loads(&server, &path), "1", "{name}");
+    };
+    check("broken", "", (400, "damaged, or truncated"));
+    let limit = ", \"memory\": {\"limit\": 1}";
+    check("b", limit, (429, "has no room"));
+    check_half_plus_two(&server, "a");
 }
 
 #[test]
@@ -111,11 +213,11 @@ fn one_model_is_added_and_removed_and_survives_a_poll_and_a_restart() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let server = Server::start(tensord(), &flags);
     let body = format!("{{\"base_path\": \"{}\"}}", files.path("models/b"));
-    let (status, answer) = server.rest("POST", "/v1/models/b", &body);
+    let (status, answer) = server.manage("POST", "/v1/models/b", &body);
     assert_eq!(status, 200, "{answer}");
     assert!(answer.contains("AVAILABLE"), "{answer}");
     check_half_plus_two(&server, "b");
-    let (status, answer) = server.rest("DELETE", "/v1/models/a", "");
+    let (status, answer) = server.manage("DELETE", "/v1/models/a", "");
     assert_eq!(status, 200, "{answer}");
     check_gone(&server, "a");
     // Another text, the same models: what clients changed stays changed.
@@ -127,7 +229,7 @@ fn one_model_is_added_and_removed_and_survives_a_poll_and_a_restart() {
     let server = Server::start(tensord(), &flags);
     check_half_plus_two(&server, "b");
     check_gone(&server, "a");
-    let (status, _) = server.rest("DELETE", "/v1/models/a", "");
+    let (status, _) = server.manage("DELETE", "/v1/models/a", "");
     assert_eq!(status, 404);
 }
 
@@ -135,12 +237,12 @@ fn one_model_is_added_and_removed_and_survives_a_poll_and_a_restart() {
 fn clients_add_only_what_is_below_a_root_and_nothing_without_one() {
     let files = Files::new();
     let post = |server: &Server, name: &str, body: &str| {
-        server.rest("POST", &format!("/v1/models/{name}"), body)
+        server.manage("POST", &format!("/v1/models/{name}"), body)
     };
     let body = format!("{{\"base_path\": \"{}\"}}", files.path("models/b"));
     let server = Server::start(tensord(), &[&files.list(&["a"])]);
     assert_eq!(post(&server, "b", &body).0, 403);
-    assert_eq!(server.rest("DELETE", "/v1/models/a", "").0, 403);
+    assert_eq!(server.manage("DELETE", "/v1/models/a", "").0, 403);
     check_half_plus_two(&server, "a");
     let roots = format!("--model_roots={}", files.path("models/a"));
     let server = Server::start(tensord(), &[&files.list(&["a"]), &roots]);
@@ -156,7 +258,7 @@ fn clients_add_only_what_is_below_a_root_and_nothing_without_one() {
     check_gone(&server, "b");
     // Under the other name there is no such thing unless it is asked for.
     let server = Server::start(model_server(), &[&files.list(&["a"])]);
-    let (status, answer) = post(&server, "b", &body);
+    let (status, answer) = server.rest("POST", "/v1/models/b", &body);
     assert_eq!((status, answer.contains("Malformed request")), (400, true), "{answer}");
 }
 
@@ -174,10 +276,10 @@ fn paths_on_other_machines_are_refused_at_the_start() {
 }
 
 /// Name, base path and labels of a model.
-type Listed<'a> = (&'a str, String, &'a [(&'a str, i64)]);
+pub(crate) type Listed<'a> = (&'a str, String, &'a [(&'a str, i64)]);
 
 /// Replaces the list of models over gRPC; the code and text if it is refused.
-fn reload(address: String, models: &[Listed<'_>]) -> Result<(), tonic::Status> {
+pub(crate) fn reload(address: String, models: &[Listed<'_>]) -> Result<(), tonic::Status> {
     let config = models.iter().map(|(name, base_path, labels)| ModelConfig {
         name: (*name).to_owned(),
         base_path: base_path.clone(),
@@ -253,37 +355,4 @@ fn a_label_may_wait_for_its_version_under_our_own_name() {
     fs::remove_dir_all(Path::new(&path).join("1")).unwrap();
     server.rest_until("/v1/models/a/versions/1", "END");
     check_half_plus_two(&server, "a/labels/x");
-}
-
-#[test]
-fn management_calls_have_an_address_of_their_own() {
-    let files = Files::new();
-    let socket = files.folder.path().join("management.sock");
-    let flags = [
-        files.list(&["a"]),
-        format!("--model_roots={}", files.path("models")),
-        format!("--management_address=unix:{}", socket.display()),
-    ];
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let server = Server::start(tensord(), &flags);
-    let body = format!("{{\"base_path\": \"{}\"}}", files.path("models/b"));
-    // Not on the data ports.
-    assert_eq!(server.rest("POST", "/v1/models/b", &body).0, 400);
-    let address = format!("http://127.0.0.1:{}", server.grpc);
-    let refused = reload(address, &[("b", files.path("models/b"), &[])]).unwrap_err();
-    assert_eq!(refused.code(), tonic::Code::Unimplemented);
-    check_gone(&server, "b");
-    let mut stream = UnixStream::connect(&socket).unwrap();
-    let length = body.len();
-    let head = "POST /v1/models/b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
-    write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    check_half_plus_two(&server, "b");
-    // Over gRPC on the same socket.
-    let address = format!("unix:{}", socket.display());
-    reload(address, &[("a", files.path("models/a"), &[])]).unwrap();
-    check_gone(&server, "b");
-    check_half_plus_two(&server, "a");
 }

@@ -210,7 +210,11 @@ fn metrics_have_the_names_types_and_labels_of_tensorflow_serving() {
         let mut client = PredictionServiceClient::connect(address).await.unwrap();
         client.predict(request()).await.unwrap();
         let mut wrong = request();
-        wrong.inputs.get_mut("x").unwrap().dtype = 7;
+        // It has the right dtype, and fails in the run.
+        wrong.model_spec.as_mut().unwrap().signature_name = "regress_x_to_y".to_owned();
+        let mut example = wrong.inputs.remove("x").unwrap();
+        (example.dtype, example.string_val) = (7, vec!["no example".into()]);
+        wrong.inputs.insert("inputs".to_owned(), example);
         client.predict(wrong).await.unwrap_err();
     });
     let (status, text) = server.rest("GET", "/watch/me", "");

@@ -8,11 +8,13 @@ use device::Workspace;
 use native::{Executor, Loaded, Options};
 use pool::Pool;
 use prost::Message;
+use proto::tensorflow::NodeDef;
+use proto::tensorflow::attr_value::Value;
 use schedule::Lanes;
 use session::{Error, Run};
 use tensor::{Shape, Strings, Tensor};
 
-use crate::support::root;
+use crate::support::{copy, half_plus_two, root};
 
 /// Loads the SavedModel in `dir` with this number of compute threads.
 pub(crate) fn load(dir: &Path, n_threads: usize) -> Loaded {
@@ -20,7 +22,9 @@ pub(crate) fn load(dir: &Path, n_threads: usize) -> Loaded {
 }
 
 fn try_load(dir: &Path, n_threads: usize) -> Result<Loaded, Error> {
-    let lanes = Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO }).unwrap();
+    let lanes =
+        Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None })
+            .unwrap();
     let (lanes, pool) = (Arc::new(lanes), Arc::new(Pool::new(n_threads)));
     let executor = Executor { lanes, pool, device: "cpu:0".into(), pace: None };
     let options = Options { tags: vec!["serve".to_owned()], plans_max: 32 };
@@ -130,7 +134,7 @@ fn a_variable_is_read_before_and_after_it_changes() {
 #[test]
 fn a_mutable_table_has_the_entries_of_the_checkpoint() {
     let loaded = checks();
-    let words: Strings = ["two", "none", "three"].into_iter().collect();
+    let words = Strings::collect(["two", "none", "three"]).unwrap();
     let words = Tensor::from_strings(Shape::of(&[3]), words).unwrap();
     let outputs = run(&loaded, "lookup", vec![words], None).unwrap();
     assert_eq!(outputs[0].as_slice::<i64>(), [2, -1, 3]);
@@ -170,6 +174,41 @@ fn a_signature_that_needs_missing_ops_is_refused_with_all_of_them_and_the_others
     assert_eq!(*refused, Error::Unimplemented(text.to_owned()));
     assert!(run(&loaded, "positive", floats(&[1.0]), None).is_ok());
     assert!(loaded.servable.signature("lookup").unwrap().is_err());
+}
+
+/// A copy of `half_plus_two` that looks for some of its tensors under names that its index lacks.
+fn lacking(tensors: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    copy(&half_plus_two(), dir.path());
+    let file = dir.path().join("saved_model.pb");
+    let mut saved = proto::tensorflow::SavedModel::decode(&*std::fs::read(&file).unwrap()).unwrap();
+    let nodes = &mut saved.meta_graphs[0].graph_def.as_mut().unwrap().node;
+    let is_name = |node: &&mut NodeDef| node.name.ends_with("RestoreV2/tensor_names");
+    for node in nodes.iter_mut().filter(is_name) {
+        let value = node.attr.get_mut("value").and_then(|attr| attr.value.as_mut());
+        let Some(Value::Tensor(names)) = value else { panic!("the names are constants") };
+        for name in &mut names.string_val {
+            if tensors.iter().any(|lacks| lacks.as_bytes() == &**name) {
+                *name = "gone".into();
+            }
+        }
+    }
+    std::fs::write(file, saved.encode_to_vec()).unwrap();
+    dir
+}
+
+#[test]
+fn a_signature_whose_tensors_the_index_lacks_is_refused_and_the_others_run() {
+    let loaded = load(lacking(&["c"]).path(), 1);
+    assert!(run(&loaded, "serving_default", floats(&[1.0]), None).is_ok());
+    let refused: Vec<&String> = loaded.servable.refused.keys().collect();
+    assert_eq!(refused, ["classify_x2_to_y3", "regress_x2_to_y3", "regress_x_to_y2"]);
+    let text = "signature regress_x2_to_y3: tensor \"gone\" is not in the checkpoint";
+    let refused = &loaded.servable.refused["regress_x2_to_y3"];
+    assert_eq!(*refused, Error::NotFound(text.to_owned()));
+    // All of them read `a`.
+    let error = try_load(lacking(&["a"]).path(), 1).err().expect("it is refused");
+    assert!(matches!(&error, Error::NotFound(text) if text.contains("serving_default")), "{error}");
 }
 
 #[test]

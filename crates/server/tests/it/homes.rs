@@ -34,7 +34,7 @@ fn a_text_model_on_a_gpu_has_its_strings_on_the_host_and_leaves_nothing_on_eithe
     drop(alone);
 
     let server = start(&["--simulated_gpus=1GiB"], &GROWTH);
-    server.rest("POST", "/v1/memory:trim", "");
+    server.manage("POST", "/v1/memory:trim", "");
     let used = |name: &str| device(&server, name)["in_use_bytes"].clone();
     let before = (used("cpu:0"), used("gpu:0"));
     let digits = format!("config {{ name: \"digits\" base_path: \"{}\" }}", model("digits"));
@@ -72,7 +72,7 @@ fn a_text_model_on_a_gpu_has_its_strings_on_the_host_and_leaves_nothing_on_eithe
         || ["cpu:0", "gpu:0"].iter().all(|name| share(&server, name, "sentiment").is_none());
     // The version goes when its last handle is gone, and a lane's memory when its turn has ended.
     while !is_gone() || (used("cpu:0"), used("gpu:0")) != before {
-        server.rest("POST", "/v1/memory:trim", "");
+        server.manage("POST", "/v1/memory:trim", "");
     }
     assert_eq!(predict(&server, "half_plus_two").0, 200);
 }

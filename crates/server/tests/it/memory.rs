@@ -124,8 +124,8 @@ fn without_gpus_models_are_on_the_host_which_holds_what_they_need() {
 }
 
 #[test]
-fn a_gpu_is_held_whole_unless_growth_is_allowed() {
-    let server = start(&["--simulated_gpus=300MiB"], &[]);
+fn a_gpu_is_held_whole_if_that_was_asked_for() {
+    let server = start(&["--simulated_gpus=300MiB", "--gpu_memory=reserve"], &[]);
     // What is free, less the 225 MiB that TensorFlow leaves on small GPUs.
     let gpu = device(&server, "gpu:0");
     assert_eq!(gpu["limit_bytes"], 75 * MIB);
@@ -134,8 +134,7 @@ fn a_gpu_is_held_whole_unless_growth_is_allowed() {
     assert_eq!(gpu["models"][0]["name"], "half_plus_two");
     assert_eq!(predict(&server, "half_plus_two").0, 200);
 
-    let growth = [("TF_FORCE_GPU_ALLOW_GROWTH", "true")];
-    let server = start(&["--simulated_gpus=300MiB"], &growth);
+    let server = start(&["--simulated_gpus=300MiB"], &[]);
     let gpu = device(&server, "gpu:0");
     assert_eq!((&gpu["limit_bytes"], &gpu["growth"]), (&(75 * MIB).into(), &"on_demand".into()));
     assert!(gpu["reserved_bytes"].as_u64().unwrap() <= 8 * MIB, "{gpu:#}");
@@ -215,7 +214,7 @@ fn a_platform_config_makes_of_devices_what_a_session_config_would() {
     assert_eq!((&gpu["growth"], &gpu["workspaces"]["lanes"]), (&"on_demand".into(), &3.into()));
     assert_eq!(predict(&server, "half_plus_two").0, 200);
     let file = platform(
-        "gpu_options { experimental {
+        "gpu_options { allow_growth: false experimental {
            virtual_devices { memory_limit_mb: 100 memory_limit_mb: 200 } } }",
     );
     let server = start(&["--simulated_gpus=1GiB", &file], &[]);
@@ -339,10 +338,15 @@ fn models_go_to_different_gpus_and_replicas_to_all() {
         names.sort();
         names
     };
-    assert_eq!(on("gpu:0"), ["all", "b"]);
-    assert_eq!(on("gpu:1"), ["a", "all"]);
+    // Replicas may still be on their way: while one is loaded, its model is there twice.
+    let check = |name: &str, expected: &[&str]| {
+        let is_so = (0..1000).any(|_| on(name) == expected);
+        assert!(is_so, "{name} has {:?}, not {expected:?}", on(name));
+    };
+    check("gpu:0", &["all", "b"]);
+    check("gpu:1", &["a", "all"]);
     // Those on GPUs parse examples, and so have names of features, which are strings.
-    assert_eq!(on("cpu:0"), ["a", "all", "b", "host"]);
+    check("cpu:0", &["a", "all", "b", "host"]);
     for name in ["a", "b", "all", "host"] {
         assert_eq!(predict(&server, name).0, 200);
     }
@@ -355,7 +359,7 @@ fn a_model_that_does_not_fit_is_refused_and_unloading_gives_everything_back() {
     let server = start(&args, &growth);
     let (half, digits) = (model("half_plus_two"), model("digits"));
     let first = format!("config {{ name: \"half_plus_two\" base_path: \"{half}\" }}");
-    server.rest("POST", "/v1/memory:trim", "");
+    server.manage("POST", "/v1/memory:trim", "");
     let before = device(&server, "gpu:0");
     let second = format!("config {{ name: \"digits\" base_path: \"{digits}\" }}");
     reload(&server, &format!("{first} {second}")).unwrap();
@@ -370,7 +374,7 @@ fn a_model_that_does_not_fit_is_refused_and_unloading_gives_everything_back() {
     while n_models() > 1 {
         std::thread::yield_now();
     }
-    server.rest("POST", "/v1/memory:trim", "");
+    server.manage("POST", "/v1/memory:trim", "");
     let after = device(&server, "gpu:0");
     assert_eq!(after["in_use_bytes"], before["in_use_bytes"]);
     assert_eq!(after["categories"], before["categories"]);
@@ -383,7 +387,7 @@ fn a_model_that_does_not_fit_is_refused_and_unloading_gives_everything_back() {
     assert_eq!(predict(&server, "half_plus_two").0, 200);
     // A lane gives its memory back when it is told to, and its turn has ended.
     while device(&server, "gpu:0")["in_use_bytes"] != before["in_use_bytes"] {
-        server.rest("POST", "/v1/memory:trim", "");
+        server.manage("POST", "/v1/memory:trim", "");
     }
 }
 
@@ -394,7 +398,7 @@ fn limits_change_while_serving_and_what_is_in_use_stays() {
     let used = used.iter().filter(|device| device["kind"] == "gpu");
     let used = used.into_iter().find(|d| !d["models"].as_array().unwrap().is_empty()).unwrap();
     let used = used["name"].as_str().unwrap().to_owned();
-    let put = |text: &str| server.rest("PUT", "/v1/devices", text);
+    let put = |text: &str| server.manage("PUT", "/v1/devices", text);
     let (status, body) =
         put(&format!(r#"{{"device": [{{"name": "{used}", "memory_limit": "100MiB"}}]}}"#));
     assert_eq!(status, 200, "{body}");
@@ -424,7 +428,7 @@ fn a_device_in_use_cannot_become_another() {
     let split = |name: &str| {
         let shares = r#"[{"memory_limit": "128MiB"}, {"memory_limit": "0.5"}]"#;
         let rule = format!(r#"{{"name": "{name}", "logical_device": {shares}}}"#);
-        server.rest("PUT", "/v1/devices", &format!(r#"{{"device": [{rule}]}}"#))
+        server.manage("PUT", "/v1/devices", &format!(r#"{{"device": [{rule}]}}"#))
     };
     let before = get(&server, "/v1/devices")["logical"].clone();
     let (status, body) = split("gpu:0");

@@ -19,7 +19,8 @@ fn number(device: &Value, key: &str) -> u64 {
 
 #[test]
 fn a_context_is_held_by_the_server_on_its_gpu_within_the_limit() {
-    let server = start(&["--simulated_gpus=1GiB@context=300MiB,1GiB"], &[]);
+    let gpus = "--simulated_gpus=1GiB@context=300MiB,1GiB";
+    let server = start(&[gpus, "--gpu_memory=reserve"], &[]);
     assert_eq!(contexts(&server, "gpu:0"), (300 * MIB, 300 * MIB));
     assert_eq!(contexts(&server, "gpu:1"), (0, 0));
     // Both are held up to the limit that TensorFlow computes, the context being a part of it.
@@ -63,7 +64,7 @@ fn a_context_leaves_less_for_models_and_stays_when_devices_change() {
             assert_eq!(number(one, "held_bytes"), held, "its shares have all of it: {memory:#}");
         }
     };
-    let put = |rules: &str| server.rest("PUT", "/v1/devices", rules);
+    let put = |rules: &str| server.manage("PUT", "/v1/devices", rules);
     // The first of a GPU's shares has it, once.
     check(&[("gpu:0", 300), ("gpu:1", 0), ("gpu:2", 100)]);
     let room = |name: &str| {
@@ -113,7 +114,7 @@ fn a_context_goes_to_another_share_with_its_gpu() {
     // The first GPU is two now, so that the second has only the share that the model is on.
     let rules =
         format!(r#"device {{ name: "gpu:0" {share} {share} }} device {{ name: "gpu:1" {share} }}"#);
-    let (status, body) = server.rest("PUT", "/v1/devices", &rules);
+    let (status, body) = server.manage("PUT", "/v1/devices", &rules);
     assert_eq!(status, 200, "{body}");
     all([60, 0, 100]);
     // A GPU that is held as a whole and then grows has it once, all the time.
@@ -122,7 +123,7 @@ fn a_context_goes_to_another_share_with_its_gpu() {
            device {{ name: "gpu:1" {share} }}"#
     );
     for rules in [&whole, &rules] {
-        let (status, body) = server.rest("PUT", "/v1/devices", rules);
+        let (status, body) = server.manage("PUT", "/v1/devices", rules);
         assert_eq!(status, 200, "{body}");
         all([60, 0, 100]);
     }

@@ -24,7 +24,8 @@ fn fail(server: &Server, n: u64) {
 /// The same on any device.
 fn fail_on(server: &Server, name: &str, n: u64) {
     let rule = json!({"name": name, "simulation": {"fail_allocation": n}});
-    let (status, body) = server.rest("PUT", "/v1/devices", &json!({"device": [rule]}).to_string());
+    let (status, body) =
+        server.manage("PUT", "/v1/devices", &json!({"device": [rule]}).to_string());
     assert_eq!(status, 200, "{body}");
 }
 
@@ -39,7 +40,7 @@ fn is_pending(server: &Server) -> bool {
 /// one model is there.
 fn settled(server: &Server) -> Value {
     loop {
-        server.rest("POST", "/v1/memory:trim", "");
+        server.manage("POST", "/v1/memory:trim", "");
         device(server, "cpu:0");
         let memory = get(server, "/v1/memory");
         let devices = memory["devices"].as_array().unwrap();
@@ -265,7 +266,7 @@ fn every_allocation_of_a_batch_fails_in_turn_and_all_of_its_requests_are_answere
 fn host_settles(server: &Server, before: &Value, what: &str) {
     let used = || device(server, "cpu:0")["in_use_bytes"].clone();
     for _ in 0..10_000 {
-        server.rest("POST", "/v1/memory:trim", "");
+        server.manage("POST", "/v1/memory:trim", "");
         if used() == *before {
             return;
         }
@@ -287,9 +288,9 @@ fn every_allocation_on_the_host_fails_in_turn_and_only_that_request() {
     for (model, body) in asks {
         let ask = || server.rest("POST", &format!("/v1/models/{model}:predict"), &body);
         assert_eq!(ask().0, 200);
-        server.rest("POST", "/v1/memory:trim", "");
+        server.manage("POST", "/v1/memory:trim", "");
         while device(&server, "cpu:0")["workspaces"]["bytes"] != 0 {
-            server.rest("POST", "/v1/memory:trim", "");
+            server.manage("POST", "/v1/memory:trim", "");
         }
         let before = device(&server, "cpu:0")["in_use_bytes"].clone();
         let expected = ask().1;

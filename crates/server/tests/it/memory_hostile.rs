@@ -272,7 +272,7 @@ fn a_change_of_devices_that_makes_no_sense_changes_nothing() {
     let before = get(&server, "/v1/devices");
     for (body, expected) in nonsense() {
         let shown = body[..body.len().min(200)].to_owned();
-        let (status, answer) = server.rest("PUT", "/v1/devices", &body);
+        let (status, answer) = server.manage("PUT", "/v1/devices", &body);
         assert_eq!(status, 400, "{shown}: {answer}");
         let answer: Value = serde_json::from_str(&answer).unwrap();
         let error = answer["error"].as_str().unwrap();
@@ -292,12 +292,12 @@ fn a_change_of_devices_that_makes_no_sense_changes_nothing() {
 /// What does make sense is done.
 fn check_sense(server: &Server) {
     // The device is not in use, and has other lanes now.
-    let (status, answer) = server.rest("PUT", "/v1/devices", &of("gpu:1", json!({"lanes": 7})));
+    let (status, answer) = server.manage("PUT", "/v1/devices", &of("gpu:1", json!({"lanes": 7})));
     assert_eq!(status, 200, "{answer}");
     assert_eq!(get(server, "/v1/devices")["logical"][2]["lanes"], 7);
     // It is hidden, so that nobody can be on it, and seen again.
     let hidden = of("gpu:1", json!({"visible": false}));
-    let (status, answer) = server.rest("PUT", "/v1/devices", &hidden);
+    let (status, answer) = server.manage("PUT", "/v1/devices", &hidden);
     assert_eq!(status, 200, "{answer}");
     assert!(get(server, "/v1/devices")["logical"][2].is_null());
     assert_eq!(get(server, "/v1/devices")["physical"][2]["name"], "gpu:1");
@@ -307,7 +307,7 @@ fn check_sense(server: &Server) {
     let split = json!({"name": "gpu:0", "allow_growth": true,
         "logical_device": [{"memory_limit": "32MiB"}]});
     let differs = json!({"device": [split, {"name": "gpu:1", "allow_growth": false}]});
-    let (status, answer) = server.rest("PUT", "/v1/devices", &differs.to_string());
+    let (status, answer) = server.manage("PUT", "/v1/devices", &differs.to_string());
     assert_eq!(status, 200, "{answer}");
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(
@@ -319,7 +319,7 @@ fn check_sense(server: &Server) {
         ])
     );
     let nothing = json!({"device": []}).to_string();
-    assert_eq!(server.rest("PUT", "/v1/devices", &nothing).0, 200, "nothing is said of any");
+    assert_eq!(server.manage("PUT", "/v1/devices", &nothing).0, 200, "nothing is said of any");
     assert_ne!(get(server, "/v1/devices")["logical"][2]["lanes"], 7);
 }
 
@@ -332,13 +332,13 @@ fn a_device_that_is_held_up_to_its_limit_gets_another_at_once_if_nobody_uses_it(
         model("half_plus_two")
     );
     let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
-    let server = start(&["--simulated_gpus=64MiB,64MiB", &file], &[]);
+    let server = start(&["--simulated_gpus=64MiB,64MiB", "--gpu_memory=reserve", &file], &[]);
     let put = |first: &str, second: Value| {
         let first = json!({"name": "gpu:0", "allow_growth": false, "memory_limit": first});
         let mut second = second;
         second["name"] = json!("gpu:1");
         let rules = json!({"device": [first, second]});
-        server.rest("PUT", "/v1/devices", &rules.to_string())
+        server.manage("PUT", "/v1/devices", &rules.to_string())
     };
     let held = || {
         ["gpu:0", "gpu:1"].map(|name| {
@@ -359,7 +359,7 @@ fn a_device_that_is_held_up_to_its_limit_gets_another_at_once_if_nobody_uses_it(
     assert_eq!(status, 400, "{body}");
     assert!(body.contains("Physical devices cannot be modified after being initialized"), "{body}");
     assert_eq!(held(), [(64, 64), (64, 64)]);
-    assert_eq!(put("64MiB", json!({})).0, 200);
+    assert_eq!(put("64MiB", json!({"allow_growth": true})).0, 200);
     assert_eq!(held(), [(64, 64), (64, 0)]);
     // What was held goes back when the last who looks at it has looked.
     while put("64MiB", smaller.clone()).0 == 429 {

@@ -16,7 +16,7 @@ fn config(name: &str, base: &str, more: &str) -> String {
 }
 
 fn put(server: &Server, rules: &Value) -> (u16, String) {
-    server.rest("PUT", "/v1/devices", &json!({ "device": rules }).to_string())
+    server.manage("PUT", "/v1/devices", &json!({ "device": rules }).to_string())
 }
 
 /// Asks for half of so many numbers.
@@ -297,12 +297,12 @@ fn devices_grow_by_the_step_that_was_asked_for_and_every_change_is_told() {
     };
     let grown = told("memory grew", &["activations"]);
     assert!(grown >= 16 << 20 && grown % (2 << 20) == 0, "{grown}");
-    server.rest("POST", "/v1/memory:trim", "");
+    server.manage("POST", "/v1/memory:trim", "");
     // Whichever comes first: nobody has used it for a while, or it was asked for.
     assert!(told("memory went back", &["asked", "idle"]) <= -(16 << 20));
     reload(&server, &config("other", "digits", "")).unwrap();
     assert_eq!(put(&server, &json!([{"name": "gpu:0", "memory_limit": "512MiB"}])).0, 200);
-    server.rest("POST", "/v1/memory:trim", "");
+    server.manage("POST", "/v1/memory:trim", "");
     let page = server.rest_until("/metrics", "change=\"release\"");
     let value = |series: &str| -> u64 {
         let line = page.lines().find(|line| line.starts_with(series));

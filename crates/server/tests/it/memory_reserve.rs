@@ -73,7 +73,7 @@ fn a_reserve_is_held_from_the_load_grows_to_the_limit_and_goes_back() {
             is_done.store(true, Ordering::Relaxed);
             looks.join().unwrap();
         });
-        let (status, body) = server.rest("POST", "/v1/memory:trim", "");
+        let (status, body) = server.manage("POST", "/v1/memory:trim", "");
         assert_eq!(status, 200, "{body}");
         assert_eq!(number(&share(&server, on, "m")["bytes"]), 8 * MIB);
 
@@ -139,7 +139,7 @@ fn another_limit_does_not_wait_for_a_driver_that_gives_nothing_back() {
     let held = || number(&device(&server, "gpu:0")["reserved_bytes"]);
     let put = |rule: Value| {
         let (status, body) =
-            server.rest("PUT", "/v1/devices", &json!({"device": [rule]}).to_string());
+            server.manage("PUT", "/v1/devices", &json!({"device": [rule]}).to_string());
         assert_eq!(status, 200, "{body}");
     };
     reload(&server, &config("m", &model("half_plus_two"), "reservation: '8MiB'")).unwrap();
@@ -151,7 +151,7 @@ fn another_limit_does_not_wait_for_a_driver_that_gives_nothing_back() {
     while held() > 56 * MIB {
         thread::yield_now();
     }
-    assert_eq!(server.rest("POST", "/v1/memory:trim", "").0, 200);
+    assert_eq!(server.manage("POST", "/v1/memory:trim", "").0, 200);
     assert_eq!(held(), 56 * MIB);
     for mib in [32, 48] {
         let limit = format!("{mib}MiB");

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::memory::{device, model, predict, reload, start, write};
 use crate::serving::ask_counter;
-use crate::support::{Server, root};
+use crate::support::{Server, root, tensord};
 
 /// A server with a GPU for each limit, and nothing on them but `half_plus_two`, which is on the
 /// host.
@@ -162,8 +162,94 @@ fn a_device_that_gets_room_gets_one_of_those_that_crowd_another() {
     let rules = json!({"device": [{"name": "gpu:0", "memory_limit": "60MiB"},
                                   {"name": "gpu:1", "memory_limit": "50MiB"}]});
     while_asked(&server, "b", || {
-        let (status, body) = server.rest("PUT", "/v1/devices", &rules.to_string());
+        let (status, body) = server.manage("PUT", "/v1/devices", &rules.to_string());
         assert_eq!(status, 200, "{body}");
         until(&server, "a | b");
     });
+}
+
+/// Whether `tensord plan` says that all of some models fit on two GPUs of 60 MiB, and which it
+/// would refuse.
+fn planned(models: &[String]) -> (bool, Vec<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("model_config_list {{ {} }}", models.join(" "));
+    let file = format!("--model_config_file={}", write(dir.path(), "models", &text));
+    let limits = ["gpu:0", "gpu:1"].map(|name| json!({"name": name, "memory_limit": "60MiB"}));
+    let rules = json!({ "device": limits }).to_string();
+    let rules = format!("--device_config_file={}", write(dir.path(), "devices", &rules));
+    let mut command = tensord();
+    command.args(["plan", "--json", "--simulated_gpus=128MiB,128MiB", &file, &rules]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = report["models"].as_array().unwrap().iter();
+    let refused = all.filter(|model| !model["refused"].is_null());
+    let names = refused.map(|model| model["name"].as_str().unwrap().to_owned());
+    (report["fits"].as_bool().unwrap(), names.collect())
+}
+
+/// Models with reservations of so many MiB, and what else is said of each.
+fn fleet(reservations: &[(u64, &str)]) -> Vec<String> {
+    let one = |(number, (mib, more)): (usize, &(u64, &str))| {
+        config(&format!("m{number}"), &format!("reservation: \"{mib}MiB\" {more}"))
+    };
+    reservations.iter().enumerate().map(one).collect()
+}
+
+/// Asserts that a plan and a server to which the models come in this order, and all at once, refuse
+/// the same models.
+#[track_caller]
+fn check_fleet(reservations: &[(u64, &str)], refused: &[&str]) {
+    let models = fleet(reservations);
+    let plan = planned(&models);
+    assert_eq!((plan.0, plan.1 == refused), (refused.is_empty(), true), "{plan:?} {models:?}");
+    let server = server(&["60MiB", "60MiB"]);
+    for n in 1..=models.len() {
+        // Who is refused is asked below.
+        drop(reload(&server, &models[..n].join(" ")));
+    }
+    served(&server, models.len(), refused);
+}
+
+/// Waits until all models but those that are refused are available.
+#[track_caller]
+fn served(server: &Server, n_models: usize, refused: &[&str]) {
+    for number in 0..n_models {
+        let name = format!("m{number}");
+        let path = format!("/v1/models/{name}");
+        if refused.contains(&&*name) {
+            server.rest_until(&path, "RESOURCE_EXHAUSTED");
+        } else {
+            server.rest_until(&path, "AVAILABLE");
+            let (status, body) = predict(server, &name);
+            assert_eq!(status, 200, "{name}: {body}");
+        }
+    }
+}
+
+#[test]
+fn a_fleet_that_the_plan_says_fits_is_served_in_whatever_order_it_comes() {
+    check_fleet(&[(30, ""), (30, ""), (20, ""), (20, ""), (20, "")], &[]);
+    check_fleet(&[(20, ""), (20, ""), (30, ""), (20, ""), (30, "")], &[]);
+}
+
+#[test]
+fn a_plan_refuses_whom_the_server_refuses() {
+    check_fleet(&[(30, ""), (30, ""), (30, ""), (20, ""), (20, "")], &["m4"]);
+    check_fleet(&[(40, "priority: 1"), (30, ""), (30, "priority: 2"), (30, "")], &["m3"]);
+    let pinned = "devices: \"gpu:1\"";
+    check_fleet(&[(40, pinned), (40, pinned), (50, "replicas: \"all\"")], &["m1"]);
+}
+
+#[test]
+fn a_fleet_that_comes_all_at_once_is_served_as_planned() {
+    let models = fleet(&[(30, ""), (30, ""), (20, ""), (20, ""), (20, "")]);
+    let server = server(&["60MiB", "60MiB"]);
+    while_asked(&server, "host", || {
+        drop(reload(
+            &server,
+            &format!("{} {}", config("host", "devices: \"cpu:0\""), models.join(" ")),
+        ));
+    });
+    served(&server, models.len(), &[]);
 }

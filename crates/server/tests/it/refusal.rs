@@ -31,7 +31,7 @@ fn complete_signatures_are_served_and_the_others_answer_with_all_that_is_missing
     let (server, _folder) = serve(&odd);
     server.rest_until("/v1/models/checks", "AVAILABLE");
     let missing = "signature lookup needs ops that we do not have: OddFind (×1), OddSize (×1)";
-    let words: Strings = ["two"].into_iter().collect();
+    let words = Strings::collect(["two"]).unwrap();
     let words = Tensor::from_strings(Shape::of(&[1]), words).unwrap();
     let (code, text) = predict(&server, spec("checks", "lookup"), &[("words", words)]).unwrap_err();
     assert_eq!((code, text.contains(missing)), (tonic::Code::Unimplemented, true), "{text}");

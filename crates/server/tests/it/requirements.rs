@@ -165,6 +165,21 @@ fn the_json_config_with_its_memory_settings_is_served() {
 }
 
 #[test]
+fn the_json_config_grows_within_its_share_of_a_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = model_server();
+    command.env_remove("TF_FORCE_GPU_ALLOW_GROWTH");
+    let server = concurrency_server_on(command, folder.path(), &["--simulated_gpus=4GiB"]);
+    server.logs("Exporting HTTP/REST API at");
+    check_half_plus_two(&server, "my_model");
+    let gpu = crate::memory::device(&server, "gpu:0");
+    assert_eq!((&gpu["growth"], &gpu["growth_setting"]), (&"on_demand".into(), &"default".into()));
+    assert!(gpu["reserved_bytes"].as_u64().unwrap() <= 8 << 20, "{gpu:#}");
+    // 0.7 of the GPU.
+    assert_eq!(gpu["models"][0]["limit_bytes"].as_u64().unwrap() >> 20, 2867, "{gpu:#}");
+}
+
+#[test]
 fn the_json_config_with_its_memory_settings_is_served_on_tensorflow() {
     let folder = tempfile::tempdir().unwrap();
     let command = with_tensorflow(model_server());

@@ -152,7 +152,7 @@ fn pick(tensor: &Tensor, rows: &[usize]) -> Tensor {
     if tensor.dtype() == DType::String {
         let all = tensor.strings();
         let each = |row: &usize| (row * n_each..(row + 1) * n_each).map(|i| all.get(i));
-        let strings: Strings = rows.iter().flat_map(each).collect();
+        let strings = Strings::collect(rows.iter().flat_map(each)).unwrap();
         return Tensor::from_strings(Shape::of(&dims), strings).unwrap();
     }
     let width = n_each * tensor.dtype().size();

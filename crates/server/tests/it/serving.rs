@@ -223,7 +223,7 @@ fn a_table_is_one_though_replicas_are_asked_for() {
     let config = format!("--model_config_file={}", file.display());
     let server = Server::start(tensord(), &["--simulated_gpus=64MiB,64MiB,64MiB", &config]);
     let ask = |signature: &str, words: &[&str]| {
-        let words: Strings = words.iter().collect();
+        let words = Strings::collect(words).unwrap();
         let words = Tensor::from_strings(Shape::of(&[words.len()]), words).unwrap();
         let answer = predict(&server, spec("tables", signature), &[("words", words)]).unwrap();
         answer["counts"].as_slice::<i64>().to_vec()

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 pub(crate) use testkit::zoo::python;
@@ -33,6 +33,8 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) grpc: u16,
     pub(crate) rest: u16,
+    /// The port of the calls that change the server, once it listens.
+    management: Arc<OnceLock<u16>>,
     output: Mutex<mpsc::Receiver<String>>,
     log: Mutex<mpsc::Receiver<String>>,
 }
@@ -49,6 +51,12 @@ impl Server {
 
     /// Starts a server with these arguments besides its ports, and does not wait.
     pub(crate) fn spawn(mut command: Command, args: &[&str]) -> Self {
+        command.arg("--management_address=127.0.0.1:0");
+        Self::spawn_as_it_is(command, args)
+    }
+
+    /// Likewise, with the default management address.
+    pub(crate) fn spawn_as_it_is(mut command: Command, args: &[&str]) -> Self {
         let (grpc, rest) = (free_port(), free_port());
         let mut child = command
             .arg("--start_when=all")
@@ -60,10 +68,17 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the server starts");
-        let log = lines(child.stderr.take().expect("it is piped"), "server: ");
-        let output = lines(child.stdout.take().expect("it is piped"), "");
+        let management = Arc::new(OnceLock::new());
+        let found = Arc::clone(&management);
+        let log = lines(child.stderr.take().expect("it is piped"), move |line| {
+            eprintln!("server: {line}");
+            if let Some(port) = management_port(line) {
+                let _ = found.set(port); // It says so once.
+            }
+        });
+        let output = lines(child.stdout.take().expect("it is piped"), |_| {});
         let (output, log) = (Mutex::new(output), Mutex::new(log));
-        Self { child, grpc, rest, output, log }
+        Self { child, grpc, rest, management, output, log }
     }
 
     /// Waits for a line in the log that has `wanted` in it.
@@ -108,17 +123,21 @@ impl Server {
 
     /// Asks over REST; gives the status and the body.
     pub(crate) fn rest(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.rest)).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        let length = body.len();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-        let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers in UTF-8");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-        (status.expect("a status"), body.to_owned())
+        let (status, _, body) = ask(self.rest, &[method, path, "Host: localhost"], body);
+        (status, body)
+    }
+
+    /// Asks at the management address; gives the status and the body.
+    pub(crate) fn manage(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let headers = ["Host: localhost", "Content-Type: application/json"];
+        let (status, _, body) =
+            ask(self.management(), &[&[method, path], &headers[..]].concat(), body);
+        (status, body)
+    }
+
+    /// The port of the management address.
+    pub(crate) fn management(&self) -> u16 {
+        *self.management.get().expect("the server has said where it is managed")
     }
 
     /// Asks over REST until the answer has `wanted` in it, or patience ends.
@@ -143,14 +162,37 @@ impl Drop for Server {
     }
 }
 
+/// Asks a port over HTTP: a method, a path and headers; gives the status, the head and the body.
+pub(crate) fn ask(port: u16, head: &[&str], body: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let [method, path, headers @ ..] = head else { panic!("a method and a path") };
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let head = format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n");
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers in UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (status.expect("a status"), head.to_owned(), body.to_owned())
+}
+
+/// The port that a line of the log says is for management.
+fn management_port(line: &str) -> Option<u16> {
+    let (_, address) = line.split_once("Management at 127.0.0.1:")?;
+    address.split_whitespace().next()?.trim_end_matches('"').parse().ok()
+}
+
 /// The lines of a stream, read to its end so that the server never waits for its reader.
-fn lines(stream: impl Read + Send + 'static, shown_as: &'static str) -> mpsc::Receiver<String> {
+fn lines(
+    stream: impl Read + Send + 'static,
+    see: impl Fn(&str) + Send + 'static,
+) -> mpsc::Receiver<String> {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            if !shown_as.is_empty() {
-                eprintln!("{shown_as}{line}");
-            }
+            see(&line);
             // A test need not listen to the end.
             drop(send.send(line));
         }

@@ -9,7 +9,8 @@ use proto::serving::prediction_log::LogType;
 use proto::serving::{ModelSpec, PredictLog, PredictRequest, PredictStreamedLog, PredictionLog};
 
 use crate::support::{
-    Server, check_half_plus_two, copy, half_plus_two, model_server, model_with_versions, tensord,
+    Server, check_half_plus_two, copy, half_plus_two, model_server, model_with_versions, root,
+    tensord,
 };
 
 pub(crate) const WARMUP: &str = "assets.extra/tf_serving_warmup_requests";
@@ -229,6 +230,127 @@ fn a_version_that_vanishes_while_it_is_looked_at_leaves_the_old_one_alone() {
     fs::rename(new, model.base().join("2")).unwrap();
     server.rest_until("/v1/models/m/versions/2", "\"END\"");
     check_half_plus_two(&server, "m");
+}
+
+/// A version of a model of which some files are missing or cut is not served while they are, the
+/// old one is, and the new one is served once they are there.
+#[track_caller]
+fn check_half(saved_model: &Path, damage: impl Fn(&Path), expected: &str) {
+    let start = |base: &str| Server::start(tensord(), &[base, "--engine=native"]);
+    check_half_with(start, saved_model, damage, expected);
+}
+
+/// The same for a server that `start` starts with the model's folder.
+#[track_caller]
+pub(crate) fn check_half_with(
+    start: impl Fn(&str) -> Server,
+    saved_model: &Path,
+    damage: impl Fn(&Path),
+    expected: &str,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, new) = (folder.path().join("m"), folder.path().join("new"));
+    copy(saved_model, &base.join("1"));
+    let server = start(&base.to_string_lossy());
+    copy(saved_model, &new);
+    damage(&new);
+    fs::rename(new, base.join("2")).unwrap();
+    server.rest_until("/v1/models/m/versions/2", expected);
+    let (_, body) = server.rest("GET", "/v1/models/m/versions/1", "");
+    assert!(body.contains("AVAILABLE"), "{body}");
+    let (status, body) = server.rest("GET", "/v1/models/m/metadata", "");
+    assert!(status == 200 && body.contains("\"version\": \"1\""), "{body}");
+    copy(saved_model, &base.join("2"));
+    server.rest_until("/v1/models/m/versions/2", "AVAILABLE");
+    server.rest_until("/v1/models/m/versions/1", "END");
+}
+
+/// Takes a file or a folder out of a version.
+pub(crate) fn remove(path: &str) -> impl Fn(&Path) {
+    let path = path.to_owned();
+    move |dir| match dir.join(&path).is_dir() {
+        true => fs::remove_dir_all(dir.join(&path)).unwrap(),
+        false => fs::remove_file(dir.join(&path)).unwrap(),
+    }
+}
+
+#[test]
+fn a_half_uploaded_version_leaves_the_old_one_alone_and_is_served_when_its_files_are_there() {
+    let no_index = "variables/variables.index is missing";
+    let data = "variables/variables.data-00000-of-00001";
+    for model in [half_plus_two(), root().join("models/half_plus_two_tf2/1")] {
+        check_half(&model, remove("variables"), no_index);
+        check_half(&model, remove("variables/variables.index"), no_index);
+        check_half(&model, remove(data), "no such file");
+        let cut = |file: &'static str| {
+            move |dir: &Path| {
+                let bytes = fs::read(dir.join(file)).unwrap();
+                fs::write(dir.join(file), &bytes[..bytes.len() / 2]).unwrap();
+            }
+        };
+        check_half(&model, cut("saved_model.pb"), "damaged, or truncated");
+        check_half(&model, cut("variables/variables.index"), "DATA_LOSS");
+    }
+}
+
+#[test]
+fn a_version_without_the_assets_of_its_tables_leaves_the_old_one_alone() {
+    for model in ["tf1_assets", "tf2_assets"] {
+        let model = root().join("testdata/models").join(model).join("1");
+        check_half(&model, remove("assets"), "no such");
+    }
+}
+
+#[test]
+fn a_version_without_variables_needs_no_files_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("m");
+    copy(&root().join("testdata/models/identity_dtypes/1"), &base.join("1"));
+    fs::remove_dir_all(base.join("1/variables")).unwrap();
+    let base = base.to_string_lossy().into_owned();
+    let server = Server::start(tensord(), &[&base, "--engine=native"]);
+    server.rest_until("/v1/models/m", "AVAILABLE");
+}
+
+#[test]
+fn the_old_version_is_not_given_up_first_for_a_half_uploaded_one() {
+    let model = Model::new();
+    let server = model.serve(&["--aspired_version_policy=resource_preserving"]);
+    let new = model.folder.path().join("new");
+    copy(&half_plus_two(), &new);
+    fs::remove_file(new.join("variables/variables.index")).unwrap();
+    fs::rename(&new, model.base().join("2")).unwrap();
+    server.logs("variables.index is missing");
+    check_half_plus_two(&server, "m");
+    let (_, body) = server.rest("GET", "/v1/models/m/versions/1", "");
+    assert!(body.contains("AVAILABLE"), "{body}");
+    copy(&half_plus_two(), &model.base().join("2"));
+    server.rest_until("/v1/models/m/versions/2", "AVAILABLE");
+    check_half_plus_two(&server, "m");
+}
+
+#[test]
+fn a_load_that_is_tried_again_says_why_and_when() {
+    let model = Model::new();
+    fs::remove_file(model.base().join("1/variables/variables.index")).unwrap();
+    let base = model.base().to_string_lossy().into_owned();
+    let flags = ["--max_num_load_retries=1000", "--start_when=any", &base];
+    let server = Server::spawn(tensord(), &flags);
+    server.logs("Exporting HTTP/REST API at");
+    let body = server.rest_until("/v1/models/m/versions/1", "variables.index is missing");
+    assert!(body.contains("LOADING") && body.contains("NOT_FOUND"), "{body}");
+    let (status, body) = server.rest("POST", "/v1/models/m:predict", r#"{"instances": [1.0]}"#);
+    assert_eq!(status, 404, "{body}");
+    for text in [
+        "Servable not found for request: Latest(m)",
+        "version 1 failed to load and is ",
+        "tried again",
+        "variables.index is missing",
+    ] {
+        assert!(body.contains(text), "{text} is not in {body}");
+    }
+    let list = server.rest("GET", "/v1/models:list", "").1;
+    assert!(list.contains("variables.index is missing"), "{list}");
 }
 
 #[test]

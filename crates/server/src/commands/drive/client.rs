@@ -178,7 +178,7 @@ fn endpoint(input: &TensorInfo) -> Result<Endpoint> {
     let dims = input.tensor_shape.as_ref().and_then(tensor::dims_from_proto);
     let dims = dims.context("an input without a shape: give --inputs")?;
     let dim = |dim: Option<i64>| dim.map_or(Dim::Unknown, Dim::Known);
-    Ok(Endpoint { tensor: String::new(), spec: Spec::new(dtype, dims.into_iter().map(dim)) })
+    Ok(Endpoint::new("", Spec::new(dtype, dims.into_iter().map(dim))))
 }
 
 /// A tensor as JSON lists.

@@ -8,6 +8,8 @@ use super::Needed;
 pub(super) struct Room {
     /// What all copies may hold on the device together.
     pub(super) free_bytes: u64,
+    /// How many runs have room there at once.
+    pub(super) n_lanes: usize,
     /// What each of them may hold there, if it has a limit of its own.
     pub(super) own_limit_bytes: Option<u64>,
     /// What of that is set aside for each.
@@ -17,14 +19,16 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// How many copies would fit. They share nothing but the workspace of a run.
+    /// How many copies would fit. They share nothing but the workspaces of runs.
     pub(super) fn copies(&self, need: &Needed) -> u64 {
         let (total, resident) = (need.total(1), need.load.resident_bytes());
+        let room = self.free_bytes.min(self.own_limit_bytes.unwrap_or(u64::MAX));
+        let taken = need.to_device().on(self.n_lanes, room);
         let on_device = match (self.own_limit_bytes, self.reserved_bytes) {
             (Some(limit), _) if limit < total => 0,
             // Each runs in what is its own, and grows beyond that if it has to.
             (_, Some(reserved)) => self.free_bytes / reserved.max(total).max(1),
-            _ => fitting(self.free_bytes, total, resident.max(1)),
+            _ => fitting(self.free_bytes, taken.bytes + taken.runs, resident.max(1)),
         };
         let on_host = self.host.map_or(u64::MAX, |(free_bytes, own_limit)| {
             let total = need.host_total(1);
@@ -58,12 +62,18 @@ mod tests {
     fn copies_keep_their_weights_and_share_what_a_run_takes() {
         let free = |free_bytes| Room {
             free_bytes,
+            n_lanes: 1,
             own_limit_bytes: None,
             reserved_bytes: None,
             host: None,
         };
         for (bytes, n) in [(0, 0), (109, 0), (110, 1), (209, 1), (210, 2), (1010, 10)] {
             check(free(bytes), n);
+        }
+        // Runs on all lanes have room, unless a device is too small even for one such model.
+        let lanes = |free_bytes, n_lanes| Room { n_lanes, ..free(free_bytes) };
+        for (bytes, n) in [(129, 1), (130, 1), (229, 1), (230, 2)] {
+            check(lanes(bytes, 3), n);
         }
         // A limit of its own is no more than a ceiling, unless it is set aside.
         let own = |limit: u64| Room { own_limit_bytes: Some(limit), ..free(1010) };

@@ -1,22 +1,24 @@
 //! Finds room by searching for offsets where the server would.
 
 use anyhow::Result;
-use device::placement::{Need, Placement, place};
+use device::placement::{Fleet, Seat, fleet};
 
-use super::{BATCHES, Board, HostRoom, Needed, fit, own_limit};
+use super::{BATCHES, Board, HostRoom, Needed, Wanted, fit, own_limit};
 
 impl Board<'_> {
     /// Where models go. For each that would have no place, or no room on the host, offsets are
     /// searched for with which it has: within what is left, as when it is loaded. Where a batch
     /// would not fit beside what is there, its offsets are searched for as when it runs.
-    pub(super) fn search(&self, needs: &mut [(String, Result<Needed>)]) -> Placement {
+    pub(super) fn search(&self, needs: &mut [(String, Result<Needed>)]) -> Fleet {
         // Where the models are that could be measured.
         let at: Vec<usize> = (0..needs.len()).filter(|at| needs[*at].1.is_ok()).collect();
         let mut tried = vec![false; at.len()];
         let placement = loop {
             let fit = fit(needs);
             let wanted = self.wanted(&fit);
-            let placement = place(self.slots, &wanted);
+            let seats: Vec<Seat> = wanted.iter().map(|one| one.seat.clone()).collect();
+            let free: Vec<u64> = self.slots.iter().map(|slot| slot.free_bytes).collect();
+            let placement = fleet(&free, &seats);
             let host_room = self.host_room(&fit, &placement);
             let lacks = |number: &usize| {
                 let is_nowhere = placement.devices[*number].is_empty();
@@ -42,12 +44,7 @@ impl Board<'_> {
     }
 
     /// Searches for offsets of batches with which they fit where the model is.
-    fn search_batches(
-        &self,
-        (name, need): (&str, &mut Needed),
-        on: &[usize],
-        placement: &Placement,
-    ) {
+    fn search_batches(&self, (name, need): (&str, &mut Needed), on: &[usize], placement: &Fleet) {
         let left = on.iter().map(|slot| placement.free_bytes[*slot]).min();
         let Some(left) = left else { return };
         let most = own_limit(self.devices, self.logical, name).unwrap_or(u64::MAX);
@@ -58,27 +55,27 @@ impl Board<'_> {
     }
 
     /// The most that a model could take on a device that it may be on.
-    fn room(&self, name: &str, wanted: &Need, placement: &Placement) -> u64 {
+    fn room(&self, name: &str, wanted: &Wanted, placement: &Fleet) -> u64 {
         let left = wanted.pins.iter().map(|slot| placement.free_bytes[*slot]).max().unwrap_or(0);
         left.min(own_limit(self.devices, self.logical, name).unwrap_or(u64::MAX))
     }
 
     /// What each model may take of the host for each of its devices, where that is another: by its
     /// own limit, and beside those before it.
-    fn host_room(&self, fit: &[(&String, &Needed)], placement: &Placement) -> Vec<u64> {
+    fn host_room(&self, fit: &[(&String, &Needed)], placement: &Fleet) -> Vec<u64> {
         let Some(host) = HostRoom::beside(self.devices, self.logical) else {
             return vec![u64::MAX; fit.len()];
         };
         let mut left = host.left_bytes;
         let mut rooms = Vec::with_capacity(fit.len());
         for ((name, need), on) in fit.iter().zip(&placement.devices) {
-            let (rule, n_on) = (self.devices.rule(name), on.len().max(1) as u64);
+            let (rule, n_on) = (self.devices.rule(name), self.n_gpus(on).max(1) as u64);
             let host = self.devices.host();
             let own = host.and_then(|host| self.devices.amount_on(rule.limit, &host));
             let room = left.min(own.unwrap_or(u64::MAX)) / n_on;
             rooms.push(room);
             let taken = need.host_total(1);
-            if taken <= room && !on.is_empty() {
+            if taken <= room && self.n_gpus(on) > 0 {
                 left -= taken * n_on;
             }
         }

@@ -19,6 +19,8 @@ pub(super) struct Needed {
     pub(super) worker: Option<Worker>,
     /// Whether requests change it: then it has no replicas.
     pub(super) keeps_state: bool,
+    /// The rows of the largest batch that was asked for.
+    pub(super) rows_asked: usize,
     /// How it was measured, if our own engine serves it.
     pub(super) rehearsed: Option<Rehearsed>,
 }
@@ -62,6 +64,21 @@ impl Needed {
         self.load.load_peak_bytes.max(self.load.resident_bytes() + run)
     }
 
+    /// What it takes of a device, as the server has it.
+    pub(super) fn to_device(&self) -> crate::devices::Needed {
+        let run = |rows: usize| {
+            let plans = self.plans.iter().filter(|(size, _)| *size <= rows);
+            plans.map(|(_, plan)| plan.total_bytes()).max().unwrap_or(0)
+        };
+        crate::devices::Needed {
+            bytes: self.total(1),
+            host_bytes: self.host_total(1),
+            resident_bytes: self.load.resident_bytes(),
+            run_bytes: run(1),
+            largest_run_bytes: run(self.rows_asked),
+        }
+    }
+
     /// The same of the host, for a model on a GPU.
     pub(super) fn host_total(&self, batch: usize) -> u64 {
         let plans = self.plans.iter().filter(|(size, _)| *size <= batch);
@@ -91,21 +108,26 @@ impl Needed {
     }
 }
 
-/// What a model needs on a kind of device, with inputs of a length.
+/// What a model needs on a kind of device, with batches of up to so many rows and inputs of a
+/// length.
 pub(super) fn rehearse(
     base_path: &str,
     tags: &[String],
-    (kind, length): (device::Kind, usize),
+    kind: device::Kind,
+    asked: Sizes,
 ) -> Result<Needed> {
+    let Sizes { rows: rows_asked, length } = asked;
     let rehearsed =
         Rehearsed { base_path: base_path.to_owned(), tags: tags.to_vec(), kind, length };
     let (rehearsal, keeps_state) = rehearsed.rehearse()?;
     let load = rehearsal.need();
     let mut plans = Vec::new();
-    for rows in BATCHES {
+    let beyond = Some(rows_asked).filter(|rows| !BATCHES.contains(rows));
+    for rows in BATCHES.into_iter().chain(beyond) {
         // Inputs without a known number of dimensions leave the model without this figure.
         let Some(batch) = rehearsal.batch(None, Sizes { rows, length })? else { break };
         plans.extend(rehearsal.plan(&batch.signature, &batch.inputs).map(|plan| (rows, plan)));
     }
-    Ok(Needed { load, plans, worker: None, keeps_state, rehearsed: Some(rehearsed) })
+    let (worker, rehearsed) = (None, Some(rehearsed));
+    Ok(Needed { load, plans, worker, keeps_state, rows_asked, rehearsed })
 }

@@ -107,7 +107,8 @@ impl TensorFlow {
             host_peak_bytes: 0,
         };
         let (worker, rehearsed) = (Some(worker), None);
-        Ok(Needed { load, plans: Vec::new(), worker, keeps_state: false, rehearsed })
+        let (plans, keeps_state, rows_asked) = (Vec::new(), false, 1);
+        Ok(Needed { load, plans, worker, keeps_state, rows_asked, rehearsed })
     }
 }
 

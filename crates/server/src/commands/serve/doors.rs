@@ -1,16 +1,19 @@
 //! What both faces need, and how they take connections.
 
+use std::fs::Metadata;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use api::{ListenOptions, Protocol, Tls};
+use api::{Access, ArrivalLimits, Door, ListenOptions, Protocol, Tls};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::PATIENCE;
-use crate::config::Config;
+use crate::api_keys::ApiKeysFile;
+use crate::config::{Config, DataPort, Management};
 use crate::control::Control;
 use crate::devices::Devices;
 use crate::external::External;
@@ -18,9 +21,6 @@ use crate::flags::Flags;
 use crate::metrics::Counters;
 use crate::monitoring;
 use crate::ssl_config::SslConfigFile;
-
-/// The most connections of a face at once.
-const CONNECTIONS_MAX: usize = 10_000;
 
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -41,10 +41,44 @@ pub(super) struct Doors<'a> {
 }
 
 impl Doors<'_> {
-    /// Changes what is served for those at the data ports, if they may.
-    pub(super) fn control(&self) -> Option<Arc<dyn api::Control>> {
-        let is_elsewhere = self.config.management_address.is_some();
-        (!is_elsewhere).then(|| Arc::clone(&self.control) as Arc<dyn api::Control>)
+    /// Changes what is served.
+    pub(super) fn control(&self) -> Arc<dyn api::Control> {
+        Arc::clone(&self.control) as _
+    }
+
+    /// Replaces the list of models for those at the data ports, if they may.
+    pub(super) fn reload(&self) -> Option<Arc<dyn api::Control>> {
+        (self.config.management.data_port != DataPort::None).then(|| self.control())
+    }
+
+    /// What REST's data port takes, if the server can be changed at `managed` too.
+    pub(super) fn data_door(&self, managed: Option<&str>) -> Door {
+        let Management { data_port, hosts, .. } = &self.config.management;
+        let has_keys = self.counters.requests.access.is_some();
+        match data_port {
+            DataPort::All => return Door::Open(hosts.clone()),
+            DataPort::Reload if has_keys => return Door::Open(hosts.clone()),
+            DataPort::Reload | DataPort::None => {}
+        }
+        Door::Closed(match managed {
+            Some(address) => format!(
+                "calls that change the server are taken at {address}, and here only with \
+                 --management_on_data_port or with an API key"
+            ),
+            None => "this server takes no calls that change it: start it with \
+                     --management_address=HOST:PORT, --management_on_data_port or --api_keys_file"
+                .to_owned(),
+        })
+    }
+
+    /// How slowly a request may come.
+    pub(super) fn arrival(&self) -> ArrivalLimits {
+        let seconds = self.flags.request_body_seconds;
+        ArrivalLimits {
+            idle_max: PATIENCE,
+            total_max: (seconds > 0).then(|| Duration::from_secs(seconds)),
+            bytes_per_second_min: self.flags.request_bytes_per_second_min,
+        }
     }
 
     /// How a face takes connections.
@@ -52,7 +86,7 @@ impl Doors<'_> {
         ListenOptions {
             tls: self.tls.clone(),
             protocol,
-            connections_max: CONNECTIONS_MAX,
+            connections_max: self.flags.max_connections.get(),
             handshake_timeout: PATIENCE,
             write_timeout: PATIENCE,
             accept_pause: ACCEPT_PAUSE,
@@ -60,9 +94,19 @@ impl Doors<'_> {
     }
 }
 
+/// Removes a UNIX socket that an earlier server left behind, and nothing else that has its name.
+pub(super) fn clear(socket: &Path) {
+    let is_socket = |metadata: &Metadata| metadata.file_type().is_socket();
+    if std::fs::symlink_metadata(socket).is_ok_and(|metadata| is_socket(&metadata)) {
+        // Whether that worked, binding says.
+        drop(std::fs::remove_file(socket));
+    }
+}
+
 /// What the files say that the flags name.
 pub(super) struct Files {
     pub(super) ssl: Option<SslConfigFile>,
+    pub(super) api_keys: Option<ApiKeysFile>,
     pub(super) metrics_path: Option<String>,
 }
 
@@ -76,10 +120,25 @@ impl Files {
             true => None,
             false => monitoring::read(Path::new(monitoring))?,
         };
-        Ok(Self { ssl, metrics_path })
+        let keys = &flags.api_keys_file;
+        let api_keys =
+            (!keys.is_empty()).then(|| ApiKeysFile::open(Path::new(keys))).transpose()?;
+        Ok(Self { ssl, api_keys, metrics_path })
     }
 
-    /// The keys, which follow their file until the token is cancelled.
+    /// The keys of those who ask, which follow their file until the token is cancelled.
+    pub(super) fn access(
+        file: Option<ApiKeysFile>,
+        token: &CancellationToken,
+    ) -> Option<Arc<Access>> {
+        file.map(|file| {
+            let access = Arc::clone(&file.access);
+            tokio::spawn(file.follow(token.clone()));
+            access
+        })
+    }
+
+    /// The keys of TLS, which follow their file until the token is cancelled.
     pub(super) fn keys(ssl: Option<SslConfigFile>, token: &CancellationToken) -> Option<Tls> {
         ssl.map(|file| {
             let tls = file.tls.clone();

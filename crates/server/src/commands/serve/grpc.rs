@@ -1,6 +1,6 @@
 //! The gRPC face's ports and settings.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tonic::transport::server::Router;
 use tower::layer::util::{Identity, Stack};
 use tracing::info;
 
-use super::Doors;
+use super::{Doors, PATIENCE, doors};
 use crate::channel_arguments::{self, ChannelArguments};
 
 /// The most bytes of a message: what its length field can say.
@@ -35,8 +35,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The most bytes of a call's headers.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 
-/// Serves the gRPC face on its port and its UNIX socket, if it has them.
-pub(super) async fn start(doors: &Doors<'_>) -> Result<()> {
+/// Serves the gRPC face on its port and its UNIX socket, if it has them; gives the address of the
+/// port.
+pub(super) async fn start(doors: &Doors<'_>) -> Result<Option<SocketAddr>> {
     let Doors { config, tasks, token, .. } = doors;
     let router = router(doors).await?;
     let serve = |listener: Listener| {
@@ -45,23 +46,25 @@ pub(super) async fn start(doors: &Doors<'_>) -> Result<()> {
         let router = router.clone();
         tasks.spawn(ended(router.serve_with_incoming_shutdown(incoming, token.cancelled_owned())));
     };
+    let mut bound = None;
     if let Some(port) = config.grpc_port {
-        let address = (Ipv4Addr::UNSPECIFIED, port);
+        let address = (config.bind_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), port);
         let listener = TcpListener::bind(address).await.with_context(|| {
             format!("cannot listen on gRPC port {port}: choose another with --port")
         })?;
+        let address = listener.local_addr()?;
         serve(Listener::Tcp(listener));
-        info!("Running gRPC ModelServer at 0.0.0.0:{port} ...");
+        info!("Running gRPC ModelServer at {address} ...");
+        bound = Some(address);
     }
     if let Some(path) = &config.grpc_socket {
-        // What an earlier server left behind would be in the way.
-        drop(std::fs::remove_file(path));
+        doors::clear(path);
         let listener = UnixListener::bind(path)
             .with_context(|| format!("cannot listen on the UNIX socket {}", path.display()))?;
         serve(Listener::Unix(listener));
         info!("Running gRPC ModelServer at UNIX socket {} ...", path.display());
     }
-    Ok(())
+    Ok(bound)
 }
 
 /// Says so if a server ends before it is told to.
@@ -82,6 +85,8 @@ pub(super) fn face(
         layout: if as_content { Layout::Content } else { Layout::Values },
         message_bytes_max: arguments.message_bytes_max.unwrap_or(MESSAGE_BYTES_MAX),
         stream_requests_max: STREAM_REQUESTS_MAX,
+        patience: PATIENCE,
+        arrival: doors.arrival(),
     };
     Grpc::new(doors.counters.requests.clone(), options, control)
 }
@@ -92,7 +97,7 @@ async fn router(doors: &Doors<'_>) -> Result<Router<Stack<DirectLayer, Identity>
     if !ignored.is_empty() {
         info!("--grpc_channel_arguments: without effect here: {}", ignored.join(", "));
     }
-    let face = face(doors, &arguments, doors.control());
+    let face = face(doors, &arguments, doors.reload());
     let mut router = transport(&arguments).server(&face).add_service(face.model_service());
     if flags.enable_grpc_healthcheck_service {
         let (service, follow) = face.health_service().await;

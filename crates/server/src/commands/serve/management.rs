@@ -1,13 +1,12 @@
-//! The address for those who change what is served, apart from the data port: gRPC's `ModelService`
+//! The address for those who change the server, apart from the data ports: gRPC's `ModelService`
 //! and the REST face, on one listener.
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Control, Local, Rest};
+use api::{Door, Grpc, Local, Peer, Rest};
 use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -23,7 +22,7 @@ use tonic::service::Routes;
 use tower::Service as _;
 use tracing::{debug, info, warn};
 
-use super::{Doors, grpc, rest};
+use super::{Doors, doors, grpc, rest};
 use crate::channel_arguments::ChannelArguments;
 use crate::config::Address;
 
@@ -33,34 +32,54 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the management calls, if they have an address of their own.
-pub(super) async fn start(doors: &Doors<'_>) -> Result<()> {
-    let Doors { config, control, tasks, token, .. } = doors;
-    let Some(address) = &config.management_address else { return Ok(()) };
-    let control: Arc<dyn Control> = Arc::clone(control) as _;
-    let face = grpc::face(doors, &ChannelArguments::default(), Some(Arc::clone(&control)));
-    let routes = Routes::new(face.model_service());
-    let rest = rest::face(doors, Some(control));
-    let listener = Listener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}: choose another --management_address")
-    })?;
+/// Serves the management calls, if they have an address of their own, and gives that address. One
+/// that is not free and that nobody asked for is done without.
+pub(super) async fn start(doors: &Doors<'_>) -> Result<Option<String>> {
+    let Doors { config, tasks, token, .. } = doors;
+    let management = &config.management;
+    let Some(address) = &management.address else { return Ok(None) };
+    let listener = match Listener::bind(address).await {
+        Ok(listener) => listener,
+        Err(error) if !management.is_asked => {
+            warn!(
+                "cannot listen on {address}: {error}: this server takes no calls that change it; \
+                 choose another --management_address"
+            );
+            return Ok(None);
+        }
+        Err(error) => {
+            return Err(error).with_context(|| {
+                format!("cannot listen on {address}: choose another --management_address")
+            });
+        }
+    };
+    let grpc = grpc::face(doors, &ChannelArguments::default(), Some(doors.control()));
+    let routes = Routes::new(grpc.model_service());
+    let door = Door::Management(management.hosts.clone());
+    let rest = rest::face(doors, Some(doors.control()), door);
+    let address = listener.address(address)?;
     info!("Management at {address} ...");
-    tasks.spawn(serve(listener, Both { routes, rest }, (*token).clone()));
-    Ok(())
+    tasks.spawn(serve(listener, Both { grpc, routes, rest }, (*token).clone()));
+    Ok(Some(address))
 }
 
 /// Both faces, told apart by what a request says that it holds.
 #[derive(Clone)]
 struct Both {
+    grpc: Grpc,
     routes: Routes,
     rest: Rest,
 }
 
 impl Both {
-    async fn respond(mut self, request: Request<Incoming>) -> Response<Body> {
+    async fn respond(mut self, mut request: Request<Incoming>, peer: Peer) -> Response<Body> {
         let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_vec());
         if !kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-            return self.rest.respond(request).await.map(Body::new);
+            return self.rest.respond(request, peer).await.map(Body::new);
+        }
+        request.extensions_mut().insert(peer);
+        if let Some(refusal) = self.grpc.refusal(&mut request) {
+            return refusal;
         }
         let Ok(response) = self.routes.call(request.map(Body::new)).await;
         response
@@ -82,17 +101,31 @@ impl Listener {
         match address {
             Address::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp),
             Address::Unix(path) => {
-                // What an earlier server left behind would be in the way.
-                drop(std::fs::remove_file(path));
+                doors::clear(path);
                 UnixListener::bind(path).map(Self::Unix)
             }
         }
     }
 
-    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    /// The address that it listens on, which has a port if any was asked for.
+    fn address(&self, asked: &Address) -> io::Result<String> {
+        match self {
+            Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
+            Self::Unix(_) => Ok(asked.to_string()),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Box<dyn Stream>, Peer)> {
         Ok(match self {
-            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
-            Self::Unix(listener) => Box::new(Local::new(listener.accept().await?.0)),
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                (Box::new(stream), Peer::Tcp(address))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = Peer::of_unix(&stream);
+                (Box::new(Local::new(stream)), peer)
+            }
         })
     }
 }
@@ -107,8 +140,8 @@ async fn serve(listener: Listener, both: Both, token: CancellationToken) {
             accepted = listener.accept() => accepted,
             () = token.cancelled() => break,
         };
-        let stream = match accepted {
-            Ok(stream) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!("a management connection was not taken: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -118,7 +151,7 @@ async fn serve(listener: Listener, both: Both, token: CancellationToken) {
         let both = both.clone();
         let service = service_fn(move |request| {
             let both = both.clone();
-            async move { Ok::<_, Infallible>(both.respond(request).await) }
+            async move { Ok::<_, Infallible>(both.respond(request, peer).await) }
         });
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);

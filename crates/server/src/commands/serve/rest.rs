@@ -1,15 +1,15 @@
 //! The REST face's port and settings.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Control, Listener, Metrics, ModelsPage, Protocol, Rest, RestOptions, connections};
+use api::{Control, Door, Listener, Metrics, ModelsPage, Protocol, Rest, RestOptions, connections};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing::{error, info};
 
-use super::{Doors, PATIENCE};
+use super::Doors;
 use crate::external::Pages;
 use crate::metrics::Counters;
 use crate::scheduler;
@@ -20,19 +20,24 @@ const BODY_BYTES_MAX: usize = 1 << 30;
 /// The most bytes that a compressed request may unfold to, as in TensorFlow Serving.
 const INFLATED_BYTES_MAX: usize = 100 << 20;
 
+/// How long an idle connection stays open after SIGTERM. A client that is about to send a request
+/// has it answered, and is told that the connection closes.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 1024;
 
-/// Serves the REST face of models, if it has a port.
-pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
+/// Serves the REST face of models, if it has a port, and gives its address. Changes may be taken at
+/// `managed` too.
+pub(super) fn start(doors: &Doors<'_>, managed: Option<&str>) -> Result<Option<SocketAddr>> {
     let Doors { config, tasks, token, .. } = doors;
-    let Some(port) = config.rest_port else { return Ok(()) };
-    let listener = match listen_anywhere(port) {
+    let Some(port) = config.rest_port else { return Ok(None) };
+    let listener = match listen_at(config.bind_address, port) {
         Ok(listener) => listener,
         // TensorFlow Serving goes on without REST.
         Err(error) if config.must_load_all => {
             error!("Failed to start HTTP Server at localhost:{port}: {error}");
-            return Ok(());
+            return Ok(None);
         }
         Err(error) => {
             return Err(error).with_context(|| {
@@ -45,22 +50,29 @@ pub(super) fn start(doors: &Doors<'_>) -> Result<()> {
     };
     // Under TensorFlow Serving's name there is no such thing, unless it is asked for.
     let has_control = !config.must_load_all || !config.control.roots.is_empty();
-    let rest = face(doors, doors.control().filter(|_| has_control));
+    let control = has_control.then(|| doors.control());
+    let rest = face(doors, control, doors.data_door(managed));
+    let address = listener.local_addr()?;
     let listening = doors.listening(Protocol::Http1);
     let connections = connections(Listener::Tcp(listener), listening, (*token).clone());
     tasks.spawn(api::serve_rest(connections, rest, (*token).clone()));
-    info!("Exporting HTTP/REST API at:localhost:{port} ...");
-    Ok(())
+    if config.must_load_all && config.bind_address.is_none() {
+        info!("Exporting HTTP/REST API at:localhost:{port} ..."); // TensorFlow Serving's words.
+    } else {
+        info!("Exporting HTTP/REST API at:{address} ...");
+    }
+    Ok(Some(address))
 }
 
-/// The REST face; with `control`, models can be added and removed.
-pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>) -> Rest {
+/// The REST face; with `control`, models can be added and removed where the door is open.
+pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>, door: Door) -> Rest {
     let Doors { config, flags, counters, .. } = doors;
     let timeout = u64::try_from(flags.rest_api_timeout_in_ms).ok().filter(|ms| *ms > 0);
     let options = RestOptions {
         timeout: timeout.map(Duration::from_millis),
-        header_timeout: PATIENCE,
-        body_timeout: PATIENCE,
+        header_timeout: Duration::from_secs(flags.request_head_seconds.max(1)),
+        linger: LINGER,
+        arrival: doors.arrival(),
         body_bytes_max: BODY_BYTES_MAX,
         inflated_bytes_max: INFLATED_BYTES_MAX,
         has_cors: flags.rest_api_enable_cors_support,
@@ -78,6 +90,7 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>) -> Rest
     let pages = Arc::new(Pages::new(&doors.devices, &doors.external));
     let rest = Rest::new(context, options, Some(metrics))
         .with_memory(pages)
+        .with_door(door)
         .with_look("/v1/scheduler", Arc::new(move || scheduler::page(&scheduler)));
     match control {
         Some(control) => rest.with_control(control),
@@ -85,14 +98,18 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>) -> Rest
     }
 }
 
-/// Listens on every address of the machine: over IPv6 with IPv4 within it, else over IPv4 alone.
-fn listen_anywhere(port: u16) -> std::io::Result<TcpListener> {
+/// Listens on an address, or on every address of the machine: over IPv6 with IPv4 within it, else
+/// over IPv4 alone.
+fn listen_at(address: Option<IpAddr>, port: u16) -> std::io::Result<TcpListener> {
     let listen = |address: SocketAddr| {
         let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
+    if let Some(address) = address {
+        return listen((address, port).into());
+    }
     // The error of the second attempt is the one that people can do something about.
     listen((Ipv6Addr::UNSPECIFIED, port).into())
         .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))

@@ -40,11 +40,13 @@ impl Inner {
         let warmups = Arc::new(Warmups::default());
         let external = start_external(&config, &flags, &devices).unwrap();
         let around = (&scheduler, &external);
-        let (loader, _) = start_engines((&config, &flags), around, &active, &warmups).unwrap();
+        let folders = Models { fence: Arc::default(), tags: config.tags.clone() };
+        let own = (&active, &folders);
+        let (loader, _) = start_engines((&config, &flags), around, own, &warmups).unwrap();
         let loader = Counted { loader, loads: Arc::default() };
         let options = lifecycle::Options { poll: Poll::Every(POLL), ..config.lifecycle };
         let unload = CancellationToken::new();
-        let lifecycle = Lifecycle::start(options, Models, loader, unload.clone());
+        let lifecycle = Lifecycle::start(options, folders, loader, unload.clone());
         Self { lifecycle, devices, active, unload }
     }
 

@@ -3,7 +3,8 @@
 use tensor::Tensor;
 
 use super::{fallback, is_alive, predict, spec, ticks, until, with_tensorflow, workers};
-use crate::support::{Server, model_server, root, tensord};
+use crate::support::{Server, half_plus_two, model_server, root, tensord};
+use crate::versions::{check_half_with, remove};
 
 /// A run that takes for ever.
 fn forever() -> Tensor {
@@ -104,7 +105,7 @@ fn a_request_that_does_not_fit_the_model_has_tensorflows_code() {
     let server = serve(&["half_plus_two"], &["--engine=tensorflow"]);
     let strings = Tensor::from_strings(
         tensor::Shape::of(&[1]),
-        [b"no number"].into_iter().collect::<tensor::Strings>(),
+        tensor::Strings::collect([b"no number"]).unwrap(),
     );
     let answer = predict(&server, spec("half_plus_two", ""), &[("x", strings.unwrap())]);
     let (code, text) = answer.unwrap_err();
@@ -186,4 +187,12 @@ fn a_model_with_gpu_options_of_its_own_has_a_worker_of_its_own() {
     let (status, body) = server.rest("POST", "/v1/models/my_model:predict", body);
     assert_eq!(status, 200, "{body}");
     assert_eq!(workers(server.id()).len(), 2);
+}
+
+#[test]
+fn a_half_uploaded_version_is_not_served_by_a_worker_either() {
+    let start =
+        |base: &str| Server::start(with_tensorflow(tensord()), &[base, "--engine=tensorflow"]);
+    let index = remove("variables/variables.index");
+    check_half_with(start, &half_plus_two(), index, "variables/variables.index is missing");
 }

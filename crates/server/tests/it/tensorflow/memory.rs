@@ -41,10 +41,11 @@ pub(super) fn options(renewal: Renewal) -> Options {
         area_bytes: 1 << 28,
         n_threads: 4,
         queue_max: 100,
+        run_max: None,
         load_timeout: Duration::from_secs(120),
-        sandbox: Sandbox::On,
+        sandbox: Sandbox::Auto,
         renewal,
-        model_folders: vec![fallback()],
+        gpu_devices: Vec::new(),
         session: session_config(&ConfigProto::default(), threads, &GpuOptions::default()),
         memory: None,
     }
@@ -55,6 +56,7 @@ pub(super) fn load(workers: &Workers, model: &str, settings: &ModelSettings) -> 
 }
 
 fn try_load(workers: &Workers, model: &str, settings: &ModelSettings) -> session::Result<Servable> {
+    let settings = &ModelSettings { neighbours: vec![fallback()], ..settings.clone() };
     let dir = storage::open(&fallback().join(model).join("1").to_string_lossy()).unwrap();
     let (is_cancelled, admit) = (&|| false, &|_: &_| Ok(()));
     let request = Request { model, version: 1, dir: &dir, settings, is_cancelled, admit };

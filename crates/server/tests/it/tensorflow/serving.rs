@@ -94,7 +94,7 @@ fn what_workers_hold_is_in_the_page_and_gone_with_them() {
     assert!(host["reserved_bytes"].as_u64().unwrap() >= total);
     let (_, metrics) = server.rest("GET", "/metrics", "");
     assert!(metrics.contains(":tensord:worker_memory_bytes{worker=\"shared\""), "{metrics}");
-    let (status, answer) = server.rest("DELETE", "/v1/models/m", "");
+    let (status, answer) = server.manage("DELETE", "/v1/models/m", "");
     assert_eq!(status, 200, "{answer}");
     until("the worker is gone", || memory(&server)["workers"].as_array().unwrap().is_empty());
     let page = memory(&server);
