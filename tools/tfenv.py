@@ -1,7 +1,8 @@
 """Puts a script under the project's Python: the one with TensorFlow in the user's cache folder.
 
-Import this module first and call `enter()`; the script then runs the same whether it was started
-with the system's Python or with the one of the virtual environment.
+A script puts `tools/` first on its path, imports this module and calls `enter()`. It then runs the same
+whether it was started with the system's Python or with the one of the virtual environment. Scripts
+that import TensorFlow at their top give `enter()` their parser: `--help` then needs no TensorFlow.
 """
 
 import os
@@ -17,8 +18,12 @@ def cache_dir():
     return Path(base) / "tensord"
 
 
-def enter(threads=None):
-    """Restarts the script under the virtual environment's Python, and quiets TensorFlow."""
+def enter(parser=None, threads=None):
+    """Restarts the script under the virtual environment's Python, and quiets TensorFlow.
+
+    Reads the command line before that if there is a parser, and returns it.
+    """
+    args = parser and parser.parse_intermixed_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -28,3 +33,4 @@ def enter(threads=None):
     python = venv / "bin" / "python"
     if python.exists() and Path(sys.prefix).resolve() != venv.resolve():
         os.execv(python, [str(python), *sys.argv])
+    return args

@@ -1,0 +1,1 @@
+"""Benchmarks, each beside something else in the same run."""

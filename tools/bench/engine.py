@@ -4,6 +4,7 @@ Reads lines `BATCH SECONDS` and answers each with a line of JSON: the median tim
 memory, like `tensord bench`. MODEL has `1`, `golden`, `names.json` and `model.onnx` below it.
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -11,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 
 def resident_bytes():
@@ -60,8 +61,13 @@ def measure(run, seconds):
 
 def main():
     """Serves the lines of standard input."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=["tensorflow", "onnx"])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("threads", type=int)
+    args = parser.parse_args()
     from arrays import load
-    kind, model, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    kind, model, threads = args.kind, args.model, args.threads
     names = json.loads((model / "names.json").read_text(encoding="utf-8"))
     prepare = {"tensorflow": tensorflow, "onnx": onnx}[kind](model, names, threads)
     print(json.dumps({"ready": True}), flush=True)

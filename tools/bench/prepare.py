@@ -1,14 +1,15 @@
 """What other engines need of a model: `prepare.py FOLDER MODEL ...` writes FOLDER/MODEL/names.json
 (the tensors of the signature) and model.onnx, or model.onnx.failed with the reason."""
 
+import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-import tfenv  # noqa: E402
+import tfenv
 
 OPSET = 17
 
@@ -38,9 +39,12 @@ def convert(model):
 
 def main():
     """Prepares what is missing."""
-    folder = Path(sys.argv[1])
-    for name in sys.argv[2:]:
-        model = folder / name
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("models", nargs="*", metavar="MODEL")
+    args = parser.parse_args()
+    for name in args.models:
+        model = args.folder / name
         if not (model / "names.json").exists():
             (model / "names.json").write_text(json.dumps(names(model)), encoding="utf-8")
         if not any((model / f"model.onnx{end}").exists() for end in ("", ".failed")):

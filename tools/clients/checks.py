@@ -2,21 +2,15 @@
 
 import os
 import sys
-from pathlib import Path
-
-TOOLS = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TOOLS))
-
-import tfenv
 
 # On some processors TensorFlow's oneDNN kernels refuse batches without rows.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-tfenv.enter()
 
 import numpy as np
 import tensorflow as tf
 
 import arrays
+import tfenv
 
 GOLDEN = tfenv.ROOT / "testdata" / "golden"
 TOLERANCE = 1e-5

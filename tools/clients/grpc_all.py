@@ -8,11 +8,28 @@ the same SavedModel; then come the mistakes clients make and the codes and texts
 """
 
 import argparse
+import sys
 from pathlib import Path
 
-from checks import (TIMEOUT, Checks, all_signatures, class_pairs, examples_of, expect,
-                    float_example, golden_inputs, is_classify, is_counter, is_regress, latest,
-                    same, same_outputs, same_pairs)
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import tfenv
+
+
+def command_line():
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("address", metavar="HOST:PORT")
+    parser.add_argument("models_dir", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    ARGS = tfenv.enter(command_line())
+
+from clients.checks import (TIMEOUT, Checks, all_signatures, class_pairs, examples_of, expect,
+                            float_example, golden_inputs, is_classify, is_counter, is_regress,
+                            latest, same, same_outputs, same_pairs)
 
 import grpc
 import numpy as np
@@ -423,12 +440,8 @@ def check_default(client):
     expect(answer.model_spec.signature_name == "serving_default", "signature_name")
 
 
-def main():
-    """Reads the command line and asks."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("address", metavar="HOST:PORT")
-    parser.add_argument("models_dir", type=Path)
-    args = parser.parse_args()
+def main(args):
+    """Asks."""
     checks, client = Checks(), Client(args.address)
     models = arrays.models(args.models_dir)
     for model in models:
@@ -451,4 +464,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

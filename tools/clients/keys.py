@@ -6,7 +6,25 @@ KEY has the right `read` for the model `a`. The messages are written by hand: wh
 keys in the metadata of a call.
 """
 
+import argparse
 import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import tfenv
+
+
+def command_line():
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("address", metavar="HOST:PORT")
+    parser.add_argument("key")
+    return parser
+
+
+if __name__ == "__main__":
+    ARGS = tfenv.enter(command_line())
 
 import grpc
 
@@ -29,10 +47,10 @@ def ask(channel, model, metadata):
         return error.code()
 
 
-def main():
-    address, key = sys.argv[1:]
+def main(args):
+    key = args.key
     code = grpc.StatusCode
-    with grpc.insecure_channel(address) as channel:
+    with grpc.insecure_channel(args.address) as channel:
         for model, metadata, expected in [
             ("a", [], code.UNAUTHENTICATED),
             ("a", [("x-api-key", "wrong")], code.UNAUTHENTICATED),
@@ -46,4 +64,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

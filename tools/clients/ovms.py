@@ -7,9 +7,27 @@ always named here. Answers are compared with what TensorFlow computes from the s
 """
 
 import argparse
+import sys
 from pathlib import Path
 
-from checks import Checks, expect, golden_inputs, is_counter, latest, same
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import tfenv
+
+
+def command_line():
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("grpc_address", metavar="GRPC_HOST:PORT")
+    parser.add_argument("models_dir", type=Path)
+    parser.add_argument("--rest", metavar="REST_HOST:PORT")
+    return parser
+
+
+if __name__ == "__main__":
+    ARGS = tfenv.enter(command_line())
+
+from clients.checks import Checks, expect, golden_inputs, is_counter, latest, same
 
 import numpy as np
 import tensorflow as tf
@@ -92,13 +110,8 @@ def check_client(checks, name, client, models):
                    {"x": np.array([b"a"])}, "half_plus_two", 123)
 
 
-def main():
-    """Reads the command line and asks."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("grpc_address", metavar="GRPC_HOST:PORT")
-    parser.add_argument("models_dir", type=Path)
-    parser.add_argument("--rest", metavar="REST_HOST:PORT")
-    args = parser.parse_args()
+def main(args):
+    """Asks."""
     checks = Checks()
     models = [m for m in arrays.models(args.models_dir) if not is_counter(m)]
     check_client(checks, "grpc", make_grpc_client(args.grpc_address), models)
@@ -108,4 +121,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

@@ -12,10 +12,28 @@ import base64
 import gzip
 import http.client
 import json
+import sys
 from pathlib import Path
 
-from checks import (TIMEOUT, Checks, all_signatures, class_pairs, examples_of, expect,
-                    golden_inputs, is_classify, is_counter, is_regress, latest, same, same_pairs)
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import tfenv
+
+
+def command_line():
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("address", metavar="HOST:PORT")
+    parser.add_argument("models_dir", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    ARGS = tfenv.enter(command_line())
+
+from clients.checks import (TIMEOUT, Checks, all_signatures, class_pairs, examples_of, expect,
+                            golden_inputs, is_classify, is_counter, is_regress, latest, same,
+                            same_pairs)
 
 import numpy as np
 import tensorflow as tf
@@ -459,12 +477,8 @@ def check_half_plus_two(checks, client):
     checks.run("escapes and case in the path", check_escapes, client)
 
 
-def main():
-    """Reads the command line and asks."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("address", metavar="HOST:PORT")
-    parser.add_argument("models_dir", type=Path)
-    args = parser.parse_args()
+def main(args):
+    """Asks."""
     checks, client = Checks(), Client(args.address)
     models = arrays.models(args.models_dir)
     for model in models:
@@ -480,4 +494,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(ARGS)

@@ -7,8 +7,26 @@ the percent-encoded path of the socket as `:authority`.
 """
 
 import argparse
+import sys
+from pathlib import Path
 
-from checks import TIMEOUT, Checks, expect, same
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import tfenv
+
+
+def command_line():
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("address")
+    parser.add_argument("models_dir")
+    return parser
+
+
+if __name__ == "__main__":
+    ARGS = tfenv.enter(command_line())
+
+from clients.checks import TIMEOUT, Checks, expect, same
 
 import grpc
 import numpy as np
@@ -36,12 +54,9 @@ def status(channel):
     expect(answer.model_version_status, "no versions")
 
 
-def main():
+def main(args):
     """Runs the checks."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("address")
-    parser.add_argument("models_dir")
-    address = parser.parse_args().address
+    address = args.address
     path = address.removeprefix("unix:")
     checks = Checks()
     for name in (address, f"unix://{path}"):
@@ -58,4 +73,5 @@ def main():
     checks.finish()
 
 
-main()
+if __name__ == "__main__":
+    main(ARGS)

@@ -1,0 +1,1 @@
+"""Clients that other people wrote, against a running server."""
