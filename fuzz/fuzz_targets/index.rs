@@ -1,8 +1,4 @@
-//! Reads what may be anything as `index`.
+//! Fuzzes `savedmodel::fuzz::index`.
 #![no_main]
 
-#[allow(dead_code, reason = "each target calls one of them")]
-#[path = "../harness.rs"]
-mod harness;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| harness::index(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| savedmodel::fuzz::index(bytes));

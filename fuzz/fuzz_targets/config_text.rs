@@ -1,0 +1,4 @@
+//! Fuzzes `config::fuzz::config_text`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| config::fuzz::config_text(bytes));
