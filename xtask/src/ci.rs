@@ -6,20 +6,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{tidy, venv};
+use crate::{disk, real, tidy, venv};
 
 /// One step: what it is called, and what it does in the root folder.
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 const STEPS: &[Step] = &[
+    ("disk", |_| disk::check(crate::target_folder(), crate::user_cache()?.join("tensord"))),
     ("format", |root| cargo(root, &["fmt", "--all", "--check"])),
     ("clippy", |root| {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     }),
-    ("tidy", tidy::run),
+    ("tidy", |root| tidy::run(root, tidy::Lists::Counted)),
     ("docs", docs),
     ("doc tests", |root| cargo(root, &["test", "--workspace", "--doc"])),
     ("venv", |_| venv::ensure().map(drop)),
+    // Before the tests, which then need no network for them.
+    ("models", real::make_small),
     // Last, so that its summary is what a reader sees first.
     ("tests", tests),
 ];
@@ -59,13 +62,24 @@ fn tests(root: &Path) -> Result<()> {
 }
 
 fn docs(root: &Path) -> Result<()> {
-    let mut command = Command::new("cargo");
+    let mut command = cargo_command(root);
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
-    succeed(command.current_dir(root))
+    succeed(&mut command)
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<()> {
-    succeed(Command::new("cargo").args(arguments).current_dir(root))
+    succeed(cargo_command(root).args(arguments))
+}
+
+/// Cargo in the root folder. Where `CI` is set nothing is built twice, so that incremental files
+/// would only fill the disk.
+fn cargo_command(root: &Path) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root);
+    if std::env::var_os("CI").is_some() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    command
 }
 
 fn succeed(command: &mut Command) -> Result<()> {

@@ -3,9 +3,13 @@
 //! Plain Rust over text. Each rule is a function from the tree to findings, listed in `RULES`.
 
 mod docs;
+mod ghosts;
 mod names;
+mod openings;
 mod ops;
+mod report;
 mod rooms;
+mod shape;
 mod source;
 mod text;
 mod tree;
@@ -26,15 +30,22 @@ const RULES: &[Rule] = &[
     text::open_ends,
     text::private_places,
     text::escape_hatches,
+    openings::nouns_and_verbs,
     names::types_and_functions,
     names::paths,
     rooms::graph,
+    rooms::missing,
     rooms::unsafety,
     rooms::lookups,
     ops::cases,
+    ops::literals,
     docs::flags,
     docs::faults,
     docs::architecture,
+    ghosts::dead_dependencies,
+    ghosts::paths,
+    shape::methods,
+    shape::tuples,
 ];
 
 /// A broken rule, and where.
@@ -61,13 +72,29 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks all rules on the tree below `root`; fails if anything was found.
-pub(crate) fn run(root: &Path) -> Result<()> {
+/// The part of the lists for a reader that is printed.
+#[derive(Clone, Copy)]
+pub(crate) enum Lists {
+    /// The length of each.
+    Counted,
+    /// All their lines.
+    Whole,
+}
+
+/// Checks all rules on the tree below `root`; fails if anything was found. The lists that a reader
+/// judges never fail.
+pub(crate) fn run(root: &Path, lists: Lists) -> Result<()> {
     let tree = Tree::open(root)?;
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
     findings.sort();
     for finding in &findings {
         println!("{finding}");
+    }
+    for report in report::all(&tree) {
+        println!("tidy: {} {}", report.lines.len(), report.title);
+        if matches!(lists, Lists::Whole) {
+            report.lines.iter().for_each(|line| println!("  {line}"));
+        }
     }
     if !findings.is_empty() {
         bail!("{} findings", findings.len());

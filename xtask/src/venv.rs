@@ -9,11 +9,16 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// What is installed together with what it depends on.
+/// Packages that are installed together with their dependencies.
 const WITH_DEPENDENCIES: &[&str] = &["tensorflow-cpu==2.21.0", "scikit-learn"];
 
-/// What would pull in a second TensorFlow or another protobuf if it could.
-const WITHOUT_DEPENDENCIES: &[&str] = &["tensorflow-serving-api==2.21.0", "ovmsclient==2023.1"];
+/// Packages that would pull in a second TensorFlow or another protobuf if they could.
+const WITHOUT_DEPENDENCIES: &[&str] = &[
+    "tensorflow-serving-api==2.21.0",
+    "tensorflow-text==2.21.1",
+    "tf_keras==2.21.0",
+    "ovmsclient==2023.1",
+];
 
 /// Makes the environment unless it is there already, and returns its interpreter.
 ///

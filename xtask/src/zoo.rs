@@ -1,6 +1,6 @@
-//! `cargo xtask zoo`: the full-size models of `tools/make_zoo.py`, compared with TensorFlow.
+//! `cargo xtask zoo`: the full-size models of `tools/zoo/make.py`, compared with TensorFlow.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -18,18 +18,22 @@ pub(crate) fn run(root: &Path, models: &[String]) -> Result<()> {
         command.arg(root.join("tools").join(name));
         command
     };
-    succeed(script("make_zoo.py").arg(&folder).args(models))?;
-    let mut build = Command::new("cargo");
-    succeed(build.args(["build", "--release", "--bin", "tensord"]).current_dir(root))?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    let mut compare = script("compare.py");
-    compare.arg(target.join("release").join("tensord")).arg(&folder);
+    succeed(script("zoo/make.py").arg(&folder).args(models))?;
+    let mut compare = script("zoo/compare.py");
+    compare.arg(release_binary(root)?).arg(&folder);
     compare.args(models.iter().flat_map(|model| ["--model", model]));
     succeed(&mut compare)
 }
 
-fn succeed(command: &mut Command) -> Result<()> {
+/// Builds `tensord` as it is released, and returns where it is.
+pub(crate) fn release_binary(root: &Path) -> Result<PathBuf> {
+    let mut build = Command::new("cargo");
+    succeed(build.args(["build", "--release", "--bin", "tensord"]).current_dir(root))?;
+    Ok(crate::target_folder().join("release").join("tensord"))
+}
+
+/// Runs a command; fails unless it succeeds.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {
         bail!("{command:?}: {status}");

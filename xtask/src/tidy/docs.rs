@@ -3,7 +3,7 @@
 use super::Finding;
 use super::tree::Tree;
 
-const FLAGS: &str = "crates/server/src/flags.rs";
+const FLAGS: &str = "crates/config/src/flags.rs";
 const FAULTS: &str = "docs/faults.md";
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const ARCHITECTURE_LINES_MAX: usize = 300;
@@ -61,7 +61,7 @@ pub(super) fn architecture(tree: &Tree) -> Vec<Finding> {
     vec![Finding::new(ARCHITECTURE, 0, message)]
 }
 
-/// Whether `--flag` stands on the page as a whole word.
+/// Returns whether `--flag` stands on the page as a whole word.
 fn mentions(page: &str, flag: &str) -> bool {
     let wanted = format!("--{flag}");
     page.match_indices(&wanted).any(|(at, _)| {

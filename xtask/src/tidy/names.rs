@@ -10,7 +10,7 @@ const EMPTY_WORDS: &[&str] =
 /// Starts of function names that could stand before any function.
 const EMPTY_VERBS: &[&str] = &["handle_", "process_", "do_"];
 
-/// What TensorFlow Serving's wire format and the traits of others name.
+/// Names of TensorFlow Serving's wire format and of the traits of others.
 const GIVEN: &[&str] = &["ConnectInfo", "handle_reload_config_request"];
 
 /// Folders and files that collect what found no place.

@@ -5,47 +5,64 @@ use std::collections::BTreeSet;
 use super::Finding;
 use super::tree::Tree;
 
+/// The file of these tables.
+const TABLES: &str = "xtask/src/tidy/rooms.rs";
+
 /// A crate and the ones next below it. A crate may use those and anything below them.
 const ROOMS: &[(&str, &[&str])] = &[
     ("proto", &[]),
+    ("status", &[]),
+    ("metrics", &[]),
     ("storage", &[]),
     ("pool", &[]),
-    ("device", &[]),
+    ("heap", &[]),
+    ("offsets", &[]),
+    ("device", &["heap", "offsets"]),
+    ("placement", &["device"]),
     ("tensor", &["device", "proto"]),
-    ("ops", &["tensor", "pool"]),
-    ("gpu", &["ops"]),
+    ("jpeg", &[]),
+    ("kernels", &["pool"]),
+    ("ops", &["tensor", "kernels", "jpeg"]),
     ("graph", &["ops"]),
     ("savedmodel", &["tensor", "storage"]),
     ("batch", &["tensor"]),
-    ("schedule", &["batch", "device"]),
+    ("schedule", &["batch", "device", "heap"]),
     ("session", &["savedmodel", "schedule"]),
     ("native", &["session", "graph"]),
     ("tensorflow", &["session"]),
     ("lifecycle", &["storage"]),
-    ("api", &["session", "lifecycle"]),
-    ("dashboard", &["session", "lifecycle"]),
-    ("server", &["api", "dashboard", "native", "tensorflow", "gpu"]),
-    ("testkit", &["server"]),
+    ("json", &["tensor"]),
+    ("pages", &[]),
+    ("api", &["session", "lifecycle", "json", "pages"]),
+    ("dashboard", &[]),
+    ("config", &["api", "native", "placement", "tensorflow"]),
+    ("server", &["config", "dashboard"]),
+    ("cli", &["server"]),
+    ("testkit", &["cli"]),
+    ("servertest", &["proto"]),
     ("fakecuda", &[]),
 ];
 
+/// Crates that any crate may use.
+const FOR_ALL: &[&str] = &["status", "metrics"];
+
 /// Crates that only tests may use.
-const FOR_TESTS: &[&str] = &["testkit", "fakecuda"];
+const FOR_TESTS: &[&str] = &["testkit", "servertest", "fakecuda"];
 
 /// The crates in which `unsafe` may stand, and below which folder of theirs.
 const UNSAFE_ROOMS: &[(&str, &str)] = &[
     ("device", ""),
+    ("heap", ""),
     ("pool", ""),
-    ("gpu", ""),
+    ("kernels", ""),
     ("tensorflow", ""),
-    ("ops", "src/simd"),
     ("testkit", "fakecuda"),
 ];
 
 /// Crates that only those who talk to a person may use.
-const AT_THE_EDGE: &[(&str, &[&str])] = &[("anyhow", &["server", "testkit"])];
+const AT_THE_EDGE: &[(&str, &[&str])] = &[("anyhow", &["config", "server", "cli", "testkit"])];
 
-/// What runs between the steps of a plan: all that they need was found when it was made.
+/// The files that run between the steps of a plan: all that they need was found when it was made.
 const STEPS: &[&str] = &[
     "crates/graph/src/plan.rs",
     "crates/graph/src/run.rs",
@@ -56,7 +73,7 @@ const STEPS: &[&str] = &[
     "crates/device/src/workspace.rs",
 ];
 
-/// What looks something up by a name or a number.
+/// The types that look something up by a name or a number.
 const MAPS: &[&str] = &["HashMap", "FxHashMap", "HashSet", "FxHashSet", "BTreeMap", "BTreeSet"];
 
 /// Every crate is in the table, and knows only those below it.
@@ -71,8 +88,9 @@ pub(super) fn graph(tree: &Tree) -> Vec<Finding> {
         let allowed = below(room);
         for (line, is_dev, dependency) in dependencies(text) {
             let is_ours = ROOMS.iter().any(|(name, _)| *name == dependency);
-            let is_known =
-                allowed.contains(dependency) || (is_dev && FOR_TESTS.contains(&dependency));
+            let is_known = allowed.contains(dependency)
+                || FOR_ALL.contains(&dependency)
+                || (is_dev && FOR_TESTS.contains(&dependency));
             if is_ours && !is_known {
                 let message = format!("`{room}` must not know `{dependency}`");
                 findings.push(Finding::new(path, line, message));
@@ -85,6 +103,22 @@ pub(super) fn graph(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Every crate and path that the tables here name exists.
+pub(super) fn missing(tree: &Tree) -> Vec<Finding> {
+    let is_manifest_of = |path: &str, room: &str| room_of_manifest(path) == Some(room);
+    let rooms = ROOMS
+        .iter()
+        .map(|(room, _)| *room)
+        .filter(|room| !tree.texts().any(|(path, _)| is_manifest_of(path, room)))
+        .map(|room| format!("there is no crate `{room}`"));
+    let folders = UNSAFE_ROOMS.iter().map(|(room, folder)| format!("crates/{room}/{folder}"));
+    let paths = folders
+        .chain(STEPS.iter().map(|path| (*path).to_owned()))
+        .filter(|path| !tree.has(path.trim_end_matches('/')))
+        .map(|path| format!("there is no `{path}`"));
+    rooms.chain(paths).map(|message| Finding::new(TABLES, 0, message)).collect()
 }
 
 /// Crates without `unsafe` say so; in the others it stands where it may.
@@ -155,7 +189,7 @@ fn below(room: &str) -> BTreeSet<&'static str> {
 }
 
 /// The dependencies in a manifest: line, whether only tests have it, name.
-fn dependencies(manifest: &str) -> Vec<(usize, bool, &str)> {
+pub(super) fn dependencies(manifest: &str) -> Vec<(usize, bool, &str)> {
     let mut found = Vec::new();
     // Whether the section lists dependencies, and if so whether they are for tests.
     let mut section: Option<bool> = None;
@@ -211,6 +245,14 @@ mod tests {
     }
 
     #[test]
+    fn any_crate_may_use_status_and_metrics() {
+        let both = "[dependencies]\nstatus.workspace = true\nmetrics.workspace = true\n";
+        check("jpeg", both, &[]);
+        let above = "[dependencies]\nops.workspace = true\n";
+        check("status", above, &["`status` must not know `ops`"]);
+    }
+
+    #[test]
     fn tests_may_use_the_testkit() {
         check("ops", "[dev-dependencies]\ntestkit.workspace = true\n", &[]);
         let product = "[dependencies]\ntestkit.workspace = true\n";
@@ -227,6 +269,29 @@ mod tests {
     }
 
     #[test]
+    fn a_room_that_does_not_exist_is_found() {
+        let crates: Vec<&str> =
+            ROOMS.iter().map(|(name, _)| *name).filter(|name| *name != "storage").collect();
+        let mut files: Vec<(String, String)> = crates
+            .iter()
+            .map(|name| (format!("crates/{name}/Cargo.toml"), String::new()))
+            .collect();
+        files.extend(UNSAFE_ROOMS.iter().map(|(room, folder)| {
+            (format!("crates/{room}/{folder}/x.rs").replace("//", "/"), String::new())
+        }));
+        files.extend(STEPS.iter().skip(1).map(|path| {
+            (
+                if path.ends_with('/') { format!("{path}x.rs") } else { (*path).to_owned() },
+                String::new(),
+            )
+        }));
+        let found: Vec<String> =
+            missing(&Tree::of(files)).into_iter().map(|finding| finding.message).collect();
+        let step = format!("there is no `{}`", STEPS[0]);
+        assert_eq!(found, ["there is no crate `storage`".to_owned(), step]);
+    }
+
+    #[test]
     fn unsafe_stands_where_it_may() {
         let check = |path: &str, text: &str, n_findings: usize| {
             let tree = Tree::of(vec![(path.to_owned(), text.to_owned())]);
@@ -235,8 +300,7 @@ mod tests {
         check("crates/api/src/lib.rs", "", 1);
         check("crates/api/src/lib.rs", "#![forbid(unsafe_code)]", 0);
         check("crates/device/src/lib.rs", "unsafe {}", 0);
-        check("crates/ops/src/math.rs", "unsafe {}", 1);
-        check("crates/ops/src/simd/dot.rs", "unsafe {}", 0);
+        check("crates/kernels/src/dot.rs", "unsafe {}", 0);
         check("crates/testkit/src/lib.rs", "unsafe {}", 1);
         check("crates/testkit/fakecuda/src/lib.rs", "unsafe {}", 0);
     }

@@ -13,7 +13,7 @@ pub(super) struct Line {
     pub(super) code: String,
     /// The comments on the line, slashes included.
     pub(super) comment: String,
-    /// Whether the line is only compiled for tests.
+    /// `true` if the line is only compiled for tests.
     pub(super) is_test: bool,
 }
 
@@ -28,7 +28,7 @@ impl Source {
         &self.text
     }
 
-    /// Whether the file says that a program wrote it.
+    /// Returns whether the file says that a program wrote it.
     pub(super) fn is_generated(&self) -> bool {
         self.text.lines().take(3).any(|line| line.contains("@generated"))
     }
@@ -44,12 +44,13 @@ impl Source {
     }
 }
 
-/// Whether the whole file is test: an integration test, a bench, or `tests.rs` beside its module.
+/// Returns whether the whole file is test: an integration test, a bench, or `tests.rs` beside its
+/// module.
 fn is_test_file(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests" || part == "benches")
 }
 
-/// What the reader stands in.
+/// The kind of text that the reader is in.
 #[derive(Clone, Copy)]
 enum Within {
     Code,

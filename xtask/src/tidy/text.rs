@@ -83,7 +83,7 @@ pub(super) fn private_places(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `folder` stands in `line` as the start of a path, not in its middle.
+/// Returns whether `folder` stands in `line` as the start of a path, not in its middle.
 fn names_root_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,5 +1,6 @@
 //! The files of the workspace, read once.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -7,12 +8,14 @@ use anyhow::{Context, Result};
 
 use super::source::Source;
 
-/// What holds nothing of ours.
+/// Folders that hold nothing of ours.
 const SKIPPED: &[&str] = &[".git", "target", "__pycache__", "node_modules"];
 
 /// Every text file of the workspace, by its path from the root, with `/` between the parts.
 pub(super) struct Tree {
     files: Vec<(String, File)>,
+    /// The paths of all files and folders, those without text included.
+    paths: BTreeSet<String>,
 }
 
 /// A file's text; for Rust also what is code, comment and test in it.
@@ -24,9 +27,11 @@ enum File {
 impl Tree {
     /// Reads all files below `root`; those that are not UTF-8 are left out.
     pub(super) fn open(root: &Path) -> Result<Tree> {
-        let mut files = Vec::new();
-        read_folder(root, "", &mut files)?;
-        Ok(Tree::of(files))
+        let (mut files, mut paths) = (Vec::new(), BTreeSet::new());
+        read_folder(root, "", &mut files, &mut paths)?;
+        let mut tree = Tree::of(files);
+        tree.paths.append(&mut paths);
+        Ok(tree)
     }
 
     /// A tree of the given paths and texts.
@@ -43,7 +48,21 @@ impl Tree {
             })
             .collect();
         files.sort_by(|a, b| a.0.cmp(&b.0));
-        Tree { files }
+        let paths = files.iter().flat_map(|(path, _)| with_folders(path)).collect();
+        Tree { files, paths }
+    }
+
+    /// Returns whether there is a file or a folder at this path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.paths.contains(path)
+    }
+
+    /// Returns whether the path of some file or folder ends with these parts.
+    pub(super) fn has_tail(&self, tail: &str) -> bool {
+        self.paths
+            .iter()
+            .filter_map(|path| path.strip_suffix(tail))
+            .any(|rest| rest.is_empty() || rest.ends_with('/'))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -72,7 +91,18 @@ impl Tree {
     }
 }
 
-fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> Result<()> {
+/// A path and the folders on the way to it.
+fn with_folders(path: &str) -> impl Iterator<Item = String> {
+    let folders = path.match_indices('/').map(|(at, _)| path[..at].to_owned());
+    folders.chain([path.to_owned()])
+}
+
+fn read_folder(
+    folder: &Path,
+    prefix: &str,
+    files: &mut Vec<(String, String)>,
+    paths: &mut BTreeSet<String>,
+) -> Result<()> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     for entry in entries {
@@ -83,8 +113,9 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) -
         }
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
+        paths.insert(path.clone());
         if kind.is_dir() {
-            read_folder(&entry.path(), &format!("{path}/"), files)?;
+            read_folder(&entry.path(), &format!("{path}/"), files, paths)?;
         } else if kind.is_file()
             && let Ok(text) = String::from_utf8(fs::read(entry.path())?)
         {
