@@ -1,0 +1,123 @@
+//! Hostile bodies over REST.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::support::Server;
+
+const PREDICT: &str = "/v1/models/half_plus_two:predict";
+const CLASSIFY: &str = "/v1/models/half_plus_two:classify";
+
+/// The longest time that anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(super) fn empty_lists(server: &Server) {
+    let body = format!("{{\"instances\": [{}[]]}}", "[],".repeat(10_000_000));
+    let (code, text) = server.rest("POST", PREDICT, &body);
+    assert!(matches!(code, 400 | 429), "{code} {text}");
+}
+
+pub(super) fn small_rows(server: &Server) {
+    let body = format!("{{\"instances\": [{}0]}}", "{\"x\":[0]},".repeat(4_000_000));
+    let (code, text) = server.rest("POST", PREDICT, &body);
+    assert!(matches!(code, 400 | 429), "{code} {text}");
+}
+
+pub(super) fn numbers(server: &Server) {
+    let body = format!("{{\"instances\": [{}0]}}", "0,".repeat(50_000_000));
+    let (code, text) = server.rest("POST", PREDICT, &body);
+    assert_eq!(code, 429, "{text}");
+}
+
+pub(super) fn examples(server: &Server) {
+    let body = format!(
+        "{{\"signature_name\": \"classify_x_to_y\", \"examples\": [{}{{}}]}}",
+        "{\"\":1},".repeat(1_000_000)
+    );
+    let (code, text) = server.rest("POST", CLASSIFY, &body);
+    assert_eq!(code, 429, "{text}");
+}
+
+pub(super) fn unfolding_body(server: &Server) {
+    let text = vec![b' '; 99 << 20];
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(&text).unwrap();
+    let packed = packed.finish().unwrap();
+    // Several at once, each of which would fit alone.
+    let mut streams: Vec<TcpStream> = Vec::new();
+    for _ in 0..12 {
+        let mut stream = connect(server);
+        write!(stream, "POST {PREDICT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n").unwrap();
+        write!(stream, "Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", packed.len())
+            .unwrap();
+        stream.write_all(&packed).unwrap();
+        streams.push(stream);
+    }
+    for mut stream in streams {
+        let code = code(&mut stream);
+        assert!(matches!(code, Some(400 | 429)), "{code:?}");
+    }
+}
+
+pub(super) fn unfinished_bodies(server: &Server) {
+    let part = vec![b' '; 1 << 20];
+    let mut open = Vec::new();
+    let mut n_refused = 0;
+    for _ in 0..40 {
+        let mut stream = connect(server);
+        let head =
+            format!("POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let sent = (0..50).try_for_each(|_| stream.write_all(&part));
+        // Who finds no room is told so, and hung up on.
+        match sent {
+            Ok(()) => open.push(stream),
+            Err(error) => {
+                let is_hung_up =
+                    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
+                assert!(is_hung_up, "{error}");
+                n_refused += 1;
+            }
+        }
+    }
+    assert!(n_refused > 0, "{} bodies are held", open.len());
+}
+
+pub(super) fn unread_answers(server: &Server) {
+    let body = format!("{{\"instances\": [{}0.5]}}", "0.1234567,".repeat(1_000_000));
+    let mut open = Vec::new();
+    for _ in 0..60 {
+        let mut stream = connect(server);
+        write!(
+            stream,
+            "POST {PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .unwrap();
+        // Nothing is ever read of the answer.
+        if stream.write_all(body.as_bytes()).is_ok() {
+            open.push(stream);
+        }
+    }
+    // All were looked at when each has something to read.
+    for stream in &open {
+        let mut byte = [0; 1];
+        let looked = stream.peek(&mut byte);
+        assert!(looked.is_ok(), "{looked:?}");
+    }
+}
+
+fn connect(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", server.rest)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// The status of an answer.
+fn code(stream: &mut TcpStream) -> Option<u16> {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.split(' ').nth(1)?.parse().ok()
+}

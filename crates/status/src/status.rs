@@ -1,0 +1,141 @@
+//! A canonical code and a message, as clients see them.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::code::Code;
+
+/// The longest message that gRPC carries, in bytes (`grpc_status_util.cc`).
+const GRPC_MESSAGE_MAX: usize = 1024;
+
+/// A failure, as a client is told of it. Shown as text, it is its message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Status {
+    /// The canonical code.
+    pub code: Code,
+    /// The message.
+    pub message: String,
+    /// The time after which to try again, if that is worth it.
+    pub retry_after: Option<Duration>,
+}
+
+/// The result of a call that fails with a status.
+pub type Result<T, E = Status> = std::result::Result<T, E>;
+
+impl Status {
+    /// A status of any code.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), retry_after: None }
+    }
+
+    /// An `InvalidArgument`: the request or the file is wrong.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, message)
+    }
+
+    /// A `NotFound`.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, message)
+    }
+
+    /// A `FailedPrecondition`.
+    pub fn failed_precondition(message: impl Into<String>) -> Self {
+        Self::new(Code::FailedPrecondition, message)
+    }
+
+    /// An `Unimplemented`.
+    pub fn unimplemented(message: impl Into<String>) -> Self {
+        Self::new(Code::Unimplemented, message)
+    }
+
+    /// A `ResourceExhausted`.
+    pub fn exhausted(message: impl Into<String>) -> Self {
+        Self::new(Code::ResourceExhausted, message)
+    }
+
+    /// A `DeadlineExceeded`.
+    pub fn deadline_exceeded(message: impl Into<String>) -> Self {
+        Self::new(Code::DeadlineExceeded, message)
+    }
+
+    /// A `Cancelled`.
+    pub fn cancelled(message: impl Into<String>) -> Self {
+        Self::new(Code::Cancelled, message)
+    }
+
+    /// An `Unavailable`.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Code::Unavailable, message)
+    }
+
+    /// An `Internal`.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(Code::Internal, message)
+    }
+
+    /// The same status with a time after which to try again, as far as that can be told.
+    #[must_use]
+    pub fn with_retry_after(self, retry_after: Option<Duration>) -> Self {
+        Self { retry_after, ..self }
+    }
+
+    /// The same status with another message.
+    #[must_use]
+    pub fn map_message(self, change: impl FnOnce(&str) -> String) -> Self {
+        Self { message: change(&self.message), ..self }
+    }
+
+    /// The message as gRPC sends it: a long one is cut.
+    pub fn grpc_message(&self) -> Cow<'_, str> {
+        if self.message.len() <= GRPC_MESSAGE_MAX {
+            return Cow::Borrowed(&self.message);
+        }
+        let cut = self.message.floor_char_boundary(GRPC_MESSAGE_MAX);
+        Cow::Owned(format!("{}...TRUNCATED", &self.message[..cut]))
+    }
+
+    /// The milliseconds after which gRPC clients with a retry policy try again
+    /// (`grpc-retry-pushback-ms`).
+    pub fn retry_pushback_millis(&self) -> Option<u128> {
+        self.retry_after.map(|after| after.as_millis().max(1))
+    }
+
+    /// The whole seconds after which HTTP clients may try again (`Retry-After`).
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after.map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_server_says_when_to_try_again() {
+        let check = |micros, seconds, millis| {
+            let after = Some(Duration::from_micros(micros));
+            let status = Status::unavailable("full").with_retry_after(after);
+            assert_eq!(status.retry_after_seconds(), Some(seconds), "{micros}");
+            assert_eq!(status.retry_pushback_millis(), Some(millis), "{micros}");
+        };
+        check(30_000, 1, 30);
+        check(2_000_000, 2, 2_000);
+        check(2_000_001, 3, 2_000);
+        check(7, 1, 1);
+        assert_eq!(Status::unavailable("gone").retry_after_seconds(), None);
+        assert_eq!(Status::unavailable("gone").retry_pushback_millis(), None);
+    }
+
+    #[test]
+    fn grpc_cuts_long_messages_at_a_character() {
+        let check = |message: &str, expected: &str| {
+            assert_eq!(Status::invalid(message).grpc_message(), expected);
+        };
+        check("short", "short");
+        check(&"a".repeat(1024), &"a".repeat(1024));
+        check(&"a".repeat(1025), &format!("{}...TRUNCATED", "a".repeat(1024)));
+        let umlauts = "ä".repeat(513);
+        check(&format!("a{umlauts}"), &format!("a{}...TRUNCATED", "ä".repeat(511)));
+    }
+}
