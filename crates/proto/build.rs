@@ -51,7 +51,7 @@ const ANY_BYTES: [(&str, &str); 1] = [("Class", "label")];
 /// The number of `bytes` in `FieldDescriptorProto.Type`.
 const TYPE_BYTES: i32 = 12;
 
-/// What an attribute of a node may be and seldom is. Every attribute would take the room of the
+/// Values that an attribute of a node seldom has. Every attribute would take the room of the
 /// largest, a tensor, and a map has room for eleven.
 const SELDOM: [&str; 3] = ["tensor", "list", "func"];
 

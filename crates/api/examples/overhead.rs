@@ -1,4 +1,4 @@
-//! Two halves of the benchmark in `tools/bench_overhead.py`: a server that does as little as a gRPC
+//! Two halves of the benchmark in `tools/bench/overhead.py`: a server that does as little as a gRPC
 //! server can, and a client that asks as fast as it is answered.
 //!
 //! `overhead echo PORT` answers any call with the bytes that `half_plus_two` would answer with.

@@ -12,14 +12,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use lifecycle::Code;
+use http::{HeaderMap, HeaderValue};
+use status::{Code, Status};
 
 pub(crate) use action::{Action, Scope};
 pub use digest::{Digest, new_key};
-
-use crate::status::Status;
 
 /// The header of a key, beside `Authorization: Bearer`.
 const API_KEY: &str = "x-api-key";
@@ -57,20 +55,20 @@ impl Right {
 /// A key, known by its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Who holds it, for the log and for messages.
+    /// The name of the key's holder, for the log and for messages.
     pub name: String,
     /// The digest of the key itself, which the server does not know.
     pub digest: Digest,
-    /// What its holder may do.
+    /// The rights that the key gives its holder.
     pub rights: Vec<Right>,
     /// The names of models that it is for; a `*` stands for any characters.
     pub models: Vec<String>,
-    /// When it ends, if it does.
+    /// The time at which the key expires, if it does.
     pub expires: Option<SystemTime>,
 }
 
 impl Key {
-    /// Whether it is for a model.
+    /// Returns whether the key is for `model`.
     pub(crate) fn covers(&self, model: &str) -> bool {
         self.models.iter().any(|pattern| matches(pattern, model))
     }
@@ -119,13 +117,25 @@ fn shared(keys: Vec<Key>) -> Vec<Arc<Key>> {
 }
 
 /// The digest of the key that a request presents: `Authorization: Bearer KEY`, or `x-api-key: KEY`.
+/// An empty key is none, and a request with two keys in the same header has none: somebody before
+/// this server may have looked at the other one.
 pub(crate) fn presented(headers: &HeaderMap) -> Option<Digest> {
-    let bearer = headers.get(AUTHORIZATION).and_then(|value| {
+    fn bearer(value: &HeaderValue) -> Option<&[u8]> {
         let (scheme, key) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
-        scheme.eq_ignore_ascii_case(b"Bearer ").then(|| key.trim_ascii())
-    });
-    let key = bearer.or_else(|| Some(headers.get(API_KEY)?.as_bytes().trim_ascii()))?;
-    Some(Digest::of(key))
+        scheme.eq_ignore_ascii_case(b"Bearer ").then_some(key)
+    }
+    let mut bearers = headers.get_all(AUTHORIZATION).iter().filter_map(bearer).peekable();
+    let key = match bearers.peek() {
+        Some(_) => single(bearers),
+        None => single(headers.get_all(API_KEY).iter().map(HeaderValue::as_bytes)),
+    };
+    key.map(Digest::of)
+}
+
+/// The key, if there is one and no other.
+fn single<'a>(mut keys: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    let key = keys.next()?.trim_ascii();
+    (!key.is_empty() && keys.next().is_none()).then_some(key)
 }
 
 /// A call, as far as keys are concerned.
@@ -175,7 +185,7 @@ fn judge(
     }
 }
 
-/// Whether a name fits a pattern, in which each `*` stands for any characters.
+/// Returns whether a name fits a pattern, in which each `*` stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(start) else { return false };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How slowly a request may come.
+/// Limits on how slowly a request may arrive.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrivalLimits {
     /// The most time without a byte. For so long no request is too slow.

@@ -3,13 +3,12 @@
 
 use std::fmt;
 
-use lifecycle::Code;
+use status::{Code, Status};
 
 use crate::listen::Peer;
-use crate::status::Status;
 use crate::trace::Short;
 
-/// Who makes a call: the holder of a key, and where from.
+/// The caller of a method: its address and the name of its key.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) peer: Peer,

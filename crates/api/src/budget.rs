@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use lifecycle::Code;
-
-use crate::status::Status;
+use status::{Code, Status};
 
 /// Keeps count of bytes, and says how many there may be.
 pub trait Books: Send + Sync + fmt::Debug {
@@ -75,7 +73,7 @@ const STEPS_KEPT: usize = 4;
 pub(crate) struct Charge {
     budget: Budget,
     bytes: usize,
-    /// What was taken from the books: no less than `bytes`.
+    /// The bytes that were taken from the books: no less than `bytes`.
     taken: usize,
 }
 

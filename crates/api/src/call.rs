@@ -4,18 +4,18 @@ use lifecycle::{Handle, Target};
 use proto::serving::ModelSpec;
 use proto::serving::model_spec::VersionChoice;
 use session::{DEFAULT_SIGNATURE, Servable, Urgency};
+use status::Status;
 
 use crate::Models;
-use crate::status::Status;
 
-/// What a request asks for, apart from its inputs.
+/// Everything that a request asks for, apart from its inputs.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     /// The model, and the version or label.
     pub(crate) target: Target,
     /// The signature's name; empty for the default one.
     pub(crate) signature: String,
-    /// How urgent it is.
+    /// The urgency of the request.
     pub(crate) urgency: Urgency,
 }
 
@@ -49,12 +49,12 @@ impl Call {
     }
 }
 
-/// Whether the method name of a signature must fit the call.
+/// The check that the method name of a signature fits the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MethodNames {
-    /// It must.
+    /// The name must fit.
     Checked,
-    /// It need not: TensorFlow 2 writes `predict` everywhere.
+    /// The name need not fit: TensorFlow 2 writes `predict` everywhere.
     Unchecked,
 }
 

@@ -9,6 +9,7 @@ use proto::serving::{
     Input,
 };
 use session::{Servable, Signature};
+use status::Status;
 use tensor::{DType, Tensor};
 
 use crate::call::{Call, MethodNames, answered};
@@ -17,7 +18,6 @@ use crate::examples;
 use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
-use crate::status::Status;
 
 pub(crate) const METHOD: &str = "tensorflow/serving/classify";
 const CLASSES: &str = "classes";

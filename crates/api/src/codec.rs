@@ -8,11 +8,9 @@
 use std::sync::Arc;
 use std::thread;
 
-use lifecycle::Code;
+use status::{Code, Status};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::task::AbortOnDropHandle;
-
-use crate::status::Status;
 
 /// Messages of more bytes are decoded and encoded on codec threads.
 pub(crate) const LONG_BYTES: usize = 32 << 10;

@@ -1,6 +1,8 @@
-//! What both faces share: the models, the counters, the limit of bytes in flight.
+//! State that both faces share: the models, the counters, the limit of bytes in flight.
 
 use std::sync::Arc;
+
+use status::Status;
 
 use crate::Models;
 use crate::access::{Access, Action, Digest, Key, Scope};
@@ -9,10 +11,9 @@ use crate::call::MethodNames;
 use crate::codec::Codec;
 use crate::record::Recorder;
 use crate::stats::{Api, Entrypoint, InFlight, Stats};
-use crate::status::Status;
 use crate::trace::Trace;
 
-/// What every method needs. Cheap to clone; clones are one and the same.
+/// State that every method needs. Cheap to clone; clones are one and the same.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The models that are served.
@@ -23,7 +24,7 @@ pub struct Context {
     pub budget: Budget,
     /// Decodes and encodes long messages.
     pub codec: Codec,
-    /// Whether the method name of a signature must fit the call.
+    /// The check that the method name of a signature fits the call.
     pub method_names: MethodNames,
     /// Takes some of the requests, to log them.
     pub recorder: Option<Arc<dyn Recorder>>,
@@ -32,7 +33,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Who records the request to a model that is about to be run, if it is to be recorded.
+    /// Returns the recorder of the request to a model that is about to be run, if it is to be
+    /// recorded.
     pub(crate) fn sampled(&self, model: &str) -> Option<&dyn Recorder> {
         self.recorder.as_deref().filter(|recorder| recorder.samples(model))
     }

@@ -3,16 +3,16 @@
 
 use std::pin::Pin;
 
-use lifecycle::Code;
+use metrics::{Point, Value};
 use proto::serving::metric::ValueIncrease;
 use proto::serving::model_server_config::Config;
 use proto::serving::{
     Metric as MetricProto, ModelConfig, ModelConfigList, ReloadConfigRequest, ReloadConfigResponse,
     StatusProto,
 };
+use status::{Code, Status};
 
-use crate::stats::{Stats, Value};
-use crate::status::Status;
+use crate::stats::Stats;
 
 /// Changes which models are served.
 pub trait Control: Send + Sync {
@@ -83,15 +83,25 @@ pub(crate) async fn reload(
     Ok(ReloadConfigResponse { status: Some(StatusProto::default()), metric: metric.collect() })
 }
 
+/// The name of a metric, and its points.
+type Number = (&'static str, fn(&Stats) -> Vec<Point>);
+
+/// The metrics that can be asked for: those that are numbers.
+const NUMBERS: &[Number] = &[
+    ("/tensorflow/serving/request_count", Stats::request_count),
+    ("/tensorflow/serving/request_example_count_total", Stats::example_count_total),
+    ("tensord_run_failures_total", Stats::run_failures),
+    ("tensord_in_flight_requests", Stats::in_flight),
+];
+
 /// The first point of each metric; 0 if there is none, or none that is a number.
 fn values(stats: &Stats, names: &[String]) -> Vec<i64> {
-    let metrics = if names.is_empty() { Vec::new() } else { stats.snapshot() };
     let value = |name: &String| {
-        let metric = metrics.iter().find(|metric| metric.name == name);
-        match &metric?.points.first()?.value {
-            Value::Counter(value) => i64::try_from(*value).ok(),
-            Value::Gauge(value) => Some(*value),
-            Value::Histogram { .. } => None,
+        let (_, points) = NUMBERS.iter().find(|(number, _)| number == name)?;
+        match points(stats).first()?.value {
+            Value::Count(value) => i64::try_from(value).ok(),
+            Value::Signed(value) => Some(value),
+            Value::Seconds(_) | Value::Histogram { .. } => None,
         }
     };
     names.iter().map(|name| value(name).unwrap_or(0)).collect()

@@ -8,9 +8,9 @@ use proto::serving::Input;
 use proto::serving::input::Kind;
 use proto::tensorflow::DataType;
 use session::{Servable, Signature};
+use status::Status;
 use tensor::{DType, Shape, Tensor};
 
-use crate::status::Status;
 use crate::{predict, signature_text};
 
 /// The examples of an input as a vector of strings. A context is merged into each: its bytes come
@@ -57,7 +57,7 @@ pub(crate) fn signature<'a>(
     name: &str,
 ) -> Result<&'a Arc<Signature>, Status> {
     let missing = || Status::invalid(format!("No signature was found with the name: {name}"));
-    Ok(servable.signature(name).ok_or_else(missing)??)
+    servable.signature(name).ok_or_else(missing)?
 }
 
 /// A signature as it stands in the SavedModel, for messages.

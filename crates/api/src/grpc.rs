@@ -2,13 +2,14 @@
 
 mod deadline;
 mod direct;
-mod expansion;
+pub(crate) mod expansion;
 mod guard;
 mod health;
 mod metered;
 mod outgoing;
 mod profiler;
 mod remote;
+mod to_tonic;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use proto::serving::{
     RegressionRequest, RegressionResponse, ReloadConfigRequest, ReloadConfigResponse,
 };
 use session::Urgency;
+use status::Status;
 use tensor::Layout;
 use tokio_stream::Stream;
 use tonic::codec::CompressionEncoding;
@@ -43,7 +45,6 @@ use crate::control::{self, Control};
 use crate::level;
 use crate::predict::{self, Answer};
 use crate::stats::{Api, Entrypoint, InFlight};
-use crate::status::Status;
 use crate::trace::Trace;
 use crate::{classify, metadata, model_status, multi_inference, regress};
 
@@ -53,20 +54,21 @@ use guard::Presented;
 pub use metered::Metered;
 use metered::{CallCharge, Limits};
 pub use profiler::Profiler;
+use to_tonic::to_tonic;
 pub use transport::TransportOptions;
 
 /// The settings of the gRPC face.
 #[derive(Debug, Clone, Copy)]
 pub struct GrpcOptions {
-    /// How output tensors are written.
+    /// The layout of output tensors in an answer.
     pub layout: Layout,
     /// The most bytes of a message, and that an input tensor may unfold to.
     pub message_bytes_max: usize,
-    /// How many requests of one stream run at once.
+    /// The number of requests of one stream that run at once.
     pub stream_requests_max: usize,
-    /// How long a client may take no part of an answer.
+    /// The longest time in which a client may take no part of an answer.
     pub patience: Duration,
-    /// How slowly a message may come.
+    /// The limits on how slowly a message may arrive.
     pub arrival: ArrivalLimits,
 }
 
@@ -201,7 +203,7 @@ fn proto_bytes(answer: &Answer) -> usize {
     answer.outputs.iter().map(|(_, tensor)| tensor.proto_bytes()).sum()
 }
 
-/// When the client stops waiting, what it calls its request, and what that is charged.
+/// The urgency of a request, its trace, the key that it presents, and its charge.
 #[derive(Clone)]
 struct Asked {
     urgency: Result<Urgency, Status>,
@@ -230,7 +232,7 @@ const GROWTH: usize = 3;
 fn reply<T: Message>(result: Result<T, Status>, charge: &CallCharge) -> Reply<T> {
     let charged = |answer: &T| charge.grow(answer.encoded_len().saturating_mul(GROWTH));
     let result = result.and_then(|answer| charged(&answer).map(|()| answer));
-    result.map(Response::new).map_err(|status| status.to_grpc())
+    result.map(Response::new).map_err(|status| to_tonic(&status))
 }
 
 /// The charge of a call.
@@ -244,11 +246,11 @@ impl PredictionService for Grpc {
         let asked = Asked::new(&request);
         let charge = asked.charge.clone();
         let answer = self.predict_one(request.into_inner(), asked).await;
-        let answer = answer.map_err(|status| status.to_grpc())?;
+        let answer = answer.map_err(|status| to_tonic(&status))?;
         let (n_bytes, layout) = (proto_bytes(&answer.1), self.options.layout);
         let encode = move || encode(answer, layout, |bytes| charge.grow(bytes));
         let message = self.context.codec.run(n_bytes, encode).await.flatten();
-        message.map(Response::new).map_err(|status| status.to_grpc())
+        message.map(Response::new).map_err(|status| to_tonic(&status))
     }
 
     async fn classify(
@@ -323,7 +325,7 @@ impl PredictionService for Grpc {
             let (face, asked) = (face.clone(), asked.clone());
             async move {
                 let answer = face.predict_one(request?, asked).await;
-                answer.map_err(|status| status.to_grpc())
+                answer.map_err(|status| to_tonic(&status))
             }
         });
         let (layout, mut room) = (self.options.layout, self.context.budget.charge());
@@ -331,7 +333,7 @@ impl PredictionService for Grpc {
         let write = move |answer: Result<(Call, Answer), tonic::Status>| {
             room.shrink_to(0);
             let message = encode(answer?, layout, |bytes| room.grow(bytes));
-            message.map_err(|status| status.to_grpc())
+            message.map_err(|status| to_tonic(&status))
         };
         let mut has_failed = false;
         let answers = answers.buffered(self.options.stream_requests_max.max(1)).map(write);
@@ -364,7 +366,7 @@ impl ModelService for Grpc {
             let text = "this server does not let its list of models be replaced";
             return Err(tonic::Status::unimplemented(text));
         };
-        let caller = self.caller(request.extensions()).map_err(|status| status.to_grpc())?;
+        let caller = self.caller(request.extensions()).map_err(|status| to_tonic(&status))?;
         let audit = Audit::begin(caller, "HandleReloadConfigRequest".to_owned());
         let charge = charge(&request);
         let answer = control::reload(&**control, &self.context.stats, request.into_inner()).await;

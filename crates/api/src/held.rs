@@ -33,7 +33,7 @@ impl HeldBytes {
         self.len == 0
     }
 
-    /// Whether all bytes are in one piece, or there are none.
+    /// Returns whether all bytes are in one piece, or there are none.
     pub(crate) fn is_one_piece(&self) -> bool {
         self.pieces.len() + usize::from(!self.small.is_empty()) <= 1
     }

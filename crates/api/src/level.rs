@@ -2,8 +2,7 @@
 
 use http::{HeaderMap, HeaderName};
 use session::LEVEL_MAX;
-
-use crate::status::Status;
+use status::Status;
 
 const NAME: HeaderName = HeaderName::from_static("tensord-priority");
 

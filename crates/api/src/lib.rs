@@ -12,6 +12,9 @@ mod codec;
 mod context;
 mod control;
 mod examples;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod grpc;
 mod held;
 mod level;
@@ -27,7 +30,6 @@ mod rest;
 mod run;
 mod signature_text;
 mod stats;
-mod status;
 mod tls;
 mod trace;
 
@@ -45,10 +47,9 @@ pub use listen::{
 pub use record::{Exchange, Record, Recorder};
 pub use replay::{Replayed, replay};
 pub use rest::{
-    Door, Memory, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, json, serve as serve_rest,
+    Door, Memory, Metrics, ModelsPage, Page, Reply, Rest, RestOptions, Site, serve as serve_rest,
 };
-pub use stats::{Kind, Metric, Point, Stats, Value, latency_limits};
-pub use status::Status;
+pub use stats::Stats;
 pub use tls::{Pem, Protocol, Tls};
 
 /// The models that are served.

@@ -29,32 +29,32 @@ pub use peer::Peer;
 pub use slots::Client;
 use slots::{Slot, Slots};
 
-/// How often the system asks a silent connection whether the other side is still there: one that
-/// says nothing to that for a minute is ended.
+/// The interval at which the system probes a silent connection: one that answers no probe for a
+/// minute is ended.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(60))
     .with_interval(Duration::from_secs(20))
     .with_retries(3);
 
-/// How connections are taken.
+/// Settings of the accept loop.
 #[derive(Clone)]
 pub struct ListenOptions {
     /// Speaks TLS with these keys.
     pub tls: Option<Tls>,
-    /// What is spoken.
+    /// The protocol that is spoken.
     pub protocol: Protocol,
     /// The most connections at once. For a further one, a connection whose client is slow or idle
     /// is closed; the new connection waits if there is none.
     pub connections_max: usize,
-    /// How long the two sides may take to agree on TLS.
+    /// The longest time that a TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// How long a client may take no byte of an answer.
+    /// The longest time in which a client may take no byte of an answer.
     pub write_timeout: Duration,
-    /// How long to wait after a connection could not be taken, for want of file descriptors say.
+    /// The pause after a connection could not be accepted, for want of file descriptors say.
     pub accept_pause: Duration,
 }
 
-/// Where connections come from.
+/// A source of connections.
 #[derive(Debug)]
 pub enum Listener {
     /// A port.

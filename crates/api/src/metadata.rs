@@ -3,10 +3,10 @@
 use prost::Message as _;
 use prost_types::Any;
 use proto::serving::{GetModelMetadataRequest, GetModelMetadataResponse, SignatureDefMap};
+use status::Status;
 
 use crate::Models;
 use crate::call::{Call, answered};
-use crate::status::Status;
 
 const SIGNATURES: &str = "signature_def";
 

@@ -6,9 +6,9 @@ use proto::serving::model_spec::VersionChoice;
 use proto::serving::{
     GetModelStatusRequest, GetModelStatusResponse, ModelVersionStatus, StatusProto,
 };
+use status::Status;
 
 use crate::Models;
-use crate::status::Status;
 
 /// The states of one version or of all. A label is ignored, as upstream.
 pub(crate) fn model_status(
@@ -27,7 +27,7 @@ pub(crate) fn model_status(
 fn state(status: &VersionStatus) -> ModelVersionStatus {
     let (error_code, error_message) = match status.failure() {
         None => (0, String::new()),
-        Some(error) => (error.code.number(), error.message.clone()),
+        Some(error) => (error.status.code.number(), error.status.message.clone()),
     };
     ModelVersionStatus {
         version: status.version,

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use lifecycle::{Code, Handle};
+use lifecycle::Handle;
 use proto::serving::inference_result::Result as Outcome;
 use proto::serving::{
     InferenceResult, InferenceTask, MultiInferenceRequest, MultiInferenceResponse,
 };
 use session::{Servable, Signature, Urgency};
+use status::{Code, Status};
 use tensor::Tensor;
 
 use crate::call::{Call, MethodNames, answered};
@@ -19,7 +20,6 @@ use crate::examples;
 use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
-use crate::status::Status;
 use crate::{classify, regress};
 
 /// Runs every task of a request on its examples, all at once.
@@ -54,7 +54,7 @@ pub(crate) async fn multi_inference(
     Ok(response)
 }
 
-/// What is to be done with which signature.
+/// A task of a request: the method and the signature that it is run on.
 struct Task<'a> {
     kind: Kind,
     signature: &'a Arc<Signature>,

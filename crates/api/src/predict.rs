@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lifecycle::{Code, Handle};
+use lifecycle::Handle;
 use proto::tensorflow::TensorProto;
 use session::{Endpoint, Servable, Signature, Urgency};
+use status::{Code, Status};
 use tensor::{DType, Tensor, proto_dtype};
 
 use crate::call::{Call, MethodNames};
@@ -13,7 +14,6 @@ use crate::context::Context;
 use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
-use crate::status::Status;
 use crate::{classify, regress};
 
 const PREDICT: &str = "tensorflow/serving/predict";
@@ -26,11 +26,11 @@ const FILTERS_MAX: usize = 10_000;
 pub(crate) struct Inputs {
     /// One tensor for each input of the signature.
     pub(crate) tensors: Vec<Tensor>,
-    /// Which outputs are wanted.
+    /// The indices of the outputs that are wanted.
     pub(crate) outputs: Vec<usize>,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The version that answered.
@@ -136,14 +136,7 @@ impl Given for TensorProto {
 
 /// An input that could not be read.
 pub(crate) fn unread(alias: &str, error: &tensor::Error) -> Status {
-    let code = match error {
-        tensor::Error::Memory(_) => Code::ResourceExhausted,
-        tensor::Error::TooLarge { .. }
-        | tensor::Error::NegativeDim { .. }
-        | tensor::Error::WrongCount { .. }
-        | tensor::Error::Proto { .. } => Code::InvalidArgument,
-    };
-    Status::new(code, format!("tensor parsing error: {alias}: {error}"))
+    Status::new(error.code(), format!("tensor parsing error: {alias}: {error}"))
 }
 
 /// The inputs of a request, in the signature's order, none of which may take more than

@@ -9,14 +9,14 @@ use proto::serving::{
     PredictResponse, PredictionLog, RegressLog, RegressionRequest, RegressionResponse,
 };
 use proto::tensorflow::TensorProto;
+use status::Status;
 use tensor::{Layout, Tensor};
 
 use crate::call::answered;
-use crate::status::Status;
 
 /// Takes requests that were answered.
 pub trait Recorder: Send + Sync + std::fmt::Debug {
-    /// Whether the next request to a model is to be recorded. Must be quick.
+    /// Returns whether the next request to a model is to be recorded. Must be quick.
     fn samples(&self, model: &str) -> bool;
 
     /// Takes a request that is to be recorded. Must not wait.
@@ -41,9 +41,9 @@ pub struct Record {
 pub enum Exchange {
     /// A `Predict`, by aliases.
     Predict {
-        /// What was fed.
+        /// The tensors that were fed.
         inputs: Vec<(String, Tensor)>,
-        /// What came out.
+        /// The tensors that the run gave.
         outputs: Vec<(String, Tensor)>,
     },
     /// A `Classify`.

@@ -3,6 +3,7 @@
 
 use proto::serving::{Input, Regression, RegressionRequest, RegressionResponse, RegressionResult};
 use session::{Servable, Signature};
+use status::Status;
 use tensor::{DType, Tensor};
 
 use crate::call::{Call, MethodNames, answered};
@@ -11,7 +12,6 @@ use crate::examples;
 use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
-use crate::status::Status;
 
 pub(crate) const METHOD: &str = "tensorflow/serving/regress";
 

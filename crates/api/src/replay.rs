@@ -1,19 +1,18 @@
 //! Runs logged requests again, on a version that is not served yet: how a version is warmed up. The
 //! rules are those of TensorFlow Serving's `saved_model_warmup.cc`.
 
-use lifecycle::Code;
 use proto::serving::prediction_log::LogType;
 use proto::serving::{InferenceTask, Input, ModelSpec, PredictRequest, PredictionLog};
 use session::{Servable, Signature, Urgency};
+use status::{Code, Status};
 
 use crate::call::MethodNames;
-use crate::status::Status;
 use crate::{classify, examples, predict, regress};
 
 /// The most bytes that an input tensor may unfold to.
 const TENSOR_BYTES_MAX: usize = i32::MAX as usize;
 
-/// What became of a logged request.
+/// The outcome of replaying a logged request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replayed {
     /// It was run, and its answer thrown away.

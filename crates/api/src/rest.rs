@@ -4,17 +4,21 @@
 mod body;
 mod compress;
 mod door;
-pub mod json;
 mod manage;
 mod memory;
 mod pages;
 mod reply;
 mod routes;
 mod serve;
-mod target;
+pub(crate) mod target;
+mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
 
 pub use door::Door;
 pub use memory::Memory;
@@ -28,25 +32,25 @@ use crate::control::Control;
 /// The settings of the REST face.
 #[derive(Debug, Clone, Copy)]
 pub struct RestOptions {
-    /// How long a request may run; for ever without one.
+    /// The longest time that a request may run; no limit without one.
     pub timeout: Option<Duration>,
-    /// How long a client may take to send the head of a request.
+    /// The longest time that a client may take to send the head of a request.
     pub header_timeout: Duration,
-    /// How long a connection on which nothing is asked stays open while the server drains.
+    /// The time that a connection without a request stays open while the server drains.
     pub linger: Duration,
-    /// How slowly a body may come.
+    /// The limits on how slowly a body may arrive.
     pub arrival: ArrivalLimits,
     /// The most bytes of a request's body.
     pub body_bytes_max: usize,
     /// The most bytes that a compressed body may unfold to.
     pub inflated_bytes_max: usize,
-    /// Whether answers carry CORS headers.
+    /// `true` if answers carry CORS headers.
     pub has_cors: bool,
-    /// What `GET /v1/models` shows.
+    /// The content of `GET /v1/models`.
     pub models_page: ModelsPage,
 }
 
-/// What `GET /v1/models` shows.
+/// The content of `GET /v1/models`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelsPage {
     /// All models, as `GET /v1/models:list` does.
@@ -57,6 +61,10 @@ pub enum ModelsPage {
 
 /// Makes a page, such as that of the metrics, when it is asked for.
 pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Answers requests for static files, which browsers load without a key; `None` if a request is
+/// about something else.
+pub type Site = Arc<dyn Fn(&Parts) -> Option<Response<Bytes>> + Send + Sync>;
 
 /// The metrics page, and where it is shown besides `/metrics`.
 #[derive(Clone)]
@@ -82,28 +90,36 @@ struct Shared {
     door: Door,
     /// Other pages that are only looked at, by their paths.
     looks: Vec<(&'static str, Page)>,
+    site: Option<Site>,
 }
 
 impl Rest {
     /// The face of some models. Without `metrics` there is no page of them. Nothing can be changed.
     pub fn new(context: Context, options: RestOptions, metrics: Option<Metrics>) -> Self {
         let door = Door::Closed("this server takes no changes".to_owned());
-        let (control, memory, looks) = (None, None, Vec::new());
-        let shared = Shared { context, options, metrics, control, memory, door, looks };
+        let (control, memory, looks, site) = (None, None, Vec::new(), None);
+        let shared = Shared { context, options, metrics, control, memory, door, looks, site };
         Self { shared: Arc::new(shared) }
     }
 
-    /// The same with a door that says which calls it takes.
+    /// Sets the door, which says which calls the server takes.
     #[must_use]
     pub fn with_door(mut self, door: Door) -> Self {
         self.set_up(|shared| shared.door = door);
         self
     }
 
-    /// The same with a page of JSON at a path, which is made when it is asked for.
+    /// Adds a page of JSON at a path, which is made when a request asks for it.
     #[must_use]
     pub fn with_look(mut self, path: &'static str, page: Page) -> Self {
         self.set_up(|shared| shared.looks.push((path, page)));
+        self
+    }
+
+    /// Sets the static files.
+    #[must_use]
+    pub fn with_site(mut self, site: Site) -> Self {
+        self.set_up(|shared| shared.site = Some(site));
         self
     }
 

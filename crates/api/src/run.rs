@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use lifecycle::{Code, Handle};
+use lifecycle::Handle;
 use session::{Servable, Signature, Urgency};
+use status::{Code, Status};
 use tensor::Tensor;
 
 use crate::context::Context;
 use crate::stats::{Api, Ran};
-use crate::status::Status;
 
 /// One run of a signature.
 pub(crate) struct Run<'a> {

@@ -1,6 +1,6 @@
 //! Signatures as texts, in a fixed order: as protobuf prints them for people, and as JSON.
 //!
-//! What prints messages in general goes through maps without an order. Here each entry is printed
+//! The general printer of messages goes through maps without an order. Here each entry is printed
 //! by itself, and the entries are put together by name, as protobuf's own printer does.
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! them up.
 
 mod cells;
-mod histogram;
+mod requests;
 mod snapshot;
 
 use std::collections::HashMap;
@@ -14,23 +14,20 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use lifecycle::Code;
+use metrics::{Histogram, LATENCY_LIMITS, SIZE_LIMITS};
+use status::{Code, Status};
 
 use cells::Cells;
-pub use histogram::latency_limits;
-use histogram::{Histogram, LATENCY_LIMITS, SIZE_LIMITS};
-pub use snapshot::{Kind, Metric, Point, Value};
 
-use crate::status::Status;
 use crate::trace::{Ended, Trace};
 
-/// How many names that no model has are counted one by one; the rest count as [`OTHERS`].
+/// The number of names without a model that are counted one by one; the rest count as [`OTHERS`].
 const STRANGERS_MAX: usize = 256;
 
 /// Stands for all names beyond those that are counted one by one.
 const OTHERS: &str = "(others)";
 
-/// What was called.
+/// The API method that was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Api {
     /// `Predict`.
@@ -45,7 +42,7 @@ pub(crate) enum Api {
     Look,
 }
 
-/// Which way a request came.
+/// The protocol by which a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entrypoint {
     /// Over gRPC.
@@ -66,7 +63,7 @@ pub struct Stats {
     models: ArcSwap<HashMap<Box<str>, Arc<ModelStats>>>,
 }
 
-/// What was run.
+/// The model, version, signature and method that were run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ran<'a> {
     pub(crate) model: &'a str,
@@ -88,7 +85,7 @@ struct ModelStats {
 }
 
 impl Stats {
-    /// Nothing counted yet.
+    /// Makes counters that are all zero.
     pub fn new() -> Self {
         Self { models: ArcSwap::default() }
     }

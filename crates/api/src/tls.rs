@@ -5,26 +5,25 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use status::Status;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use crate::status::Status;
-
 /// Keys and certificates, as PEM text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pem {
     /// The server's private key.
     pub key: String,
-    /// Its certificate, and those between it and an authority that clients trust.
+    /// The server's certificate, and those between it and an authority that clients trust.
     pub certificates: String,
     /// The authorities that sign the certificates of clients. Without them, anyone is let in.
     pub client_authorities: Option<String>,
 }
 
-/// What is spoken over a connection.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1, for REST.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use lifecycle::Code;
+use status::Code;
 
 /// The header that names a request.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -20,7 +20,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Names of requests longer than this are not taken.
 const ID_MAX: usize = 128;
 
-/// What a request was named.
+/// The ids that a request was given.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     request_id: Option<HeaderValue>,
@@ -28,7 +28,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// What the headers of a request say.
+    /// Reads the ids from the headers of a request.
     pub(crate) fn new(headers: &HeaderMap) -> Self {
         Self {
             request_id: headers.get(REQUEST_ID).filter(|id| is_id(id)).cloned(),
@@ -81,7 +81,7 @@ impl Trace {
     }
 }
 
-/// How a request ended.
+/// The end of a request, for the log.
 pub(crate) struct Ended<'a> {
     pub(crate) model: &'a str,
     pub(crate) api: &'static str,

@@ -1,4 +1,4 @@
-//! Why a task was refused or a batch failed. The texts are those of TensorFlow Serving
+//! Errors of refused tasks and failed batches. The texts are those of TensorFlow Serving
 //! (`batching_session.cc`, `shared_batch_scheduler.h`, `bundle_factory_util.cc`).
 
 /// A refusal of this crate.
@@ -27,9 +27,9 @@ pub enum Error {
          {n_batches} batches enqueued and max_enqueued_batches is {max}"
     )]
     QueueFull {
-        /// How many batches wait.
+        /// The number of waiting batches.
         n_batches: usize,
-        /// How many may.
+        /// The number of batches that may wait.
         max: usize,
     },
     /// The same, of a queue that splits tasks.
@@ -44,9 +44,9 @@ pub enum Error {
         n_rows: usize,
         /// The rows that there is still room for.
         capacity: usize,
-        /// How many batches wait.
+        /// The number of waiting batches.
         n_batches: usize,
-        /// How many may.
+        /// The number of batches that may wait.
         max: usize,
         /// The rows of the last of them.
         open_rows: usize,
@@ -79,7 +79,7 @@ pub enum Error {
     LastAllowedSize {
         /// The last entry.
         last: usize,
-        /// What it must be.
+        /// The entry that it must be.
         expected: usize,
     },
     /// The allowed sizes are out of order.
@@ -88,9 +88,9 @@ pub enum Error {
     /// A number that must be above zero is not.
     #[error("{field} must be positive; was {value}")]
     NotPositive {
-        /// Which.
+        /// The name of the setting.
         field: &'static str,
-        /// What it is.
+        /// Its value.
         value: i64,
     },
     /// There is no memory, or no such shape, for the batch.

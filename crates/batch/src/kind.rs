@@ -21,15 +21,15 @@ pub(crate) struct Rank {
 pub(crate) struct Entry<T> {
     pub(crate) task: Arc<T>,
     pub(crate) n_rows: usize,
-    /// How many of its rows have left already.
+    /// The number of its rows that have left already.
     pub(crate) n_gone: usize,
     pub(crate) level: usize,
     pub(crate) arrived: Time,
-    /// When it is taken out unrun.
+    /// The time at which the task is taken out unrun.
     pub(crate) deadline: Option<Time>,
-    /// When its answer is no longer wanted.
+    /// The time from which its answer is no longer wanted.
     pub(crate) answer_by: Option<Time>,
-    /// When it has waited long enough for others.
+    /// The time until which the task waits for others.
     pub(crate) leave_by: Time,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Kind<T> {
     pub(crate) class: Class,
     pub(crate) entries: BTreeMap<Rank, Entry<T>>,
     pub(crate) n_rows: usize,
-    /// How the tasks fall into batches, if that is known.
+    /// The packing of the tasks into batches, if it is known.
     packing: Option<Packing>,
 }
 
@@ -49,11 +49,11 @@ pub(crate) struct Taken<T> {
     pub(crate) rank: Rank,
     pub(crate) level: usize,
     pub(crate) deadline: Option<Time>,
-    /// Whether nothing of the task is left.
+    /// `true` if nothing of the task is left.
     pub(crate) is_last: bool,
 }
 
-/// How waiting tasks fall into batches.
+/// The division of waiting tasks into batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Packing {
     pub(crate) n_batches: usize,
@@ -61,12 +61,12 @@ pub(crate) struct Packing {
     pub(crate) open_rows: usize,
 }
 
-/// Which tasks would leave together.
+/// The tasks that would leave together.
 struct Selection {
     /// The tasks and how many rows of each.
     takes: Vec<(Rank, usize)>,
     n_rows: usize,
-    /// Whether no more would fit.
+    /// `true` if no more would fit.
     is_full: bool,
 }
 
@@ -117,13 +117,13 @@ impl<T> Kind<T> {
         self.packing = None;
     }
 
-    /// How the tasks fall into batches.
+    /// The packing of the tasks into batches.
     pub(crate) fn packing(&mut self, options: &Options) -> Packing {
         let entries = &self.entries;
         *self.packing.get_or_insert_with(|| Packing::of(entries, options))
     }
 
-    /// When the next batch leaves, and why. `run` is how long it is expected to run.
+    /// The time at which the next batch leaves, and the reason. `run` is its expected run time.
     pub(crate) fn ready(&self, options: &Options, now: Time, run: Duration) -> Ready {
         let Some((_, first)) = self.entries.first_key_value() else { return Ready::Never };
         let is_full = || self.select(options, options.batch_rows_max).is_full;

@@ -12,26 +12,26 @@ pub struct Options {
     pub task_rows_max: usize,
     /// The most rows of a batch (`max_execution_batch_size`).
     pub batch_rows_max: usize,
-    /// How long a task may wait for others when a lane is free (`batch_timeout_micros`).
+    /// The time that a task may wait for others when a lane is free (`batch_timeout_micros`).
     pub timeout: Duration,
-    /// How many batches may wait (`max_enqueued_batches`).
+    /// The number of batches that may wait (`max_enqueued_batches`).
     pub enqueued_batches_max: usize,
     /// Batches are filled up to the next of these sizes; empty means as they are
     /// (`allowed_batch_sizes`).
     pub allowed_sizes: Vec<usize>,
-    /// Whether tasks are padded to the same shape (`pad_variable_length_inputs`).
+    /// `true` to pad tasks to the same shape (`pad_variable_length_inputs`).
     pub pads_shapes: bool,
-    /// Whether a task may be spread over several batches (`enable_large_batch_splitting`).
+    /// `true` to spread a large task over several batches (`enable_large_batch_splitting`).
     pub splits_tasks: bool,
-    /// Which task goes first.
+    /// The order in which tasks leave.
     pub order: Order,
-    /// What the tasks of lower levels do in the batches of higher ones.
+    /// The part that tasks of lower levels take in the batches of higher ones.
     pub mixed_priority: MixedPriority,
     /// Limits of single levels, the most urgent first. Levels that are not listed have none.
     pub levels: Vec<Level>,
 }
 
-/// Which task goes first.
+/// The order in which tasks leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// The one that came first.
@@ -45,7 +45,8 @@ pub enum Order {
     },
 }
 
-/// What tasks of lower levels do in the batches of higher ones (`mixed_priority_policy`).
+/// The part that tasks of lower levels take in the batches of higher ones
+/// (`mixed_priority_policy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MixedPriority {
     /// They take part like any other.
@@ -61,11 +62,11 @@ pub enum MixedPriority {
 /// The limits of one priority level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Level {
-    /// How many batches of this level may wait.
+    /// The number of batches of this level that may wait.
     pub enqueued_batches_max: Option<usize>,
-    /// How long its tasks may wait for others.
+    /// The time that its tasks may wait for others.
     pub timeout: Option<Duration>,
-    /// How long its tasks may wait at all: one that has not left by then expires.
+    /// The time that its tasks may wait at all: one that has not left by then expires.
     pub wait_max: Option<Duration>,
 }
 
@@ -119,8 +120,8 @@ impl Options {
         if self.allowed_sizes.is_empty() { rows_max.max(1) } else { fits.copied().unwrap_or(1) }
     }
 
-    /// When a task is taken out of the queue unrun: at its deadline, or when it has waited for as
-    /// long as its level may.
+    /// The time at which a task is taken out of the queue unrun: its deadline, or the end of the
+    /// longest wait of its level.
     pub(crate) fn expiry(
         &self,
         level: usize,

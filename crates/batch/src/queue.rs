@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::rows::Class;
 use crate::time::Time;
 
-/// What a queue must know of a task.
+/// The properties of a task that a queue must know.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// Its rows.
@@ -20,7 +20,7 @@ pub struct Arrival {
     pub class: Class,
     /// Its priority: 0 is the highest.
     pub level: usize,
-    /// When its answer is no longer wanted.
+    /// The time from which its answer is no longer wanted.
     pub deadline: Option<Time>,
 }
 
@@ -29,9 +29,9 @@ pub struct Arrival {
 pub struct Piece<T> {
     /// The task.
     pub task: Arc<T>,
-    /// Which of its rows.
+    /// The rows of the task that are in the piece.
     pub rows: Range<usize>,
-    /// When it came.
+    /// The time at which the task came.
     pub arrived: Time,
 }
 
@@ -44,9 +44,9 @@ pub struct Batch<T> {
     pub n_rows: usize,
     /// The rows that run, padding included.
     pub n_padded: usize,
-    /// Why it left.
+    /// The reason for which the batch left.
     pub reason: Reason,
-    /// What its tasks have in common.
+    /// The class of its tasks.
     pub class: Class,
 }
 
@@ -57,11 +57,11 @@ pub struct First<'a> {
     pub options: &'a Options,
     /// The tasks it may share a batch with.
     pub class: &'a Class,
-    /// When its answer is no longer wanted.
+    /// The time from which its answer is no longer wanted.
     pub deadline: Option<Time>,
 }
 
-/// Why a batch left.
+/// The reason for which a batch left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// No more would fit.
@@ -74,7 +74,7 @@ pub enum Reason {
     Deadline,
 }
 
-/// When the next batch leaves.
+/// The time at which the next batch leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ready {
     /// As soon as a lane is free.
@@ -90,7 +90,7 @@ pub enum Ready {
 pub struct Queue<T> {
     options: Options,
     kinds: Vec<Kind<T>>,
-    /// Who expires when.
+    /// The tasks that expire, by their time.
     deadlines: BTreeSet<(Time, Rank)>,
     /// The waiting rows of each level.
     level_rows: Vec<usize>,
@@ -183,7 +183,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// When the next batch leaves. `run` is how long it is expected to run.
+    /// The time at which the next batch leaves. `run` is its expected run time.
     pub fn ready(&self, now: Time, run: Duration) -> Ready {
         self.next_kind(now, run).map_or(Ready::Never, |(_, ready)| ready)
     }
@@ -238,28 +238,28 @@ impl<T> Queue<T> {
         moot.into_iter().filter_map(|rank| self.remove(rank)).collect()
     }
 
-    /// When the next task expires.
+    /// The time at which the next task expires.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// How many tasks wait, those included whose rows have left in part.
+    /// The number of waiting tasks, those included whose rows have left in part.
     pub fn n_tasks(&self) -> usize {
         self.n_tasks
     }
 
-    /// How many rows wait.
+    /// The number of waiting rows.
     pub fn n_rows(&self) -> usize {
         self.kinds.iter().map(|kind| kind.n_rows).sum()
     }
 
-    /// How many batches the waiting tasks make.
+    /// The number of batches that the waiting tasks make.
     pub fn n_batches(&mut self) -> usize {
         let options = &self.options;
         self.kinds.iter_mut().map(|kind| kind.packing(options).n_batches).sum()
     }
 
-    /// When the task came that has waited longest.
+    /// The arrival of the task that has waited longest.
     pub fn oldest(&self) -> Option<Time> {
         let all = self.kinds.iter().flat_map(|kind| kind.entries.values());
         all.map(|entry| entry.arrived).min()

@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 /// The most dimensions of a tensor that is padded.
 const PADDED_RANK_MAX: usize = 6;
 
-/// What tasks must have in common to share a batch: dtypes, and all dimensions but the first.
+/// The properties that tasks must have in common to share a batch: dtypes, and all dimensions but
+/// the first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Class(SmallVec<[(DType, SmallVec<[usize; 4]>); 2]>);
 

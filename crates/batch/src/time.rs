@@ -19,7 +19,7 @@ impl Time {
         Self(self.0.saturating_sub(nanos(before)))
     }
 
-    /// How long ago `earlier` was; nothing if it is not earlier.
+    /// The time since `earlier`; zero if it is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

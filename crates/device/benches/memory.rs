@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use device::plan::{Request, pack, pack_within};
 use device::{Arena, Chunk, Growth, Host};
+use offsets::{Request, pack, pack_within};
 
 const GROWING: Growth = Growth::OnDemand { step_bytes: 1 << 20 };
 

@@ -69,7 +69,7 @@ struct Churn {
     limit_bytes: u64,
     random: Random,
     models: Vec<Model>,
-    /// What the loaded models need, each tensor in whole units.
+    /// The bytes that the loaded models need, each tensor in whole units.
     needed_bytes: u64,
     n_refused: u32,
     trace: String,

@@ -6,7 +6,7 @@
 //! `worst_micros` is the longest of those, `worst_once_micros` the longest in any round, and
 //! `noise_micros` the longest that as many system calls which do nothing took. `bookkeeping` is its
 //! share in what is held. The memory is not touched. Exits 0, with `--goal` only if `worst_micros`
-//! is at most 50 and `bookkeeping` at most 0.0005 (goal M8).
+//! is at most 50 and `bookkeeping` at most 0.0005.
 
 mod report;
 
@@ -50,11 +50,11 @@ fn run() -> Result<(String, Answer), String> {
     Ok((line, if is_missed { Answer::No } else { Answer::Yes }))
 }
 
-/// Goal M8: how long the worst allocation may take, and the share of the bookkeeping.
+/// The limits that `--goal` sets to the slowest allocation and to the share of the bookkeeping.
 const WORST_MICROS_GOAL: f64 = 50.0;
 const BOOKKEEPING_GOAL: f64 = 0.0005;
 
-/// What each allocation takes while an arena grows, and the share of its bookkeeping in the end.
+/// Grows an arena; returns the time of each allocation and the final share of the bookkeeping.
 fn grow(bytes: u64, step: u64) -> device::Result<(Vec<Duration>, f64)> {
     let host = Arc::new(Host::new("cpu:0", bytes));
     let mut arena = Arena::new(host, Growth::OnDemand { step_bytes: 1 << 20 })?;
@@ -69,7 +69,7 @@ fn grow(bytes: u64, step: u64) -> device::Result<(Vec<Duration>, f64)> {
     Ok((times, stats.bookkeeping_bytes as f64 / stats.held_bytes.max(1) as f64))
 }
 
-/// What something gives, and how long this thread worked for it.
+/// Runs a job; returns its result and the processor time that this thread spent on it.
 fn timed<T>(job: impl FnOnce() -> T) -> (T, Duration) {
     let start = worked();
     let made = job();
@@ -87,7 +87,7 @@ fn longest(times: &[Duration]) -> f64 {
     times.iter().max().map_or(0.0, |time| time.as_secs_f64() * 1e6)
 }
 
-/// How long this thread has been running on a processor, the kernel's work for it included.
+/// The processor time of this thread so far, the kernel's work for it included.
 fn worked() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a time of that type, which the call writes.

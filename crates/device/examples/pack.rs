@@ -9,7 +9,7 @@ mod rows;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use device::plan::{Request, Verdict, pack_within};
+use offsets::{Request, Verdict, pack_within};
 use report::{Answer, Options};
 use rows::Row;
 

@@ -3,8 +3,8 @@
 //! `replay TRACE.csv [--limit BYTES] [--granule BYTES] [--step BYTES] [--threads N]` prints one
 //! JSON line with the peak of the bytes asked for, the peak of the bytes held, and the nanoseconds
 //! an allocate or a free takes once the arena is warm. Exits 0 if nothing failed; with `--goal`
-//! only if what is held is also at most 1.01 times what is live and 4 MiB (goal M2), and an
-//! operation takes at most 25 nanoseconds, or 15 on several threads (goal M7).
+//! only if what is held is also at most 1.01 times what is live and 4 MiB, and an
+//! operation takes at most 25 nanoseconds, or 15 on several threads.
 //!
 //! With `--threads` each replays the trace, at once, through its cache of one shared arena; the
 //! nanoseconds are those of all threads together, and the live peak that of all at their peak.
@@ -55,10 +55,10 @@ fn run() -> Result<(String, Answer), String> {
     Ok((line, if is_missed { Answer::No } else { Answer::Yes }))
 }
 
-/// Goal M2: what may be held beside a hundredth more than what is live.
+/// The bytes that may be held with `--goal` beside a hundredth more than what is live.
 const SLACK_GOAL_BYTES: u64 = 4 << 20;
 
-/// How often a warm trace is replayed; the fastest counts.
+/// The number of times that a warm trace is replayed; the fastest counts.
 const ROUNDS: u32 = 200;
 
 /// Replays with an arena of its own; the nanoseconds of an operation.
@@ -87,7 +87,7 @@ fn alone(mut arena: Arena, rows: &[Row], operations: &[u32]) -> Result<f64, Stri
     Ok(nanos as f64 / operations.len() as f64)
 }
 
-/// What the cache of a thread may keep.
+/// The most bytes that the cache of a thread may keep.
 const KEPT_BYTES_MAX: u64 = 1 << 30;
 
 /// Replays on several threads at once; the nanoseconds of an operation of all together.

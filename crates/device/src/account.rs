@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::error::{Error, Result};
 use crate::sync::AtomicU64;
 
-/// What somebody holds, and the most that it may be: a device, a logical device, a model.
+/// The bytes held by a device, a logical device or a model, and their limit.
 ///
 /// Charging takes no lock, and what is charged never exceeds the limit, also while another thread
 /// changes it.
@@ -28,7 +28,7 @@ impl Account {
         }
     }
 
-    /// Whose it is, for people.
+    /// The holder's name, for people.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -38,7 +38,7 @@ impl Account {
         self.limit.load(Ordering::SeqCst)
     }
 
-    /// What is held.
+    /// The bytes held.
     pub fn held_bytes(&self) -> u64 {
         self.held.load(Ordering::SeqCst)
     }
@@ -48,7 +48,7 @@ impl Account {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// What may be charged besides what is held.
+    /// The bytes that may still be charged to this account.
     pub fn free_bytes(&self) -> u64 {
         self.limit_bytes().saturating_sub(self.held_bytes())
     }

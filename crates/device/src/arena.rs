@@ -29,47 +29,40 @@
 
 mod ahead;
 mod bins;
-mod check;
+mod chunks;
 mod growth;
 mod lending;
+mod memory_map;
 mod place;
 mod records;
+mod regions;
 mod slabs;
 mod stats;
+mod units;
 
 use std::sync::Arc;
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::region::Region;
 
-use bins::Bins;
-use records::{NONE, Record, Records, State};
+use chunks::{LARGE, SMALL};
+use memory_map::MemoryMap;
 use slabs::{SLAB_UNITS, SLOT_UNITS_MAX, Slabs};
-use stats::Counters;
 pub use stats::Stats;
+use stats::Usage;
 
 /// A device's memory in chunks; see the module. Not shared between threads by itself.
 #[derive(Debug)]
 pub struct Arena {
-    driver: Arc<dyn Driver>,
     growth: Growth,
-    /// What it holds at least when it gives memory back.
+    /// The bytes that the arena keeps when it gives memory back.
     least_bytes: u64,
-    /// Chunks begin and end at multiples of this.
-    unit_bytes: u64,
-    /// Its logarithm.
-    unit_shift: u32,
-    granule_units: u32,
-    records: Records,
-    /// Sorted by their units.
-    regions: Vec<Placed>,
-    sides: [Side; 2],
+    map: MemoryMap,
     slabs: Slabs,
-    counters: Counters,
+    usage: Usage,
 }
 
-/// When an arena takes memory from its driver.
+/// The rule by which an arena takes memory from its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
     /// As it is needed, at least this many bytes at a time if there are as many.
@@ -79,7 +72,7 @@ pub enum Growth {
     },
     /// This many bytes at the start, and never more nor less.
     Reserved {
-        /// What is taken.
+        /// The bytes taken.
         bytes: u64,
     },
 }
@@ -94,48 +87,16 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Where it begins on the device.
+    /// The chunk's first address on the device.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many bytes were asked for.
+    /// The number of bytes asked for.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
-
-/// A region, and the units that are its own.
-#[derive(Debug)]
-struct Placed {
-    region: Region,
-    first_unit: u32,
-    units: u32,
-    /// Its lowest chunk.
-    head: u32,
-    side: u8,
-}
-
-impl Placed {
-    fn end(&self) -> u32 {
-        self.first_unit + self.units
-    }
-}
-
-/// The chunks of small requests, or those of large ones.
-#[derive(Debug)]
-struct Side {
-    bins: Bins,
-    /// Void chunks, from below.
-    voids: Vec<u32>,
-}
-
-/// Void chunks that a side has room for from the start: a list that grows while a model is loaded
-/// would be on pages of the heap that go with the model.
-const FEW_VOIDS: usize = 32;
-
-const SMALL: u8 = 0;
-const LARGE: u8 = 1;
 
 impl Arena {
     /// An arena of the driver's memory; with [`Growth::Reserved`] it takes all of it now.
@@ -143,27 +104,11 @@ impl Arena {
     /// # Errors
     /// If that much cannot be had.
     pub fn new(driver: Arc<dyn Driver>, growth: Growth) -> Result<Arena> {
-        let properties = driver.properties();
-        properties.check();
-        let unit_bytes = unit_bytes(properties.alignment_bytes, properties.capacity_bytes);
-        let unit_bytes = unit_bytes.min(properties.granule_bytes);
-        let granule_units = u32::try_from(properties.granule_bytes / unit_bytes);
-        let side = || Side { bins: Bins::new(), voids: Vec::with_capacity(FEW_VOIDS) };
-        let mut arena = Arena {
-            unit_bytes,
-            unit_shift: unit_bytes.ilog2(),
-            granule_units: granule_units.expect("a granule is a few units"),
-            driver,
-            growth,
-            least_bytes: 0,
-            records: Records::default(),
-            regions: Vec::new(),
-            sides: [side(), side()],
-            slabs: Slabs::new(),
-            counters: Counters::default(),
-        };
+        let map = MemoryMap::new(driver);
+        let (slabs, usage) = (Slabs::new(), Usage::default());
+        let mut arena = Arena { growth, least_bytes: 0, map, slabs, usage };
         if let Growth::Reserved { bytes } = growth {
-            arena.add_whole_region(LARGE, bytes)?;
+            arena.map.add_memory(LARGE, bytes)?;
         }
         Ok(arena)
     }
@@ -174,10 +119,10 @@ impl Arena {
     /// # Errors
     /// If that much cannot be had. The arena is then as it was, except that some of it may be held.
     pub fn keep(&mut self, bytes: u64) -> Result<()> {
-        let properties = self.driver.properties();
+        let properties = self.driver().properties();
         let (largest, granule) = (properties.region_bytes_max, properties.granule_bytes);
         let bytes = bytes.next_multiple_of(granule);
-        let peaks = self.counters.peaks();
+        let peaks = self.usage.peaks();
         let (mut left, mut chunks, mut outcome) = (bytes, Vec::new(), Ok(()));
         while left > 0 && outcome.is_ok() {
             let piece = left.min(largest);
@@ -185,7 +130,7 @@ impl Arena {
             left -= piece;
         }
         chunks.into_iter().for_each(|chunk| self.free(chunk));
-        self.counters.set_peaks(peaks);
+        self.usage.set_peaks(peaks);
         outcome?;
         self.least_bytes = bytes;
         // A step may have been more than was asked for.
@@ -205,10 +150,10 @@ impl Arena {
             true => self.take_slot(units)?,
             false => {
                 let id = self.take(self.side(units), units)?;
-                (id, self.address(self.records.get(id).start))
+                (id, self.map.address(id))
             }
         };
-        self.counters.allocated(u64::from(units) << self.unit_shift, bytes);
+        self.usage.allocated(self.map.units().bytes(units), bytes);
         self.debug_check();
         Ok(Chunk { id, address, bytes })
     }
@@ -222,30 +167,30 @@ impl Arena {
     pub fn free(&mut self, chunk: Chunk) {
         let units = match slabs::is_slot(chunk.id) {
             true => self.put_slot(chunk.id),
-            false => self.put(chunk.id),
+            false => self.map.put(chunk.id),
         };
-        self.counters.freed(u64::from(units) << self.unit_shift, chunk.bytes);
+        self.usage.freed(self.map.units().bytes(units), chunk.bytes);
         self.debug_check();
     }
 
     /// The device's memory the arena is made of.
     pub fn driver(&self) -> &Arc<dyn Driver> {
-        &self.driver
+        self.map.driver()
     }
 
-    /// How many bytes it holds from its driver.
+    /// The bytes that the arena holds from its driver.
     pub fn held_bytes(&self) -> u64 {
-        self.counters.held_bytes
+        self.map.held().bytes
     }
 
-    /// How many bytes are given out, in whole units.
+    /// The bytes given out, in whole units.
     pub fn in_use_bytes(&self) -> u64 {
-        self.counters.in_use_bytes
+        self.usage.in_use_bytes
     }
 
-    /// What is held and not in use.
+    /// The bytes held and not in use.
     pub fn idle_bytes(&self) -> u64 {
-        self.counters.held_bytes - self.counters.in_use_bytes
+        self.held_bytes() - self.usage.in_use_bytes
     }
 
     /// Takes a slot, from a new slab if need be; a chunk if there is no room for a slab.
@@ -253,16 +198,13 @@ impl Arena {
     fn take_slot(&mut self, units: u32) -> Result<(u32, u64)> {
         loop {
             if let Some(slot) = self.slabs.take(units) {
-                return Ok((slot.id, slot.slab + (u64::from(slot.unit) << self.unit_shift)));
+                return Ok((slot.id, slot.slab + self.map.units().bytes(slot.unit)));
             }
             match self.take(SMALL, SLAB_UNITS) {
-                Ok(chunk) => {
-                    let address = self.address(self.records.get(chunk).start);
-                    self.slabs.add(units, chunk, address);
-                }
+                Ok(chunk) => self.slabs.add(units, chunk, self.map.address(chunk)),
                 Err(_) => {
                     let id = self.take(SMALL, units)?;
-                    return Ok((id, self.address(self.records.get(id).start)));
+                    return Ok((id, self.map.address(id)));
                 }
             }
         }
@@ -273,7 +215,7 @@ impl Arena {
     fn put_slot(&mut self, id: u32) -> u32 {
         let (units, slab) = self.slabs.free(id);
         if let Some(chunk) = slab {
-            self.put(chunk);
+            self.map.put(chunk);
         }
         units
     }
@@ -281,66 +223,10 @@ impl Arena {
     /// Takes a chunk of exactly `units` units, and grows if there is none.
     #[inline]
     fn take(&mut self, side: u8, units: u32) -> Result<u32> {
-        match self.sides[usize::from(side)].bins.find(units) {
-            Some(place) => Ok(self.take_at(side, place, units)),
+        match self.map.chunks().find(side, units) {
+            Some(place) => Ok(self.map.take(side, place, units)),
             None => self.take_slowly(side, units),
         }
-    }
-
-    /// Takes the free chunk at a place, and leaves there what is over.
-    #[inline]
-    fn take_at(&mut self, side: u8, place: bins::Place, units: u32) -> u32 {
-        let bins = &mut self.sides[usize::from(side)].bins;
-        let id = bins.get(place);
-        if self.records.get(id).units > units {
-            let rest = self.records.split(id, units);
-            bins.replace(&self.records, place, rest);
-        } else {
-            bins.remove_at(place);
-        }
-        self.records.get_mut(id).state = State::InUse;
-        id
-    }
-
-    /// Makes a chunk in use free; returns its units.
-    #[inline]
-    fn put(&mut self, id: u32) -> u32 {
-        let record = self.records.get_mut(id);
-        assert!(record.state == State::InUse, "chunk {id} is not in use");
-        record.state = State::Free;
-        let units = record.units;
-        self.list(id);
-        units
-    }
-
-    /// Puts a free chunk that stands in no bin there, joined with its free neighbours; returns the
-    /// chunk that it is part of then.
-    #[inline]
-    fn list(&mut self, id: u32) -> u32 {
-        let &Record { prev, next, side, .. } = self.records.get(id);
-        let bins = &mut self.sides[usize::from(side)].bins;
-        let is_free = |id: u32| id != NONE && self.records.get(id).state == State::Free;
-        match (is_free(prev), is_free(next)) {
-            (false, false) => {
-                bins.insert(&self.records, id);
-                return id;
-            }
-            (false, true) => {
-                let place = bins.place_of(&self.records, next);
-                self.records.join_next(id);
-                bins.replace(&self.records, place, id);
-                return id;
-            }
-            (true, true) => {
-                bins.remove(&self.records, next);
-                self.records.join_next(id);
-            }
-            (true, false) => {}
-        }
-        let place = bins.place_of(&self.records, prev);
-        self.records.join_next(prev);
-        bins.replace(&self.records, place, prev);
-        prev
     }
 
     /// No chunk fits: take memory, or as a last resort a chunk of the other side.
@@ -348,9 +234,9 @@ impl Arena {
     fn take_slowly(&mut self, side: u8, units: u32) -> Result<u32> {
         let other = 1 - side;
         match self.grow(side, units) {
-            Ok(place) => Ok(self.take_at(side, place, units)),
-            Err(error) => match self.sides[usize::from(other)].bins.find(units) {
-                Some(place) => Ok(self.take_at(other, place, units)),
+            Ok(place) => Ok(self.map.take(side, place, units)),
+            Err(error) => match self.map.chunks().find(other, units) {
+                Some(place) => Ok(self.map.take(other, place, units)),
                 None => Err(error),
             },
         }
@@ -358,28 +244,28 @@ impl Arena {
 
     #[inline]
     fn units(&self, bytes: u64) -> Result<u32> {
-        let units = ((bytes.max(1) - 1) >> self.unit_shift) + 1;
-        u32::try_from(units).map_err(|_| Error::TooLarge {
-            device: self.driver.properties().name.clone(),
+        let units = self.map.units();
+        units.for_bytes(bytes).ok_or_else(|| Error::TooLarge {
+            device: self.driver().properties().name.clone(),
             needed_bytes: bytes,
-            largest_bytes: self.unit_bytes * u64::from(u32::MAX),
+            largest_bytes: units.bytes_max(),
         })
     }
 
     #[inline]
     fn side(&self, units: u32) -> u8 {
-        if units < self.granule_units / 8 { SMALL } else { LARGE }
+        if units < self.map.units().granule() / 8 { SMALL } else { LARGE }
     }
 
-    #[inline]
-    fn address(&self, unit: u32) -> u64 {
-        let placed = &self.regions[self.region_of(unit)];
-        placed.region.base() + (u64::from(unit - placed.first_unit) << self.unit_shift)
-    }
-
-    #[inline]
-    fn region_of(&self, unit: u32) -> usize {
-        self.regions.partition_point(|placed| placed.first_unit <= unit) - 1
+    /// Asserts everything that the module promises. Looks at each chunk.
+    ///
+    /// # Panics
+    /// If the arena is broken: a bug.
+    pub fn check(&self) {
+        let (units, sums) = (self.map.units(), self.map.check());
+        self.slabs.check(|chunk| self.map.chunks().get(chunk));
+        self.usage.check(units.bytes(sums.in_use - self.slabs.free_units()));
+        assert!(self.usage.in_use_bytes <= self.held_bytes(), "what is in use is held");
     }
 
     #[inline]
@@ -388,12 +274,6 @@ impl Arena {
             self.check();
         }
     }
-}
-
-/// The alignment, unless the addresses that are needed would not fit 32 bits of such units.
-fn unit_bytes(alignment_bytes: u64, capacity_bytes: u64) -> u64 {
-    let addresses = capacity_bytes.saturating_mul(2 * growth::ADDRESSES_PER_BYTE);
-    alignment_bytes.max(addresses.div_ceil(1 << 32).next_power_of_two())
 }
 
 #[cfg(test)]

@@ -64,25 +64,28 @@ impl Buffer {
         Ok(Self { memory: Arc::new(memory), offset: 0, len })
     }
 
-    /// Whether nobody has its bytes: see [`Buffer::vacant`].
+    /// Returns whether the buffer has no bytes behind it: see [`Buffer::vacant`].
     pub fn is_vacant(&self) -> bool {
         matches!(self.memory.source, Source::Vacant)
     }
 
-    /// Whether its bytes are counted but not meant: they are of a space in which a load is only
-    /// rehearsed ([`Space::rehearsal`](crate::Space::rehearsal)), and too many to be written.
+    /// Returns whether its bytes are counted but not meant: they belong to a space in which a load
+    /// is only rehearsed ([`Space::rehearsal`](crate::Space::rehearsal)), and are too many to be
+    /// written.
     pub fn is_rehearsed(&self) -> bool {
         let Source::Booked { booking, .. } = &self.memory.source else { return false };
         self.memory.len >= REHEARSED_FROM && booking.lock().tally.space().is_rehearsal()
     }
 
-    /// What it was taken for, if that was said ([`named`](crate::named)).
+    /// The name of the tensor that the buffer was taken for, if it was given
+    /// ([`named`](crate::named)).
     pub fn tensor(&self) -> Option<Arc<str>> {
         let Source::Booked { booking, .. } = &self.memory.source else { return None };
         booking.lock().tensor.clone()
     }
 
-    /// Which arena of its space all of its memory is a chunk of, and how many buffers share it.
+    /// The arena of its space that all of its memory is a chunk of, and the number of buffers that
+    /// share it.
     pub(crate) fn chunk_of(&self) -> Option<(usize, usize)> {
         let Source::Booked { block: Block::Chunk { arena, .. }, .. } = &self.memory.source else {
             return None;
@@ -103,7 +106,7 @@ impl Buffer {
         let (space, bytes) = (Arc::clone(booking.tally.space()), self.memory.len as u64);
         let moves = !Arc::ptr_eq(&booking.tally, to) && Arc::ptr_eq(&space, to.space());
         let (from, tensor) = (&booking.tally, booking.tensor.as_ref());
-        if moves && space.move_booking(block, (from, to), bytes, tensor) {
+        if moves && from.move_booking(to, block, bytes, tensor) {
             booking.tally = Arc::clone(to);
         }
     }
@@ -116,7 +119,7 @@ impl Buffer {
         booking.take_part_back(block);
         let space = booking.tally.space();
         let moved = Arc::ptr_eq(space, to.space())
-            && space.move_booking(block, (&booking.tally, to), bytes, booking.tensor.as_ref());
+            && booking.tally.move_booking(to, block, bytes, booking.tensor.as_ref());
         if moved {
             booking.part = Some(Box::new((Arc::clone(to), bytes)));
         }
@@ -135,7 +138,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -177,12 +180,12 @@ impl Buffer {
         }
     }
 
-    /// Whether both are parts of the same allocation.
+    /// Returns whether both buffers are parts of the same allocation.
     pub fn shares_memory_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.memory, &other.memory)
     }
 
-    /// Whether nothing else shares the memory, so that `bytes_mut` will succeed.
+    /// Returns whether nothing else shares the memory, so that `bytes_mut` will succeed.
     pub fn is_unique(&mut self) -> bool {
         Arc::get_mut(&mut self.memory).is_some()
     }
@@ -200,13 +203,13 @@ impl std::fmt::Debug for Buffer {
 /// `start` and `len` never change and name memory that is mapped, initialised and aligned to
 /// [`ALIGNMENT`], and that nothing else in this process writes, for as long as the value lives.
 pub unsafe trait Foreign: Send + Sync {
-    /// Where it begins.
+    /// The first address of the memory.
     fn start(&self) -> NonNull<u8>;
 
     /// Its bytes.
     fn len(&self) -> usize;
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -227,7 +230,7 @@ impl std::fmt::Debug for WeakBuffer {
 }
 
 impl WeakBuffer {
-    /// Whether it refers to the memory of a buffer.
+    /// Returns whether it refers to the memory of a buffer.
     pub(crate) fn is_of(&self, buffer: &Buffer) -> bool {
         std::ptr::eq(self.memory.as_ptr(), Arc::as_ptr(&buffer.memory))
     }
@@ -264,10 +267,10 @@ enum Source {
     Gone,
 }
 
-/// To whom memory is booked.
+/// The tally that memory is booked to.
 struct Booking {
     tally: Arc<Tally>,
-    /// What it was taken for, if that was said.
+    /// The name of the tensor that the memory was taken for, if it was given.
     tensor: Option<Arc<str>>,
     /// So many of the bytes are booked to another tally.
     part: Option<Box<(Arc<Tally>, u64)>>,
@@ -278,7 +281,7 @@ impl Booking {
     fn take_part_back(&mut self, block: &Block) {
         if let Some(part) = self.part.take() {
             let (tally, tensor) = (&self.tally, self.tensor.as_ref());
-            let moved = tally.space().move_booking(block, (&part.0, tally), part.1, tensor);
+            let moved = part.0.move_booking(tally, block, part.1, tensor);
             assert!(moved, "both are of one owner, and have one limit");
         }
     }
@@ -309,7 +312,7 @@ impl Memory {
     fn booked(tally: &Arc<Tally>, len: usize) -> Result<Self> {
         let refused = Error::OutOfMemory { bytes: len };
         let (space, tensor) = (tally.space(), space::current_tensor(tally.category()));
-        let block = space.allocate(tally, len as u64, tensor.as_ref())?;
+        let block = tally.allocate(len as u64, tensor.as_ref())?;
         let (start, layout) = match &block {
             Block::Chunk { chunk, .. } => {
                 assert!(chunk.bytes() >= len as u64);
@@ -326,7 +329,7 @@ impl Memory {
             Block::Heap => match from_heap(len) {
                 Some((start, layout)) => (start, Some(layout)),
                 None => {
-                    space.free((tally, tensor.as_ref()), Block::Heap, len as u64);
+                    tally.free(Block::Heap, len as u64, tensor.as_ref());
                     return Err(refused);
                 }
             },
@@ -357,7 +360,7 @@ impl Drop for Memory {
                 let mut booking = booking.into_inner();
                 booking.take_part_back(&block);
                 let Booking { tally, tensor, .. } = booking;
-                tally.space().free((&tally, tensor.as_ref()), block, self.len as u64);
+                tally.free(block, self.len as u64, tensor.as_ref());
             }
             // SAFETY: `start` came from `alloc_zeroed` with this very layout, and is freed once.
             Source::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },

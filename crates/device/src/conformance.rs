@@ -1,4 +1,4 @@
-//! What every driver must do: one suite, called from each driver's tests.
+//! The duties of every driver: one suite, called from each driver's tests.
 
 use std::sync::Arc;
 

@@ -36,16 +36,16 @@ pub struct Cuda {
     context: usize,
     properties: Properties,
     compute_capability: (u32, u32),
-    /// What the context took of the GPU.
+    /// The bytes that the context took of the GPU.
     context_bytes: u64,
     /// The granules that have memory, by address.
     mapped: Mutex<BTreeSet<u64>>,
 }
 
-/// What every CUDA driver since compute capability 7 says of its streams.
+/// The stream priorities that every CUDA driver reports since compute capability 7.
 const STREAM_PRIORITIES: (i32, i32) = (0, -5);
 
-/// What CUDA aligns its allocations to.
+/// The alignment of CUDA's allocations.
 const ALIGNMENT_BYTES: u64 = 256;
 
 /// The largest region: more than any GPU has.
@@ -126,7 +126,7 @@ impl Cuda {
         self.compute_capability
     }
 
-    /// What was found, to make logical devices of.
+    /// The GPU as it was found, to make logical devices of.
     ///
     /// # Errors
     /// If the driver does not say what is free.
@@ -141,7 +141,7 @@ impl Cuda {
         })
     }
 
-    /// What is free on the GPU, whoever holds the rest.
+    /// The bytes free on the GPU, whoever holds the rest.
     pub fn free_bytes(&self) -> Result<u64> {
         let mut free = 0;
         self.call("cuMemGetInfo", || free_now(self.calls, &mut free))?;
@@ -403,7 +403,7 @@ fn retain(calls: &Calls, name: &str, ordinal: i32) -> Result<(sys::CUcontext, u6
     Ok((context, taken))
 }
 
-/// What is free on the GPU of the context that is current.
+/// Reads the bytes that are free on the GPU of the current context.
 fn free_now(calls: &Calls, bytes: &mut u64) -> Code {
     let (mut free, mut total) = (0, 0);
     // SAFETY: both pointers are to numbers of that type.

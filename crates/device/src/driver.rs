@@ -1,4 +1,4 @@
-//! What a backend supplies: address space, pages behind it, copies.
+//! The interface of a backend: address space, pages behind it, copies.
 //!
 //! A driver is used through [`Region`](crate::Region), which owns a piece of its address space and
 //! checks every call; the methods here are the contract between the two. Limits, counters and
@@ -17,13 +17,14 @@ use crate::error::Result;
 /// Ranges given to a driver are aligned to its granule and lie inside one range that it reserved.
 /// Every driver passes [`conformance::check`](crate::conformance::check).
 pub trait Driver: fmt::Debug + Send + Sync {
-    /// What the device is.
+    /// The properties of the device.
     fn properties(&self) -> &Properties;
 
-    /// How many bytes are committed by everyone who uses this driver.
+    /// The bytes committed by everyone who uses this driver.
     fn held_bytes(&self) -> u64;
 
-    /// What the driver took of the device for itself: no part of what is held, and not available.
+    /// The bytes that the driver took of the device for itself: no part of the bytes held, and not
+    /// available.
     fn context_bytes(&self) -> u64 {
         0
     }
@@ -33,7 +34,7 @@ pub trait Driver: fmt::Debug + Send + Sync {
         None
     }
 
-    /// How many more bytes may be committed now; never more than a `commit` would take.
+    /// The bytes that may still be committed now; never more than a `commit` would take.
     fn available_bytes(&self) -> u64;
 
     /// Takes address space with no memory behind it, and returns where it begins.
@@ -112,7 +113,7 @@ pub trait Driver: fmt::Debug + Send + Sync {
     fn sync(&self) -> Result<()>;
 }
 
-/// What kind of device it is.
+/// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The host: kernels of the CPU.
@@ -130,25 +131,25 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a driver says of its device, fixed for its life.
+/// The properties that a driver states of its device, fixed for its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Properties {
     /// The device's name, as in `cpu:0`.
     pub name: String,
-    /// What kind of device it is.
+    /// The device's kind.
     pub kind: Kind,
     /// The memory the device has.
     pub capacity_bytes: u64,
     /// Memory is committed in multiples of this power of two.
     pub granule_bytes: u64,
-    /// What a kernel needs a buffer to be aligned to; a power of two, at most the granule.
+    /// The alignment that a kernel needs of a buffer; a power of two, at most the granule.
     pub alignment_bytes: u64,
     /// The largest region the device gives.
     pub region_bytes_max: u64,
-    /// Whether parts of a region can be committed. If not, a region is committed as a whole, so
+    /// `true` if parts of a region can be committed. If not, a region is committed as a whole, so
     /// that an arena grows by adding regions.
     pub grows_in_place: bool,
-    /// Whether addresses are pointers of this process.
+    /// `true` if addresses are pointers of this process.
     pub host_visible: bool,
 }
 

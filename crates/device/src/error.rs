@@ -1,4 +1,6 @@
-//! What can go wrong when memory is asked for.
+//! Errors of requests for memory.
+
+use status::Code;
 
 /// A refusal of this crate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -7,7 +9,7 @@ pub enum Error {
     /// The host or a device has no room for `bytes` more.
     #[error("out of memory: {bytes} bytes were asked for")]
     OutOfMemory {
-        /// What was asked for.
+        /// The bytes asked for.
         bytes: usize,
     },
     /// A limit, or the device itself, leaves too little room.
@@ -17,9 +19,9 @@ pub enum Error {
     Exhausted {
         /// The device, logical device or model whose limit was met.
         device: String,
-        /// What was asked for.
+        /// The bytes asked for.
         needed_bytes: u64,
-        /// What could still have been given.
+        /// The bytes that could still have been given.
         free_bytes: u64,
         /// The limit that was met.
         limit_bytes: u64,
@@ -27,9 +29,9 @@ pub enum Error {
     /// The same, with those who hold the most.
     #[error("{error}; held by {holders}")]
     Full {
-        /// What was refused.
+        /// The refusal.
         error: Box<Error>,
-        /// Who holds the most, for people.
+        /// The largest holders, for people.
         holders: String,
     },
     /// One piece was asked for that is larger than the device gives in one.
@@ -37,7 +39,7 @@ pub enum Error {
     TooLarge {
         /// The device asked.
         device: String,
-        /// What was asked for.
+        /// The bytes asked for.
         needed_bytes: u64,
         /// The largest piece it gives.
         largest_bytes: u64,
@@ -49,30 +51,17 @@ pub enum Error {
         device: String,
         /// The call that failed, as in `commit`.
         call: &'static str,
-        /// What the device said.
+        /// The reason that the device gave.
         reason: String,
     },
     /// The devices cannot be configured as asked; TensorFlow's text where it has one.
     #[error("{message}")]
     Config {
-        /// What kind of mistake it is.
-        code: ConfigCode,
-        /// What is wrong.
+        /// The code, as TensorFlow gives it.
+        code: Code,
+        /// The description of the fault.
         message: String,
     },
-}
-
-/// The canonical code of a mistake in a configuration, as TensorFlow gives it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConfigCode {
-    /// `INVALID_ARGUMENT`
-    InvalidArgument,
-    /// `UNKNOWN`
-    Unknown,
-    /// `INTERNAL`
-    Internal,
-    /// `FAILED_PRECONDITION`
-    FailedPrecondition,
 }
 
 /// The result of this crate's calls.

@@ -73,7 +73,7 @@ impl Host {
     }
 }
 
-/// What buffers of the host are aligned to: a cache line, and the widest vector register.
+/// The alignment of the host's buffers: a cache line, and the widest vector register.
 const ALIGNMENT_BYTES: u64 = 64;
 
 /// More address space than any host has memory, and little of what a process has.

@@ -22,7 +22,7 @@ pub(crate) struct Kept {
     /// The limits, which are charged here.
     accounts: Vec<Arc<Account>>,
     least_bytes: u64,
-    /// What has memory behind it.
+    /// The bytes with memory behind them.
     committed: Mutex<u64>,
 }
 
@@ -42,17 +42,17 @@ impl Kept {
         Ok(Kept { device, properties, accounts, least_bytes, committed: Mutex::new(0) })
     }
 
-    /// What is promised.
+    /// The bytes promised.
     pub(crate) fn least_bytes(&self) -> u64 {
         self.least_bytes
     }
 
-    /// What is promised and has no memory behind it.
+    /// The bytes promised that have no memory behind them.
     pub(crate) fn spare_bytes(&self) -> u64 {
         self.least_bytes.saturating_sub(*self.committed.lock())
     }
 
-    /// What is charged when so much has memory behind it.
+    /// The bytes charged when so many have memory behind them.
     fn charged(&self, committed: u64) -> u64 {
         committed.max(self.least_bytes)
     }

@@ -1,4 +1,4 @@
-//! Who holds which bytes of a device, and what for: the words of its books.
+//! The vocabulary of a device's books: the holders of its bytes, and the purposes.
 //!
 //! Every byte that a [`Space`](crate::Space) holds is in one row of its ledger. What several
 //! versions share is booked once, as shared; what nobody uses is the server's.
@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Who holds bytes.
+/// A holder of bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
     /// The server itself, for all models.
@@ -32,7 +32,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What bytes are held for.
+/// The purpose that bytes are held for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Category {
     /// Variables and constants as they were stored.
@@ -41,15 +41,15 @@ pub enum Category {
     PackedWeights,
     /// Compiled plans and their caches.
     Plans,
-    /// What steps of a plan pass on to each other.
+    /// Tensors that steps of a plan pass on to each other.
     Activations,
     /// Tensors of requests and replies, and of shapes unknown before running.
     Requests,
     /// Scratch memory of kernels.
     Workspace,
-    /// What the device's driver needs for itself.
+    /// Memory that the device's driver needs for itself.
     Context,
-    /// What is lost between and inside chunks and pages.
+    /// Memory lost between and inside chunks and pages.
     Fragmentation,
     /// Memory that is kept to be given out.
     Reserve,
@@ -75,14 +75,14 @@ impl Category {
 /// A line of the books.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Who holds the bytes.
+    /// The holder of the bytes.
     pub holder: Holder,
     /// If they are shared, by whom; otherwise empty.
     pub sharers: Vec<Holder>,
-    /// What for.
+    /// The purpose of the bytes.
     pub category: Category,
-    /// Which tensor, or which plan; empty if they belong to none or many.
+    /// The tensor or the plan; empty if the bytes belong to none or to many.
     pub tensor: Arc<str>,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
 }

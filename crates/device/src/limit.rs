@@ -33,7 +33,7 @@ impl Limited {
         Limited { inner, properties, account }
     }
 
-    /// What it is charged to.
+    /// The account that memory is charged to.
     pub fn account(&self) -> &Arc<Account> {
         &self.account
     }

@@ -11,25 +11,29 @@ mod rules;
 mod tensorflow;
 mod virtual_devices;
 
+use std::fmt;
+
 pub use change::check_change;
 pub use environment::Environment;
 pub use growth::{GrowthRule, GrowthSetting};
 pub use rules::{DeviceRule, LogicalRule, configure_rules};
 pub use tensorflow::{GpuOptions, VirtualDevices, configure};
 
-use crate::driver::Kind;
-use crate::error::{ConfigCode, Error};
+use status::Code;
 
-/// What a driver found.
+use crate::driver::Kind;
+use crate::error::Error;
+
+/// A device as its driver found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Physical {
     /// Its name, as in `gpu:0`: kind and index among its kind.
     pub name: String,
-    /// What kind it is.
+    /// The device's kind.
     pub kind: Kind,
     /// All of its memory.
     pub total_bytes: u64,
-    /// What others have not taken.
+    /// The bytes that no other process has taken.
     pub free_bytes: u64,
     /// CUDA's compute capability, if it has one.
     pub compute_capability: Option<(u32, u32)>,
@@ -42,34 +46,57 @@ pub struct Physical {
 pub struct LogicalDevice {
     /// Its name, as in `gpu:0`; numbered over all logical devices of a kind.
     pub name: String,
-    /// Which of the physical devices it is a share of.
+    /// The index of the physical device that it is a share of.
     pub physical: usize,
     /// The most it may hold.
     pub limit_bytes: u64,
     /// The setting that says how much that is.
     pub limit_by: &'static str,
-    /// Whether it takes its memory as it is needed, or all at once.
+    /// The rule by which it takes memory: as needed, or all at once.
     pub growth: GrowthRule,
     /// The setting that says which of the two.
     pub growth_by: GrowthSetting,
     /// The priority of its streams; 0 if not set.
     pub priority: i32,
-    /// How many lanes it has; `None` leaves that to the server.
+    /// The number of lanes; `None` leaves that to the server.
     pub n_lanes: Option<usize>,
 }
 
-/// What was made of the devices found.
+/// The logical devices made of the devices found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configured {
     /// The logical devices, CPUs first.
     pub devices: Vec<LogicalDevice>,
     /// The most all logical devices of each physical one may hold together.
     pub physical_limit_bytes: Vec<u64>,
-    /// What a person should know, in the order it was noticed.
-    pub warnings: Vec<String>,
+    /// Warnings for people, in the order of their discovery.
+    pub warnings: Vec<ConfigWarning>,
 }
 
-/// What the host's limit is if nobody sets it.
+/// A thing that a person should know of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigWarning {
+    /// A rule is for a device that was not found.
+    NotFound {
+        /// The name in the rule.
+        device: String,
+    },
+    /// Anything else, in words.
+    Note(String),
+}
+
+impl fmt::Display for ConfigWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { device } => {
+                write!(f, "{device} was not found, its rule has no effect")
+            }
+            Self::Note(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The words for the host's limit if no setting gives one.
 const WHOLE_HOST: &str = "the memory that the process may have";
 
 /// The most logical devices there may be: each has lanes, which are threads.
@@ -79,10 +106,10 @@ const DEVICES_MAX: usize = 256;
 const LANES_MAX: usize = 256;
 
 fn invalid(message: impl Into<String>) -> Error {
-    Error::Config { code: ConfigCode::InvalidArgument, message: message.into() }
+    Error::Config { code: Code::InvalidArgument, message: message.into() }
 }
 
-/// Where the devices of a kind are in the list of all.
+/// The positions of the devices of a kind in the list of all.
 fn indices(physical: &[Physical], kind: Kind) -> Vec<usize> {
     (0..physical.len()).filter(|i| physical[*i].kind == kind).collect()
 }

@@ -16,7 +16,7 @@ pub struct Region {
     driver: Arc<dyn Driver>,
     base: u64,
     bytes: u64,
-    /// What is committed: sorted, disjoint and never touching.
+    /// The committed ranges: sorted, disjoint and never touching.
     committed: Vec<Range<u64>>,
 }
 
@@ -53,12 +53,12 @@ impl Region {
         self.base
     }
 
-    /// How many bytes of address space the region has.
+    /// The bytes of address space of the region.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many bytes of it have memory.
+    /// The bytes of the region with memory behind them.
     pub fn held_bytes(&self) -> u64 {
         self.committed.iter().map(|range| range.end - range.start).sum()
     }

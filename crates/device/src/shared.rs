@@ -58,12 +58,12 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Where it begins on the device.
+    /// The first address on the device.
     pub fn address(&self) -> u64 {
         self.chunk.as_ref().map_or(0, Chunk::address)
     }
 
-    /// How many bytes were asked for.
+    /// The number of bytes asked for.
     pub fn bytes(&self) -> u64 {
         self.chunk.as_ref().map_or(0, Chunk::bytes)
     }
@@ -133,7 +133,7 @@ impl Cache {
         self.kept_bytes = 0;
     }
 
-    /// How many bytes are kept.
+    /// The bytes that the cache keeps.
     pub fn kept_bytes(&self) -> u64 {
         self.kept_bytes
     }

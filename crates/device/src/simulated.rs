@@ -1,9 +1,8 @@
-//! A GPU that is not there: host memory of a fixed size, with the speed and the failures asked for.
+//! A GPU that is not there: host memory of a fixed size, with the failures asked for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::driver::{Driver, Kind, Properties};
 use crate::error::{Error, Result};
@@ -11,18 +10,13 @@ use crate::host::Host;
 use parking_lot::Mutex;
 
 /// A driver that plays a GPU. It gives no more than its capacity, in granules of 2 MiB as CUDA
-/// does, copies and computes at given rates, and can be told to fail.
+/// does, and can be told to fail. The speed of a played GPU is kept by `native::Pace`.
 #[derive(Debug)]
 pub struct Simulated {
     host: Host,
     context_bytes: u64,
-    copy_bytes_per_second: Option<u64>,
-    compute_per_second: Option<u64>,
-    pace: Pace,
-    /// Time that copies take at that rate.
-    copy_nanos: AtomicU64,
     n_calls: AtomicU64,
-    /// How often each thread, by its name, took memory.
+    /// The number of times each thread, by its name, took memory.
     takers: Mutex<BTreeMap<String, u64>>,
     /// The call that fails; `u64::MAX` for none.
     fail_at: AtomicU64,
@@ -32,37 +26,22 @@ pub struct Simulated {
     refused_bytes: AtomicU64,
 }
 
-/// What a simulated GPU is like.
+/// The properties of a simulated GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimulatedOptions {
     /// The device's name, as in `gpu:0`.
     pub name: String,
     /// Its memory.
     pub capacity_bytes: u64,
-    /// What of it the driver takes for itself, as CUDA's contexts do.
+    /// The bytes of it that the driver takes for itself, as CUDA's contexts do.
     pub context_bytes: u64,
-    /// The rate of copies between host and device; `None` costs no time.
-    pub copy_bytes_per_second: Option<u64>,
-    /// How many operations its kernels do in a second; `None` for as many as the host's do.
-    pub compute_per_second: Option<u64>,
-    /// Whether copies last as long as the rate says.
-    pub pace: Pace,
-    /// Whether regions grow in place, as with CUDA; otherwise they are committed as a whole.
+    /// `true` if regions grow in place, as with CUDA; otherwise they are committed as a whole.
     pub grows_in_place: bool,
-    /// Which calls fail.
+    /// The calls that fail.
     pub failures: Failures,
 }
 
-/// What a simulated rate means for the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
-    /// The time is counted, and nobody waits for it.
-    Counted,
-    /// The caller waits for it.
-    Waited,
-}
-
-/// Which of the fallible calls fail.
+/// The choice of the fallible calls that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failures {
     /// None.
@@ -74,15 +53,12 @@ pub enum Failures {
 }
 
 impl SimulatedOptions {
-    /// A GPU of `capacity_bytes` that grows in place, costs no time and never fails.
+    /// A GPU of `capacity_bytes` that grows in place and never fails.
     pub fn gpu(name: impl Into<String>, capacity_bytes: u64) -> SimulatedOptions {
         SimulatedOptions {
             name: name.into(),
             capacity_bytes,
             context_bytes: 0,
-            copy_bytes_per_second: None,
-            compute_per_second: None,
-            pace: Pace::Counted,
             grows_in_place: true,
             failures: Failures::Never,
         }
@@ -114,10 +90,6 @@ impl Simulated {
         Simulated {
             host,
             context_bytes: options.context_bytes,
-            copy_bytes_per_second: options.copy_bytes_per_second,
-            compute_per_second: options.compute_per_second,
-            pace: options.pace,
-            copy_nanos: AtomicU64::new(0),
             n_calls: AtomicU64::new(0),
             takers: Mutex::default(),
             fail_at: AtomicU64::new(fail_at),
@@ -126,7 +98,7 @@ impl Simulated {
         }
     }
 
-    /// A GPU of `capacity_bytes` that grows in place and copies in no time.
+    /// A GPU of `capacity_bytes` that grows in place.
     pub fn gpu(name: impl Into<String>, capacity_bytes: u64) -> Simulated {
         Simulated::new(SimulatedOptions::gpu(name, capacity_bytes))
     }
@@ -148,24 +120,14 @@ impl Simulated {
         self.refused_bytes.load(Ordering::Relaxed)
     }
 
-    /// How many fallible calls there were.
+    /// The number of fallible calls so far.
     pub fn n_calls(&self) -> u64 {
         self.n_calls.load(Ordering::Relaxed)
     }
 
-    /// How often each thread, by its name, took memory.
+    /// The number of times each thread, by its name, took memory.
     pub fn takers(&self) -> BTreeMap<String, u64> {
         self.takers.lock().clone()
-    }
-
-    /// The time that copies so far would have taken at the rate given.
-    pub fn copy_nanos(&self) -> u64 {
-        self.copy_nanos.load(Ordering::Relaxed)
-    }
-
-    /// How long kernels need for so many operations; `None` if the host's own speed counts.
-    pub fn compute_time(&self, operations: u64) -> Option<Duration> {
-        self.compute_per_second.map(|rate| time(operations, rate))
     }
 
     /// Counts a call, and fails if it is its turn.
@@ -183,33 +145,12 @@ impl Simulated {
         let device = self.properties().name.clone();
         Error::Driver { device, call, reason: "injected failure".to_owned() }
     }
-
-    /// Copies, and lets it last as long as the rate says.
-    fn copied(&self, bytes: u64, copy: impl FnOnce() -> Result<()>) -> Result<()> {
-        let start = Instant::now();
-        copy()?;
-        let Some(rate) = self.copy_bytes_per_second else { return Ok(()) };
-        let lasts = time(bytes, rate);
-        let nanos = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
-        self.copy_nanos.fetch_add(nanos, Ordering::Relaxed);
-        #[expect(clippy::disallowed_methods, reason = "the caller asked to wait")]
-        if self.pace == Pace::Waited {
-            std::thread::sleep(lasts.saturating_sub(start.elapsed()));
-        }
-        Ok(())
-    }
-}
-
-/// How long `n` take at so many a second.
-fn time(n: u64, per_second: u64) -> Duration {
-    let nanos = u128::from(n) * 1_000_000_000 / u128::from(per_second.max(1));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// The granule of CUDA's virtual memory.
 const GRANULE_BYTES: u64 = 2 << 20;
 
-/// What CUDA aligns its allocations to.
+/// The alignment of CUDA's allocations.
 const ALIGNMENT_BYTES: u64 = 256;
 
 const REGION_BYTES_MAX: u64 = 1 << 40;
@@ -265,18 +206,14 @@ impl Driver for Simulated {
 
     unsafe fn write(&self, to: u64, from: &[u8]) -> Result<()> {
         self.call("write")?;
-        self.copied(from.len() as u64, || {
-            // SAFETY: the caller's promise is passed on.
-            unsafe { self.host.write(to, from) }
-        })
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.host.write(to, from) }
     }
 
     unsafe fn read(&self, from: u64, to: &mut [u8]) -> Result<()> {
         self.call("read")?;
-        self.copied(to.len() as u64, || {
-            // SAFETY: the caller's promise is passed on.
-            unsafe { self.host.read(from, to) }
-        })
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.host.read(from, to) }
     }
 
     unsafe fn copy(&self, from: u64, to: u64, bytes: u64) -> Result<()> {
@@ -332,7 +269,7 @@ mod tests {
         assert_eq!((gpu.n_calls(), gpu.held_bytes()), (3, 4 * MIB));
     }
 
-    /// Which of eight calls fail.
+    /// Checks which of eight calls fail.
     #[track_caller]
     fn check_failures(failures: Failures, expected: &[usize]) {
         let options = SimulatedOptions { failures, ..SimulatedOptions::gpu("gpu:0", 64 * MIB) };
@@ -347,27 +284,5 @@ mod tests {
         check_failures(Failures::Call(2), &[2]);
         check_failures(Failures::Every(3), &[2, 5]);
         check_failures(Failures::Every(0), &[]);
-    }
-
-    #[test]
-    fn copies_and_kernels_take_the_time_that_their_rates_say() {
-        for pace in [Pace::Counted, Pace::Waited] {
-            let gpu = Arc::new(Simulated::new(SimulatedOptions {
-                copy_bytes_per_second: Some(1 << 30),
-                compute_per_second: Some(1_000_000),
-                pace,
-                ..SimulatedOptions::gpu("gpu:0", 64 * MIB)
-            }));
-            let mut region = Region::committed(gpu.clone(), 2 * MIB).unwrap();
-            let start = Instant::now();
-            region.write(0, &vec![1; 1 << 20]).unwrap();
-            region.read(0, &mut vec![0; 1 << 20]).unwrap();
-            let nanos = 2 * (1_000_000_000 / 1024);
-            assert_eq!(gpu.copy_nanos(), nanos);
-            assert_eq!(gpu.compute_time(500), Some(Duration::from_micros(500)));
-            // A wait can only be too long, so that this cannot fail by chance.
-            assert!(pace == Pace::Counted || start.elapsed() >= Duration::from_nanos(nanos));
-        }
-        assert_eq!(Simulated::gpu("gpu:0", MIB * 2).compute_time(500), None);
     }
 }

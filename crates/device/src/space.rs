@@ -12,9 +12,13 @@
 //! or a plan; [`Space::ledger`] has a row for each.
 
 mod ahead;
+mod arenas;
 mod aside;
+mod books;
 mod charge;
 mod events;
+mod faults;
+mod heap;
 mod idle;
 mod owner;
 mod reserve;
@@ -25,25 +29,27 @@ mod snapshot;
 mod vector;
 
 use std::fmt;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
+use self::arenas::{PASSING, RESERVATION};
+use self::aside::{Children, Parent};
+use self::heap::HeapCharges;
 use self::owner::Place;
-use self::shelf::Shelf;
 use crate::account::Account;
-use crate::arena::{Arena, Chunk, Growth};
+use crate::arena::Chunk;
 use crate::driver::{Driver, Kind};
 use crate::error::{Error, Result};
-use crate::kept::Kept;
 use crate::ledger::{Category, Holder};
 use crate::limit::Limited;
 use crate::logical::GrowthRule;
-use crate::sync::{AtomicU64, Mutex};
 
 pub use ahead::{AHEAD_BYTES_MAX, Pages};
+pub use arenas::Arenas;
+pub use books::Books;
 pub use charge::{Booked, Charge};
-pub use events::{Change, EVENT_MICROS, Event, EventSum, EventTotal, Recent};
+pub use events::{Change, Event, EventSum, EventTotal, Recent};
+pub use faults::Faults;
 pub use idle::Idle;
 pub use owner::{Owner, Tally};
 pub use scope::{
@@ -51,123 +57,43 @@ pub use scope::{
     shared,
 };
 pub(crate) use scope::{current, current_tensor};
+pub use sharing::Sharing;
 pub use snapshot::Snapshot;
 pub use vector::BookedVec;
 
-/// The memory of one logical device; see the module.
+/// The memory of one logical device; see the module. Its parts have invariants of their own.
 pub struct Space {
     name: String,
     kind: Kind,
-    growth: GrowthRule,
-    driver: Arc<Limited>,
-    /// What the heap is charged to: the logical device, and the physical one.
-    accounts: Vec<Arc<Account>>,
-    context: Mutex<Context>,
-    arenas: Arenas,
-    /// Smaller buffers come from the heap.
-    heap_below_bytes: u64,
-    in_use: AtomicU64,
-    peak_in_use: AtomicU64,
-    /// What was in use of the memory for what passes before the space rested; 0 if it does not.
-    rested: AtomicU64,
-    /// What runs have outgrown.
-    outgrown: ahead::Outgrown,
-    /// Whether what is given out is only counted.
+    /// `true` if the bytes given out are only counted.
     is_rehearsal: bool,
-    /// Which allocation from now on is refused, the next one being 1; none if 0.
-    fail_in: AtomicU64,
-    tallies: Mutex<Vec<Weak<Tally>>>,
-    sharing: sharing::Sharing,
-    events: events::Events,
-    /// What was set aside of it.
-    children: Mutex<Vec<Weak<Space>>>,
-    /// What it was set aside of, and for whom.
-    parent: Option<(Arc<Space>, Holder)>,
-    /// What of it stays set aside, if it may grow beyond that.
-    kept: Option<Arc<Kept>>,
-    /// What it was lent. The last to go: all that was held is free by then.
-    _lent: Option<reserve::Lent>,
+    books: Books,
+    heap: HeapCharges,
+    arenas: Arc<Arenas>,
+    sharing: Sharing,
+    /// One for the whole device.
+    faults: Arc<Faults>,
+    /// The spaces set aside of this one.
+    children: Children,
+    /// The space that this one was set aside of. The last to go.
+    parent: Option<Parent>,
 }
 
-/// The memory of a space, for what passes, for what stays, and for large weights as they are read.
-struct Arenas {
-    all: [Option<Shelf>; 3],
-    /// The space that it goes back to.
-    set_aside_of: Option<Arc<Space>>,
-}
-
-impl Drop for Arenas {
-    /// What was set aside goes back, which is an event of the space it was set aside of.
-    fn drop(&mut self) {
-        let Some(space) = self.set_aside_of.take() else { return };
-        let start = Instant::now();
-        let all = std::mem::take(&mut self.all).into_iter().flatten();
-        let bytes = all.map(|arena| arena.into_inner().held_bytes()).sum();
-        space.events.released(bytes, RESERVATION, start.elapsed());
-    }
-}
-
-/// What the device's driver has for itself, charged for as long as the space is there.
-struct Context {
-    accounts: Vec<Arc<Account>>,
-    bytes: u64,
-}
-
-impl Context {
-    fn new(accounts: &[Arc<Account>], bytes: u64) -> Result<Context> {
-        let mut context = Context { accounts: Vec::new(), bytes };
-        for account in accounts {
-            account.charge(bytes)?;
-            context.accounts.push(Arc::clone(account));
-        }
-        Ok(context)
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        self.accounts.iter().for_each(|account| account.refund(self.bytes));
-    }
-}
-
-/// What a space is made of.
+/// The parts that a space is made of.
 #[derive(Debug)]
 pub struct SpaceOptions {
     /// The memory: a logical device's share of a physical one.
     pub driver: Arc<Limited>,
     /// The physical device's account, which the heap is charged to as well.
     pub physical: Arc<Account>,
-    /// Whether memory is taken as it is needed, or all at once.
+    /// The rule by which the space takes memory: as needed, or all at once.
     pub growth: GrowthRule,
     /// The least by which it grows.
     pub step_bytes: u64,
-    /// What the device's driver has taken for itself, which is a part of what the space holds.
+    /// The bytes that the device's driver has taken for itself, a part of those that the space
+    /// holds.
     pub context_bytes: u64,
 }
-
-/// Buffers of the host that are smaller come from the heap.
-const HEAP_BELOW_BYTES: u64 = 64 << 10;
-
-/// How much is given back before others get their turn.
-const TRIM_STEP_BYTES: u64 = 16 << 20;
-
-/// Tallies that a space has room for from the start: a list that grows while a model is loaded
-/// would be on pages of the heap that go with the model.
-const FEW_TALLIES: usize = 256;
-
-/// Causes of events: memory that was set aside, and memory that somebody else needs.
-const RESERVATION: &str = "reservation";
-const PRESSURE: &str = "pressure";
-const IDLE: &str = "idle";
-
-/// Which arena a buffer comes from.
-const PASSING: usize = 0;
-const STAYING: usize = 1;
-const READ: usize = 2;
-
-/// Weights of fewer bytes are with those that stay from the start: they would keep pages of others
-/// if they were not packed.
-const READ_BYTES: u64 = 64 << 10;
 
 impl Space {
     /// The memory of a logical device; all of it is taken now if it does not grow.
@@ -177,7 +103,8 @@ impl Space {
     pub fn new(options: SpaceOptions) -> Result<Arc<Space>> {
         let start = Instant::now();
         let space = Space::make(options)?;
-        space.events.changed(0, space.arenas_bytes(), RESERVATION, start);
+        let held = space.arenas.held_bytes();
+        space.arenas.journal().changed(0, held, RESERVATION, start);
         Ok(Arc::new(space))
     }
 
@@ -191,68 +118,41 @@ impl Space {
         Ok(Arc::new(Space { is_rehearsal: true, ..space }))
     }
 
-    /// Whether it is a rehearsal's.
-    pub fn is_rehearsal(&self) -> bool {
-        self.is_rehearsal
-    }
-
-    /// The most bytes that were given out at once.
-    pub fn peak_in_use_bytes(&self) -> u64 {
-        self.peak_in_use.load(Ordering::Relaxed)
-    }
-
-    /// Forgets the peak: from now on it is what was given out at most since now.
-    pub fn reset_peak(&self) {
-        self.peak_in_use.store(self.in_use.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    /// The bytes that are given out.
-    pub fn in_use_bytes(&self) -> u64 {
-        self.in_use.load(Ordering::Relaxed)
-    }
-
     fn make(options: SpaceOptions) -> Result<Space> {
         let SpaceOptions { driver, physical, growth, step_bytes, context_bytes } = options;
-        let accounts = vec![driver.account().clone(), physical];
-        let context = Context::new(&accounts, context_bytes)?;
-        let properties = driver.properties();
-        let (name, kind) = (properties.name.clone(), properties.kind);
-        let arena =
-            |growth| Arena::new(driver.clone(), growth).map(|arena| Some(Shelf::new(arena)));
-        let arenas = match growth {
-            GrowthRule::OnDemand => {
-                let growth = Growth::OnDemand { step_bytes };
-                [arena(growth)?, arena(growth)?, arena(growth)?]
-            }
-            GrowthRule::Reserved => {
-                let bytes = reserve::whole_bytes(&driver, context_bytes);
-                [arena(Growth::Reserved { bytes })?, None, None]
-            }
+        let accounts = vec![Arc::clone(driver.account()), physical];
+        let books = Books::new(accounts.clone(), context_bytes)?;
+        let heap = match (driver.properties().kind, growth) {
+            (Kind::Cpu, GrowthRule::OnDemand) => HeapCharges::small_buffers(accounts),
+            _ => HeapCharges::no_buffers(accounts),
         };
-        let has_heap = kind == Kind::Cpu && growth == GrowthRule::OnDemand;
-        Ok(Space {
-            name,
-            kind,
-            growth,
-            accounts,
-            context: Mutex::new(context),
-            driver,
-            arenas: Arenas { all: arenas, set_aside_of: None },
-            heap_below_bytes: if has_heap { HEAP_BELOW_BYTES } else { 0 },
-            in_use: AtomicU64::new(context_bytes),
-            peak_in_use: AtomicU64::new(context_bytes),
-            rested: AtomicU64::new(0),
-            outgrown: ahead::Outgrown::default(),
+        let arenas = match growth {
+            GrowthRule::OnDemand => Arenas::growing(driver, step_bytes)?,
+            GrowthRule::Reserved => Arenas::reserved(driver, context_bytes)?,
+        };
+        Ok(Space::of(books, heap, arenas))
+    }
+
+    /// A space of its parts.
+    fn of(books: Books, heap: HeapCharges, arenas: Arenas) -> Space {
+        let properties = arenas.driver().properties();
+        Space {
+            name: properties.name.clone(),
+            kind: properties.kind,
             is_rehearsal: false,
-            fail_in: AtomicU64::new(0),
-            tallies: Mutex::new(Vec::with_capacity(FEW_TALLIES)),
-            sharing: sharing::Sharing::default(),
-            events: events::Events::default(),
-            children: Mutex::default(),
+            books,
+            heap,
+            arenas: Arc::new(arenas),
+            sharing: Sharing::default(),
+            faults: Arc::default(),
+            children: Children::default(),
             parent: None,
-            kept: None,
-            _lent: None,
-        })
+        }
+    }
+
+    /// Returns whether the space is a rehearsal's.
+    pub fn is_rehearsal(&self) -> bool {
+        self.is_rehearsal
     }
 
     /// The logical device's name.
@@ -260,59 +160,59 @@ impl Space {
         &self.name
     }
 
-    /// What kind of device it is.
+    /// The device's kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether memory is taken as it is needed, or all at once.
+    /// The rule by which the space takes memory: as needed, or all at once.
     pub fn growth(&self) -> GrowthRule {
-        self.growth
+        self.arenas.growth()
     }
 
     /// The account of the logical device.
     pub fn account(&self) -> &Arc<Account> {
-        self.driver.account()
+        self.arenas.driver().account()
     }
 
-    /// What the device's driver has taken for itself, as far as it is in the books here.
-    pub fn context_bytes(&self) -> u64 {
-        self.context.lock().bytes
+    /// The books: the bytes in use and their holders.
+    pub fn books(&self) -> &Books {
+        &self.books
     }
 
-    /// Puts something else in the books as what the device's driver has taken for itself.
-    ///
-    /// # Errors
-    /// If a limit refuses; nothing is changed then.
-    pub fn set_context(&self, bytes: u64) -> Result<()> {
-        let mut context = self.context.lock();
-        let new = Context::new(&self.accounts, bytes)?;
-        let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let before = std::mem::replace(&mut *context, new);
-        self.in_use.fetch_sub(before.bytes, Ordering::Relaxed);
-        self.peak_in_use.fetch_max(now - before.bytes, Ordering::Relaxed);
-        Ok(())
+    /// The memory that it holds.
+    pub fn arenas(&self) -> &Arenas {
+        &self.arenas
     }
 
-    /// How many bytes could still be given out, as far as limits and device go.
+    /// The weights that may be shared.
+    pub fn sharing(&self) -> &Sharing {
+        &self.sharing
+    }
+
+    /// The allocation that is to be refused.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The bytes that could still be given out, as far as limits and device go.
     pub fn free_bytes(&self) -> u64 {
-        let idle: u64 = self.arenas().map(Shelf::idle_bytes).sum();
-        let more = self.available_bytes();
-        more.saturating_add(idle)
+        self.available_bytes().saturating_add(self.arenas.unused_bytes())
     }
 
-    /// How many bytes could be given out if nobody held anything: all that its limit allows but for
-    /// the device's context, as far as memory can be taken of that.
+    /// The bytes that could be given out if nobody held anything: all that the space's limit allows
+    /// but for the device's context, as far as memory can be taken of that.
     pub fn room_bytes(&self) -> u64 {
-        let limit = self.account().limit_bytes();
-        self.takeable_bytes(limit.saturating_sub(self.context_bytes()))
+        let granule = self.arenas.driver().properties().granule_bytes;
+        let bytes = self.account().limit_bytes().saturating_sub(self.books.context_bytes());
+        self.heap.takeable_bytes(bytes, granule)
     }
 
-    /// How much memory can be taken where so many bytes are left: whole granules, and on the host
-    /// the rest from the heap.
-    fn takeable_bytes(&self, bytes: u64) -> u64 {
-        let granule = self.driver.properties().granule_bytes;
-        if self.heap_below_bytes > 0 { bytes } else { bytes / granule * granule }
+    /// The bytes of weights that a holder shares with others, here and in what was set aside.
+    pub fn shared_bytes(&self, holder: &Holder) -> u64 {
+        let children = self.children.living();
+        let aside: u64 = children.iter().map(|child| child.shared_bytes(holder)).sum();
+        self.sharing.shared_bytes(holder) + aside
     }
 
     /// Gives back all memory that nobody uses; returns how many bytes went. A space that does not
@@ -322,226 +222,64 @@ impl Space {
     /// # Errors
     /// If the driver refuses; what it took until then is gone.
     pub fn trim(&self, cause: &'static str) -> Result<u64> {
-        self.forget_gone();
-        let own: u64 =
-            self.arenas().map(|arena| self.trim_arena(arena, 0, cause)).sum::<Result<u64>>()?;
-        let went = own + self.trim_children(cause)?;
-        self.take_lent();
+        self.books.forget_gone();
+        let went = self.arenas.trim_all(cause)? + self.children.trim(cause)?;
+        self.arenas.take_lent();
         Ok(went)
     }
 
-    /// Gives back what weights left behind that were read and are packed now: for after a load.
-    /// Returns how many bytes went.
-    ///
-    /// # Errors
-    /// As [`Space::trim`].
-    pub fn trim_read(&self, cause: &'static str) -> Result<u64> {
-        self.arenas.all[READ].as_ref().map_or(Ok(0), |arena| self.trim_arena(arena, 0, cause))
-    }
-
-    /// Gives back what an arena has to spare, but for `kept_bytes`, in steps: the system takes its
-    /// time to clear pages, and requests that want memory meanwhile get their turn between two of
-    /// them.
-    fn trim_arena(&self, shelf: &Shelf, kept_bytes: u64, cause: &'static str) -> Result<u64> {
-        let (start, most) = (Instant::now(), shelf.lock().held_bytes());
-        let mut trimmed = 0;
-        let outcome = loop {
-            let mut arena = shelf.lock();
-            let held = arena.held_bytes();
-            let least = held - arena.idle_bytes() + kept_bytes;
-            let outcome = arena.trim(held.saturating_sub(TRIM_STEP_BYTES).max(least));
-            // Also what went before the driver refused.
-            let went = held - arena.held_bytes();
-            trimmed += went;
-            if outcome.is_err() || went == 0 || trimmed >= most {
-                break outcome;
-            }
-        };
-        self.journal().changed(trimmed, 0, cause, start);
-        if let Some((parent, _)) = self.parent.as_ref().filter(|_| trimmed > 0) {
-            parent.take_lent();
+    /// Takes a block for a tally, and books it: a chunk, or leave to take it from the heap.
+    fn take(&self, tally: &Tally, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
+        if self.heap.takes(bytes) {
+            return self.take_heap(tally, bytes, tensor).map(|()| Block::Heap);
         }
-        outcome.map(|_| trimmed)
-    }
-
-    /// What the arenas hold from the driver.
-    fn arenas_bytes(&self) -> u64 {
-        self.arenas().map(|arena| arena.lock().held_bytes()).sum()
-    }
-
-    fn arenas(&self) -> impl Iterator<Item = &Shelf> {
-        self.arenas.all.iter().flatten()
-    }
-
-    /// The arena for a buffer, and its number.
-    fn arena_for(&self, category: Category, bytes: u64) -> (usize, &Shelf) {
-        let stays = matches!(category, Category::Weights | Category::PackedWeights);
-        let is_read = category == Category::Weights && bytes >= READ_BYTES;
-        let number = if is_read {
-            READ
-        } else if stays {
-            STAYING
-        } else {
-            PASSING
-        };
-        // What does not grow has one for all.
-        let number = if self.arenas.all[number].is_some() { number } else { PASSING };
-        (number, self.arenas.all[number].as_ref().expect("the first arena is always there"))
-    }
-
-    /// Takes a block for a tally, and a tensor of it if that has a name: a chunk, or leave to take
-    /// it from the heap.
-    pub(crate) fn allocate(
-        &self,
-        tally: &Arc<Tally>,
-        bytes: u64,
-        tensor: Option<&Arc<str>>,
-    ) -> Result<Block> {
-        if self.faults().load(Ordering::Relaxed) != 0 {
-            self.count_down(bytes)?;
-        }
-        let account = tally.account();
-        if let Some(account) = account {
-            account.charge(bytes).map_err(|error| self.with_holders(error))?;
-        }
-        let take = || self.take_block(tally, bytes, tensor);
-        let block = take().or_else(|error| match self.relieve(tally, bytes) {
+        let number = self.arenas.number_for(tally.category(), bytes);
+        let take = || self.take_chunk(tally, bytes, tensor, number);
+        take().or_else(|error| match self.relieve(Some(number), bytes) {
             1.. => {
                 let taken = take();
                 // What it was lent and did not need.
-                if let Some((parent, _)) = &self.parent {
-                    parent.take_lent();
-                }
+                self.arenas.repay();
                 taken
             }
             0 => Err(error),
-        });
-        match block {
-            Ok(block) => {
-                let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                self.peak_in_use.fetch_max(now, Ordering::Relaxed);
-                Ok(block)
-            }
-            Err(error) => {
-                if let Some(account) = account {
-                    account.refund(bytes);
-                }
-                Err(self.with_holders(error))
-            }
-        }
+        })
     }
 
-    /// Lets the `n`-th allocation from now on be refused, the next one being 1; the others are as
-    /// ever. What was set aside of it counts too. With 0 none is. So can be tried what happens when
-    /// memory is out anywhere.
-    pub fn fail_allocation(&self, n: u64) {
-        self.fail_in.store(n, Ordering::Relaxed);
-    }
-
-    /// How many allocations from now on go well until the one that is to be refused; `None` if it
-    /// was, or none is to be.
-    pub fn fails_in(&self) -> Option<u64> {
-        self.fail_in.load(Ordering::Relaxed).checked_sub(1)
-    }
-
-    /// Counts an allocation, and refuses it if it is its turn.
-    #[cold]
-    fn count_down(&self, needed_bytes: u64) -> Result<()> {
-        let next = |n: u64| n.checked_sub(1);
-        let before = self.faults().fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        if before != Ok(1) {
-            return Ok(());
-        }
-        let (device, call) = (self.name.clone(), "allocate");
-        let reason = format!("injected failure for {needed_bytes} bytes");
-        Err(Error::Driver { device, call, reason })
-    }
-
-    /// Takes a block back that was booked to a tally, and to a tensor of it if that has a name.
-    pub(crate) fn free(
-        &self,
-        (tally, tensor): (&Tally, Option<&Arc<str>>),
-        block: Block,
-        bytes: u64,
-    ) {
-        match block {
-            Block::Heap => {
-                // Out of the books first: what is booked never exceeds what is charged.
-                tally.unbook(Place::Heap, bytes, tensor);
-                self.accounts.iter().for_each(|account| account.refund(bytes));
-            }
-            Block::Chunk { chunk, arena: number } => {
-                let shelf = self.arenas.all[number].as_ref().expect("it came from there");
-                let mut arena = shelf.lock();
-                arena.free(chunk);
-                tally.unbook(Place::Chunk, bytes, tensor);
-                drop(arena);
-                // Packed weights take the place of those that were read while a model is loaded.
-                if number == READ && shelf.idle_bytes() >= TRIM_STEP_BYTES {
-                    // A driver that refuses is asked again when the space is trimmed next.
-                    drop(self.trim_arena(shelf, 0, "load"));
-                }
-            }
-        }
-        self.in_use.fetch_sub(bytes, Ordering::Relaxed);
-        if let Some(account) = tally.account() {
-            account.refund(bytes);
-        }
-    }
-
-    /// Gives back what is kept for later and could not be had where it is needed now.
-    #[cold]
-    fn relieve(&self, tally: &Tally, bytes: u64) -> u64 {
-        let own = self.arena_for(tally.category(), bytes).0;
-        let is_other = |number: &usize| self.is_for_heap(bytes) || *number != own;
-        let others = (0..self.arenas.all.len()).filter(is_other);
-        let others = others.filter_map(|number| self.arenas.all[number].as_ref());
-        let own: u64 = others.map(|arena| self.trim_arena(arena, 0, PRESSURE).unwrap_or(0)).sum();
-        own + self.relieve_relatives(bytes)
-    }
-
-    /// The same for bytes that are on the heap, however many they are.
-    #[cold]
-    fn relieve_heap(&self, bytes: u64) -> u64 {
-        let trim = |arena| self.trim_arena(arena, 0, PRESSURE).unwrap_or(0);
-        self.arenas().map(trim).sum::<u64>() + self.relieve_relatives(bytes)
-    }
-
-    fn is_for_heap(&self, bytes: u64) -> bool {
-        bytes < self.heap_below_bytes
-    }
-
-    fn take_block(&self, tally: &Tally, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
-        match self.is_for_heap(bytes) {
-            true => self.charge_heap(tally, bytes, tensor).map(|()| Block::Heap),
-            false => self.take_chunk(tally, bytes, tensor),
-        }
-    }
-
-    fn charge_heap(&self, tally: &Tally, bytes: u64, tensor: Option<&Arc<str>>) -> Result<()> {
-        for (number, account) in self.accounts.iter().enumerate() {
-            if let Err(error) = account.charge(bytes) {
-                self.accounts[..number].iter().for_each(|account| account.refund(bytes));
-                return Err(error);
-            }
-        }
+    /// Charges and books bytes of the heap, however many they are.
+    fn take_heap(&self, tally: &Tally, bytes: u64, tensor: Option<&Arc<str>>) -> Result<()> {
+        // What is kept for later is in the way of what is needed now.
+        self.heap.charge(bytes).or_else(|error| match self.relieve(None, bytes) {
+            1.. => self.heap.charge(bytes),
+            0 => Err(error),
+        })?;
         tally.book(Place::Heap, bytes, tensor);
         Ok(())
     }
 
-    fn take_chunk(&self, tally: &Tally, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
-        let (number, arena) = self.arena_for(tally.category(), bytes);
-        let mut arena = arena.lock();
-        let (held, start) = (arena.held_bytes(), Instant::now());
-        let taken = arena.allocate(bytes);
-        self.journal().changed(held, arena.held_bytes(), tally.category().name(), start);
-        let chunk = taken?;
-        if number == PASSING && tally.category() == Category::Activations {
-            self.outgrown.note(&chunk, arena.held_bytes() > held);
-        }
-        // Under the arena's lock, so that a snapshot sees both or neither.
-        tally.book(Place::Chunk, bytes, tensor);
-        Ok(Block::Chunk { chunk, arena: number })
+    fn take_chunk(
+        &self,
+        tally: &Tally,
+        bytes: u64,
+        tensor: Option<&Arc<str>>,
+        arena: usize,
+    ) -> Result<Block> {
+        let category = tally.category();
+        let chunk = self.arenas.allocate(arena, bytes, category.name(), |chunk, grown| {
+            self.heap.purge_before(grown);
+            if arena == PASSING && category == Category::Activations {
+                self.arenas.demand.note(chunk, grown > 0);
+            }
+            tally.book(Place::Chunk, bytes, tensor);
+        })?;
+        Ok(Block::Chunk { chunk, arena })
+    }
+
+    /// Gives back what is kept for later, but for one arena's, and could not be had where it is
+    /// needed now; how many bytes.
+    #[cold]
+    fn relieve(&self, but: Option<usize>, bytes: u64) -> u64 {
+        self.arenas.relieve(but) + self.relieve_relatives(bytes)
     }
 
     #[cold]
@@ -552,18 +290,16 @@ impl Space {
         Error::Full { error: Box::new(error), holders: self.snapshot().top_holders() }
     }
 
-    fn register(&self, tally: &Arc<Tally>) {
-        self.forget_gone();
-        self.tallies.lock().push(Arc::downgrade(tally));
-    }
-
-    /// Lets go of what is left of tallies that are gone: each would keep a page of the heap.
-    fn forget_gone(&self) {
-        let mut tallies = self.tallies.lock();
-        tallies.retain(|tally| tally.strong_count() > 0);
-        if tallies.capacity() > FEW_TALLIES.max(4 * tallies.len()) {
-            tallies.shrink_to(FEW_TALLIES);
-        }
+    /// Asserts that each part is as it says, those of what was set aside too. Only for a moment in
+    /// which nobody takes or gives back memory.
+    #[cfg(test)]
+    fn check(&self) {
+        self.books.check();
+        let tallies = self.books.tallies();
+        self.heap.check(tallies.iter().map(|tally| tally.copy(false).heap_bytes).sum());
+        self.arenas.check();
+        self.sharing.check();
+        self.children.check(self);
     }
 }
 
@@ -573,7 +309,7 @@ impl fmt::Debug for Space {
     }
 }
 
-/// Where a buffer's bytes are.
+/// The location of a buffer's bytes.
 #[derive(Debug)]
 pub(crate) enum Block {
     /// On the heap, charged to the space.
@@ -582,7 +318,7 @@ pub(crate) enum Block {
     Chunk {
         /// The chunk.
         chunk: Chunk,
-        /// Which arena it came from.
+        /// The index of the arena that the chunk came from.
         arena: usize,
     },
 }

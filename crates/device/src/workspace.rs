@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::ledger::Category;
 use crate::space::{Owner, booked_on_host};
 
-/// Where a tensor of a plan is.
+/// The location of a tensor of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Home {
     /// On the device that the plan is for.
@@ -28,7 +28,7 @@ pub enum Home {
 /// A piece of a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// In which part of it.
+    /// The part of the workspace.
     pub home: Home,
     /// The first byte.
     pub offset: usize,
@@ -50,7 +50,7 @@ impl Span {
     }
 }
 
-/// What a step borrows: the spans read and the spans written, in the order asked for.
+/// The borrows of a step: the spans read and the spans written, in the order asked for.
 pub type Borrowed<'a> = (SmallVec<[&'a [u8]; 8]>, SmallVec<[&'a mut [u8]; 8]>);
 
 /// The activation memory of a lane: as large as the largest plan that ran on it.
@@ -59,9 +59,9 @@ pub struct Workspace {
     memory: Buffer,
     /// The part on the host, if the device is another.
     host: Buffer,
-    /// Who pays for it; nobody in particular without one.
+    /// The owner that pays for it; nobody in particular without one.
     owner: Option<Arc<Owner>>,
-    /// What was copied between the two since somebody asked.
+    /// The bytes copied between the two since the last reading.
     copied_bytes: u64,
     /// The scratch memory that is booked as such, of the device and of the host.
     scratch_bytes: [usize; 2],
@@ -115,7 +115,7 @@ impl Workspace {
         space.free_bytes().saturating_add(own as u64)
     }
 
-    /// Whether nothing is held, on the host neither.
+    /// Returns whether nothing is held, neither on the device nor on the host.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty() && self.host.is_empty()
     }
@@ -167,7 +167,7 @@ impl Workspace {
         self.copied_bytes += bytes;
     }
 
-    /// What was copied between host and device since the last call.
+    /// Takes the number of bytes copied between host and device since the last call.
     pub fn take_copied_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }
@@ -203,7 +203,7 @@ pub struct Memory<'a> {
     pub device: &'a mut [u8],
     /// Those of the host, where that is another.
     pub host: &'a mut [u8],
-    /// What was copied between the two.
+    /// The bytes copied between the two.
     pub copied_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What the examples print, and how they exit: others read it.
+//! Output and exit codes of the examples: other programs read them.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 /// A trace of three buffers: 600 bytes are live at once, and 600 are enough.
 const TRACE: &str = "id,lower,upper,size\na,0,4,200\nb,1,3,400\nc,3,6,400\n";
 
-/// Where cargo puts the examples that it builds with the tests.
+/// The path of an example that cargo builds with the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap().parent().unwrap().join("examples");

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-/// Whether the machine has a CUDA driver, by the names that one goes by.
+/// Returns whether the machine has a CUDA driver, by the names that one goes by.
 fn has_cuda() -> bool {
     let names: [&CStr; 3] = [c"libcuda.so", c"libcuda.so.1", c"libnvcuda.so"];
     names.iter().any(|name| {

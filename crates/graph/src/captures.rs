@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ops::Attrs;
+use ops::{Attrs, PassThrough, VariableAccess};
 use rustc_hash::FxHashMap;
 
 use crate::graph::{Body, Graph, Node, Port};
@@ -13,7 +13,7 @@ use crate::graph::{Body, Graph, Node, Port};
 #[derive(Debug, Default)]
 pub(crate) struct Captures(FxHashMap<String, Vec<Capture>>);
 
-/// What an argument is in the calls seen so far.
+/// The value of an argument in the calls seen so far.
 #[derive(Debug, Clone)]
 enum Capture {
     /// The handle that this node gives.
@@ -76,7 +76,7 @@ impl Captures {
 impl Capture {
     fn of(graph: &Graph, port: Port) -> Self {
         let node = origin(graph, port);
-        if node.op_name() == "VarHandleOp" {
+        if node.facts().variable == VariableAccess::Handle {
             return Self::Handle(Box::new(node.clone()));
         }
         Self::Other
@@ -94,21 +94,15 @@ impl Capture {
 /// The functions that a node calls, and its first input that is an argument. A loop's body is the
 /// second of two.
 fn calls(node: &Node) -> Option<(Vec<String>, usize)> {
-    let attrs = Attrs::new(&node.attrs);
-    let (names, first) = match node.op_name() {
-        "While" | "StatelessWhile" => {
-            (vec![attrs.function("cond").ok()?, attrs.function("body").ok()?], 0)
-        }
-        "If" | "StatelessIf" => {
-            (vec![attrs.function("then_branch").ok()?, attrs.function("else_branch").ok()?], 1)
-        }
-        "Case" | "StatelessCase" => (attrs.functions("branches").ok()?, 1),
-        _ => return None,
-    };
-    Some((names.into_iter().map(str::to_owned).collect(), first))
+    let calls = node.facts().calls;
+    if !calls.is_control_flow() {
+        return None;
+    }
+    let names = calls.functions(&Attrs::new(&node.attrs)).ok()?;
+    Some((names.into_iter().map(str::to_owned).collect(), calls.first_arg()))
 }
 
-/// Whether a loop's body gives an argument on as it got it.
+/// Returns whether a loop's body gives an argument on as it got it.
 fn keeps(functions: &[(String, Graph)], body: &str, arg: usize) -> bool {
     let Some((_, graph)) = functions.iter().find(|(name, _)| name == body) else { return false };
     let given = graph.fetches.get(arg).map(|port| &origin(graph, *port).body);
@@ -120,7 +114,7 @@ fn origin(graph: &Graph, mut port: Port) -> &Node {
     loop {
         let node = graph.node(port.node);
         match node.inputs.first() {
-            Some(input) if node.op_name() == "Identity" => port = *input,
+            Some(input) if node.facts().passes == PassThrough::Anything => port = *input,
             _ => return node,
         }
     }

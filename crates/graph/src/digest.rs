@@ -1,4 +1,5 @@
-//! What the large constants of a rehearsal are known by, since their elements are not there.
+//! Digests by which the large constants of a rehearsal are told apart, since their elements are not
+//! there.
 
 use std::hash::{Hash as _, Hasher as _};
 
@@ -18,8 +19,8 @@ pub fn mark(tensor: &mut Tensor, digest: u64) {
     }
 }
 
-/// What a plain tensor is known by: what it was marked with, or else its elements; `None` if it is
-/// like no other.
+/// The digest of a plain tensor: the mark that it was given, or else that of its elements; `None`
+/// if it is like no other.
 pub(crate) fn digest(tensor: &Tensor) -> Option<u64> {
     let view = tensor.view();
     if tensor.is_rehearsed() {

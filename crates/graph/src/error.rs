@@ -1,7 +1,9 @@
-//! Why a graph cannot be taken in or run.
+//! Errors of taking in or running a graph.
 
 use std::collections::BTreeMap;
 use std::fmt;
+
+use status::{Code, Status};
 
 /// A refusal of this crate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -12,7 +14,7 @@ pub enum Error {
     /// A name that leads nowhere.
     #[error("{wanted} is not in the graph{}", from(.by))]
     NotFound {
-        /// What was asked for.
+        /// The name asked for.
         wanted: String,
         /// The node that asks, or nothing for the caller.
         by: String,
@@ -25,7 +27,7 @@ pub enum Error {
     Node {
         /// The node.
         node: String,
-        /// What its op says.
+        /// The error of its op.
         error: ops::Error,
     },
     /// The inputs of a run do not fit.
@@ -59,7 +61,23 @@ fn from(by: &str) -> String {
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
 impl Error {
+    /// The canonical code.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::MissingOps(_) => Code::Unimplemented,
+            Self::NotFound { .. } | Self::Malformed(_) | Self::BadInput(_) => Code::InvalidArgument,
+            Self::Memory(_) => Code::ResourceExhausted,
+            Self::Node { error, .. } | Self::Stopped(error) => error.code(),
+        }
+    }
+
     pub(crate) fn node(node: &str, error: ops::Error) -> Self {
         match error {
             ops::Error::Cancelled | ops::Error::DeadlineExceeded => Self::Stopped(error),
@@ -82,7 +100,8 @@ impl Error {
     }
 }
 
-/// Names of ops that we do not have, and how many nodes need each.
+/// Names of ops that we do not have, and how many nodes need each. Its text also says how often
+/// public graphs use them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MissingOps(pub BTreeMap<String, usize>);
 
@@ -91,7 +110,7 @@ impl fmt::Display for MissingOps {
         f.write_str("ops that we do not have: ")?;
         for (i, (op, count)) in self.0.iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
-            write!(f, "{comma}{op} (×{count})")?;
+            write!(f, "{comma}{op} (×{count}, {})", ops::usage(op))?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use tensor::{DType, Dim, Shape, Spec, Tensor, Value};
 
 use crate::digest::mark;
 
-/// What a folded value may take, however small its inputs are.
+/// The bytes that a folded value may take, however small its inputs are.
 const FREE_BYTES: usize = 64 << 10;
 
 /// The outputs of a node that does not depend on any feed; `None` if it does, has effects, fails
@@ -40,7 +40,7 @@ pub(crate) fn fold(
     run(op, &tensors, outputs.len(), env).ok()
 }
 
-/// What a value of this spec takes, without its elements.
+/// A tensor with the size of a value of this spec, without its elements.
 fn rehearsed(spec: &Spec) -> Option<Tensor> {
     spec.dtype.is_plain().then_some(())?;
     let mut tensor = Tensor::zeros(spec.dtype, spec.shape()?).ok()?;

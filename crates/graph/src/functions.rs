@@ -25,7 +25,7 @@ pub struct Library {
     workspaces: Mutex<Vec<Workspace>>,
 }
 
-/// How deep functions within functions are given the constants that they are called with.
+/// The depth to which functions within functions are given the constants of their calls.
 const LEVELS: usize = 3;
 
 /// The most workspaces kept for later calls.
@@ -90,12 +90,12 @@ impl Library {
         self.programs.values().for_each(|program| program.forget_plans());
     }
 
-    /// Whether there is a function of this name.
+    /// Returns whether there is a function of this name.
     pub(crate) fn has(&self, function: &str) -> bool {
         self.programs.contains_key(function)
     }
 
-    /// Whether there is none at all.
+    /// Returns whether there is no function at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.programs.is_empty()
     }
@@ -105,7 +105,7 @@ impl Library {
         self.programs.values().map(|program| program.held_bytes()).sum()
     }
 
-    /// What a function gives, when those that it calls are among `functions`.
+    /// Infers the results of a function whose callees are among `functions`.
     pub(crate) fn infer_within(
         &self,
         function: &str,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use ops::{Kind, Op, OpDef};
+use ops::{Facts, Kind, Op, OpDef, RowRule};
 use proto::tensorflow::AttrValue;
 use smallvec::SmallVec;
 use tensor::{Spec, Tensor};
@@ -17,9 +17,9 @@ use crate::scaled::scaled;
 pub struct Graph {
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// What is known of each feed.
+    /// The spec of each feed, as far as it is known.
     pub args: Vec<Spec>,
-    /// What is wanted.
+    /// The tensors wanted.
     pub fetches: Vec<Port>,
     /// The functions that tracing made of loops, those in the functions included.
     pub functions: BTreeMap<String, Graph>,
@@ -39,19 +39,20 @@ pub struct Port {
 pub struct Node {
     /// The name in the `GraphDef`, with the names of the calls around it.
     pub name: Arc<str>,
-    /// What it is.
+    /// The node's body: a feed, a constant or an op.
     pub body: Body,
-    /// What it reads: first what its op reads, then its conditions.
+    /// The node's inputs: first those of its op, then its conditions.
     pub inputs: Vec<Port>,
-    /// What each condition, a scalar bool among the last inputs, must be for the node to run. Else
-    /// its outputs are dead: only nodes that do not run either read them, or a merge, which reads
-    /// what is alive. A condition that is dead itself comes after one that does not hold.
+    /// The value that each condition, a scalar bool among the last inputs, must have for the node
+    /// to run. Else its outputs are dead: only nodes that do not run either read them, or a merge,
+    /// which reads the values that are alive. A condition that is dead itself comes after one that
+    /// does not hold.
     pub when: SmallVec<[bool; 2]>,
     /// The attributes, for passes that rewrite nodes.
     pub attrs: Arc<BTreeMap<String, AttrValue>>,
 }
 
-/// What a node is.
+/// The body of a node.
 #[derive(Clone)]
 pub enum Body {
     /// A feed, by its number.
@@ -82,7 +83,7 @@ impl Scaled {
         scaled(&self.weight, &self.scale)
     }
 
-    /// What is known of it.
+    /// The known spec of the value.
     pub(crate) fn spec(&self) -> Spec {
         Spec::concrete(self.weight.dtype(), self.weight.shape())
     }
@@ -113,18 +114,18 @@ impl Node {
         }
     }
 
-    /// What its op reads.
+    /// The inputs that its op reads.
     pub fn operands(&self) -> &[Port] {
         &self.inputs[..self.inputs.len() - self.when.len()]
     }
 
-    /// What decides whether it runs.
+    /// The conditions that decide whether the node runs.
     pub fn conditions(&self) -> impl Iterator<Item = (Port, bool)> {
         let conditions = &self.inputs[self.inputs.len() - self.when.len()..];
         conditions.iter().copied().zip(self.when.iter().copied())
     }
 
-    /// Whether it may be left out of a run.
+    /// Returns whether the node may be left out of a run.
     pub fn is_conditional(&self) -> bool {
         !self.when.is_empty()
     }
@@ -154,7 +155,16 @@ impl Node {
         }
     }
 
-    /// What it does besides computing.
+    /// The facts of its op; none for a feed and a constant.
+    pub fn facts(&self) -> &'static Facts {
+        static NOTHING: Facts = Facts::usual(RowRule::Mixed);
+        match &self.body {
+            Body::Arg(_) | Body::Const(_) | Body::Scaled(_) => &NOTHING,
+            Body::Op { def, .. } => &def.facts,
+        }
+    }
+
+    /// The effects of the node besides computing.
     pub fn kind(&self) -> Kind {
         match &self.body {
             Body::Arg(_) | Body::Const(_) | Body::Scaled(_) => Kind::Pure,

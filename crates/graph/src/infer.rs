@@ -1,4 +1,4 @@
-//! What is known of a node's outputs, conditional nodes included.
+//! Inference of the specs of a node's outputs, conditional nodes included.
 
 use ops::{Env, Op};
 use tensor::Spec;
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Body, Graph, Node, Port};
 use crate::merge::{Merge, holds};
 
-/// What inference says of a node.
+/// The result of inference for a node.
 pub(crate) enum Inferred {
     /// The specs of its outputs.
     Specs(Vec<Spec>),
@@ -17,8 +17,8 @@ pub(crate) enum Inferred {
     Fails(Option<ops::Error>),
 }
 
-/// What is known of the outputs of a node, given what is known of its inputs: nothing of those that
-/// are dead or come from a node that fails.
+/// Infers the specs of a node's outputs from those of its inputs: nothing of inputs that are dead
+/// or come from a node that fails.
 pub(crate) fn infer_node(
     op: &dyn Op,
     node: &Node,
@@ -44,8 +44,8 @@ pub(crate) fn infer_node(
     }
 }
 
-/// What is known of what a node's op reads, up to the first of which nothing is. A merge may read
-/// what is dead.
+/// The specs of the inputs that a node's op reads, up to the first unknown one. A merge may read
+/// dead values.
 pub(crate) fn operands(op: &dyn Op, node: &Node, inputs: &[Option<Spec>]) -> Vec<Spec> {
     let merge = Merge::of(op);
     let known = |spec: &Option<Spec>| match (spec, merge) {
@@ -55,7 +55,7 @@ pub(crate) fn operands(op: &dyn Op, node: &Node, inputs: &[Option<Spec>]) -> Vec
     inputs[..node.operands().len()].iter().map_while(known).collect()
 }
 
-/// Whether an assertion with these inputs cannot fail.
+/// Returns whether an assertion with these inputs cannot fail.
 pub(crate) fn surely_holds(inputs: &[Spec]) -> bool {
     let known = inputs.first().and_then(Spec::as_constant);
     known.and_then(|condition| holds(&condition.view(), true)) == Some(true)

@@ -7,14 +7,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use ops::{Ctx, Op, OpDef};
+use ops::{Ctx, Op, OpDef, RowRule};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor, View};
 
 use crate::graph::{Body, Port};
 
-/// What must hold for something to be alive: inputs, and what each must be. Read in order: those
-/// after one that does not hold may be dead.
+/// The conditions for a value to be alive: inputs, and the value that each must have. Read in
+/// order: those after one that does not hold may be dead.
 pub(crate) type Conditions = SmallVec<[(Port, bool); 2]>;
 
 /// Conditions by the numbers of a node's inputs.
@@ -25,7 +25,9 @@ static ANY: OpDef = internal("Alive");
 static RESULT: OpDef = internal("Retval");
 
 const fn internal(name: &'static str) -> OpDef {
-    OpDef::pure(name, |_| Err(ops::Error::Internal("it is made by tracing".to_owned())))
+    OpDef::pure(name, RowRule::Mixed, |_| {
+        Err(ops::Error::Internal("it is made by tracing".to_owned()))
+    })
 }
 
 /// A merge of `values`, each with what makes it alive; and the inputs of its node.
@@ -36,7 +38,8 @@ pub(crate) fn merge(dtype: DType, values: &[(Port, Conditions)]) -> (Body, Vec<P
     (Body::Op { def: &MERGE, op: Arc::new(Merge { dtype, flags }) }, inputs)
 }
 
-/// Whether any of several conditions hold; and the inputs of the node.
+/// Builds a node that tells whether any of several conditions hold; returns its body and its
+/// inputs.
 pub(crate) fn any(conditions: &[Conditions]) -> (Body, Vec<Port>) {
     let mut inputs = Vec::new();
     let flags = conditions.iter().map(|conditions| flags(&mut inputs, 0, conditions)).collect();
@@ -46,6 +49,11 @@ pub(crate) fn any(conditions: &[Conditions]) -> (Body, Vec<Port>) {
 /// A result that is dead if the node does not run.
 pub(crate) fn result() -> Body {
     Body::Op { def: &RESULT, op: Arc::new(Retval) }
+}
+
+/// Returns whether an op is that of such a result.
+pub(crate) fn is_result(def: &OpDef) -> bool {
+    std::ptr::eq(def, &RESULT)
 }
 
 /// An op that fails: what was found wrong with a node before it is known whether it runs.
@@ -68,13 +76,13 @@ fn flags(inputs: &mut Vec<Port>, n: usize, conditions: &[(Port, bool)]) -> Flags
     conditions.iter().map(|(port, when)| (number(port), *when)).collect()
 }
 
-/// Whether a condition is as it must be; `None` if it is no scalar bool.
+/// Returns whether a condition is as it must be; `None` if it is no scalar bool.
 pub(crate) fn holds(condition: &View<'_>, when: bool) -> Option<bool> {
     let is_flag = condition.dtype() == DType::Bool && condition.n_elements() == 1;
     is_flag.then(|| (condition.bytes()[0] != 0) == when)
 }
 
-/// Whether all conditions hold.
+/// Returns whether all conditions hold.
 fn all_hold(ctx: &Ctx<'_>, flags: &Flags) -> ops::Result<bool> {
     for (input, when) in flags {
         match holds(&ctx.input(*input), *when) {
@@ -94,7 +102,7 @@ fn no_flag() -> ops::Error {
 /// `Merge`: the first of its values that is alive, and its number.
 pub(crate) struct Merge {
     pub(crate) dtype: DType,
-    /// What makes each value alive.
+    /// The conditions that make each value alive.
     flags: Vec<Flags>,
 }
 
@@ -104,12 +112,12 @@ impl Merge {
         op.as_any()?.downcast_ref()
     }
 
-    /// How many values it chooses from.
+    /// The number of values that the merge chooses from.
     pub(crate) fn n_values(&self) -> usize {
         self.flags.len()
     }
 
-    /// Whether value number `i` is alive, if that is known.
+    /// Returns whether value number `i` is alive, if that is known.
     fn is_alive(&self, i: usize, inputs: &[Spec]) -> Option<bool> {
         let known = |(input, when): &(usize, bool)| {
             holds(&inputs.get(*input)?.as_constant()?.view(), *when)
@@ -171,7 +179,7 @@ impl Op for Merge {
     }
 }
 
-/// Whether any of several conditions hold.
+/// An op that tells whether any of several conditions hold.
 struct Alive {
     flags: Vec<Flags>,
 }

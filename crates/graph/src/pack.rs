@@ -68,15 +68,15 @@ const SHARED_FROM_BYTES: usize = 4 << 10;
 /// Packed forms, and what they depend on.
 type Forms = Vec<(Form, Option<Packed>)>;
 
-/// What of a program packing changes.
+/// The part of a program that packing changes.
 pub(crate) struct Part<'a> {
     pub(crate) graph: &'a mut Graph,
     pub(crate) packed: &'a mut PackedInputs,
     pub(crate) handed: &'a Handed,
 }
 
-/// Where each constant with memory of its own stands: the number of the part, and the node. Those
-/// that share their memory come together.
+/// The positions of the constants with memory of their own: the number of the part, and the node.
+/// Those that share their memory come together.
 fn weights(parts: &[Part<'_>]) -> Vec<Vec<(usize, u32)>> {
     let mut places: Vec<Vec<(usize, u32)>> = Vec::new();
     let mut known: FxHashMap<(usize, usize), usize> = FxHashMap::default();
@@ -116,7 +116,7 @@ fn settle(parts: &mut [Part<'_>], places: &[(usize, u32)], read: &Tensor) -> Res
     Ok(())
 }
 
-/// Who reads what in a graph.
+/// The readers of each node of a graph.
 struct Uses {
     /// For each node its readers, and as which of their inputs.
     readers: Vec<Vec<(u32, usize)>>,
@@ -135,7 +135,7 @@ impl Uses {
     }
 }
 
-/// What the packed form of a weight depends on besides its elements.
+/// The properties that the packed form of a weight depends on besides its elements.
 #[derive(PartialEq)]
 struct Form {
     op: String,
@@ -184,8 +184,8 @@ impl Weight {
         Self { tensor, scale }
     }
 
-    /// What its readers read. It is with weights that were read: among packed ones, which stay, it
-    /// would leave a hole.
+    /// The value that its readers read. It is with weights that were read: among packed ones, which
+    /// stay, it would leave a hole.
     fn value(&self) -> tensor::Result<Tensor> {
         let _scope = device::booked_as(device::Category::Weights);
         match &self.scale {

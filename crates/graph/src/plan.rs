@@ -3,7 +3,7 @@
 //! A tensor is in one of four places: it is an input, a constant, a span of the lane's workspace at
 //! an offset that was packed beforehand, or an open slot that is filled while running (strings,
 //! handles, shapes that depend on values, and results). Lifetimes of spans never cross where they
-//! overlap: see `device::plan`.
+//! overlap: see the crate `offsets`.
 //!
 //! Where the device is not the host, strings, tables and what their ops make of them have a home on
 //! the host, with offsets of their own in the lane's memory there; see `homes`.
@@ -26,7 +26,7 @@ use ops::{Env, Op, Packed};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor};
 
-pub(crate) use build::{CALLS, Size};
+pub(crate) use build::Size;
 pub use homes::Homes;
 pub(crate) use room::Capacities;
 pub use room::Room;
@@ -50,7 +50,7 @@ pub struct Plan {
     pub(crate) outputs: Box<[Place]>,
     /// For each input of a function the open slot that it comes in, if it is in no span.
     pub(crate) handed: Box<[Option<usize>]>,
-    /// Whether the size of every tensor is known.
+    /// `true` if the size of every tensor is known.
     is_static: bool,
     /// The bytes of workspace alive while each step runs.
     live: Box<[u64]>,
@@ -64,13 +64,13 @@ pub struct Plan {
     host_live_bytes: usize,
     /// The most that a kernel uses as scratch memory, on the device and on the host.
     kernel_bytes: [usize; 2],
-    /// What was searched for in vain.
+    /// The most bytes for which offsets were searched in vain.
     missed: Missed,
-    /// What it holds of the heap.
+    /// The heap bytes booked for the plan.
     booked: Option<Booked>,
 }
 
-/// Where a tensor is.
+/// The location of a tensor.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     /// An input of the run.
@@ -108,11 +108,11 @@ pub(crate) struct Step {
     pub(crate) node: Arc<str>,
     pub(crate) op_name: &'static str,
     pub(crate) op: Arc<dyn Op>,
-    /// Where it runs; of a copy, where to.
+    /// The home that the step runs in; for a copy, its destination.
     pub(crate) home: Home,
-    /// What the op reads, and then the conditions.
+    /// The op's inputs, and then the conditions.
     pub(crate) inputs: SmallVec<[Place; 4]>,
-    /// What each condition must be; the step is left out otherwise.
+    /// The value that each condition must have; the step is left out otherwise.
     pub(crate) when: SmallVec<[bool; 2]>,
     pub(crate) outputs: SmallVec<[Place; 2]>,
     /// The input whose memory output 0 takes over, if one is.
@@ -134,7 +134,7 @@ pub struct StepSnapshot {
     pub node: String,
     /// TensorFlow's name of the op.
     pub op: &'static str,
-    /// Where it runs; of a copy, where to.
+    /// The home that the step runs in; for a copy, its destination.
     pub home: Home,
     /// The bytes of workspace that its outputs and its scratch memory take.
     pub work_bytes: usize,
@@ -142,7 +142,7 @@ pub struct StepSnapshot {
     pub read_bytes: usize,
     /// See `read_bytes`.
     pub written_bytes: usize,
-    /// Whether its output takes over the memory of an input.
+    /// `true` if its output takes over the memory of an input.
     pub in_place: bool,
     /// The bytes of workspace alive while it runs.
     pub live_bytes: u64,
@@ -284,7 +284,7 @@ impl Plan {
         self.handed.iter().flatten().map(|number| self.open[*number].bytes).sum()
     }
 
-    /// Whether the size of every tensor is known before the run.
+    /// Returns whether the size of every tensor is known before the run.
     pub fn is_static(&self) -> bool {
         self.is_static
     }
@@ -330,7 +330,7 @@ impl Plan {
 }
 
 impl Step {
-    /// Whether all it does is to copy a tensor to where it is read.
+    /// Returns whether all the step does is to copy a tensor to its reader's home.
     pub(crate) fn is_copy(&self) -> bool {
         self.op_name == homes::COPY
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::Workspace;
-use ops::{Env, Kind, Observer, Packed, Resources};
+use ops::{Env, FunctionCall, Kind, Observer, Packed, Resources};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use tensor::{DType, Dim, Items, ListSpec, Shape, Spec, Tensor};
@@ -14,7 +14,7 @@ use crate::graph::{Graph, Node};
 use crate::infer;
 use crate::pack::{PackedInputs, Part};
 use crate::passes;
-use crate::plan::{CALLS, Homes, Plan};
+use crate::plan::{Homes, Plan};
 use crate::rows::{self, Mixing};
 use crate::run;
 use crate::scaled::Scaled;
@@ -24,9 +24,9 @@ use crate::specialise::{Handed, Observed, Overlay, specialise};
 /// The settings of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How many plans, one for each combination of input shapes, are kept.
+    /// The number of plans kept, one for each combination of input shapes.
     pub plans_max: usize,
-    /// Where tensors are.
+    /// The homes of tensors.
     pub homes: Homes,
 }
 
@@ -39,7 +39,7 @@ impl Options {
 
 /// The variables of a servable, and which of them any signature writes.
 pub struct Bindings<'a> {
-    /// Where variables are found.
+    /// The resources in which variables are found.
     resources: &'a Resources,
     /// The variables that may change, by container and name: their values are never folded.
     written: &'a FxHashSet<(String, String)>,
@@ -63,12 +63,12 @@ impl<'a> Bindings<'a> {
     }
 }
 
-/// What programs are built with.
+/// The inputs that programs are built with.
 #[derive(Clone, Copy)]
 pub struct Build<'a> {
     /// The variables.
     pub bindings: &'a Bindings<'a>,
-    /// What folding an op needs.
+    /// The environment for folding ops.
     pub env: &'a Env<'a>,
     /// The settings.
     pub options: Options,
@@ -93,7 +93,7 @@ pub struct Program {
     stats: searches::Stats,
 }
 
-/// What a plan depends on: what is known of each input.
+/// The key of a plan: the known part of each input.
 type Key = Vec<Known>;
 
 /// The dtype and shape of an input; for a list, also those of its tensors.
@@ -129,7 +129,7 @@ impl Known {
     }
 }
 
-/// Whether an input of this dtype and shape is such as a spec says.
+/// Returns whether an input of this dtype and shape is such as a spec says.
 pub fn fits(spec: &Spec, dtype: DType, shape: &Shape) -> bool {
     let same = |dims: &[Dim]| {
         let pairs = dims.iter().zip(shape.iter());
@@ -190,7 +190,7 @@ impl Program {
         self.plain.as_deref().unwrap_or(&self.graph)
     }
 
-    /// Where its tensors are.
+    /// The homes of the program's tensors.
     pub(crate) fn homes(&self) -> Homes {
         self.options.homes
     }
@@ -205,8 +205,9 @@ impl Program {
         self.functions.forget_plans();
     }
 
-    /// What packing changes: of the program, and of the functions that are its own. What was only
-    /// needed to build others goes, and so do plans, which know nothing of what will be packed.
+    /// Collects the parts that packing changes: of the program, and of the functions that are its
+    /// own. Drops graphs that were only needed to build others, and plans, which know nothing of
+    /// packed forms.
     pub(crate) fn parts<'a>(&'a mut self, parts: &mut Vec<Part<'a>>) {
         self.plain = None;
         self.forget_plans();
@@ -260,13 +261,14 @@ impl Program {
         rows::prove(self.plain_graph(), inputs, env)
     }
 
-    /// Whether it calls functions: the bodies of loops and branches. A run may then take as long
-    /// as its inputs say.
+    /// Returns whether the program calls functions: the bodies of loops and branches. A run may
+    /// then take as long as its inputs say.
     pub fn has_calls(&self) -> bool {
-        self.graph.nodes.iter().any(|node| CALLS.contains(&node.op_name()))
+        self.graph.nodes.iter().any(|node| node.facts().calls != FunctionCall::Nothing)
     }
 
-    /// Whether running it changes state or draws random numbers, so that a run may not be repeated.
+    /// Returns whether running the program changes state or draws random numbers, so that a run may
+    /// not be repeated.
     pub fn is_stateful(&self) -> bool {
         self.graph.nodes.iter().any(|node| node.kind() == Kind::Writes)
     }

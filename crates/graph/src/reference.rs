@@ -1,6 +1,6 @@
 //! References to tensors and nodes, as they stand in `GraphDef`s and `FunctionDef`s.
 
-/// What an input of a node refers to.
+/// The target of an input of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reference<'a> {
     /// `^node`: the node runs before.

@@ -1,4 +1,4 @@
-//! Whether the rows of a batch are independent of each other: the proof that tasks may be run
+//! The proof that the rows of a batch are independent of each other, so that tasks may be run
 //! together.
 //!
 //! Every input has the batch symbol as its first dimension. A tensor is then one of these:
@@ -18,8 +18,9 @@
 //! What calls functions is as its functions are: a loop keeps rows apart if its body does, whatever
 //! the number of iterations, and if that number is the same for any batch.
 //!
-//! The rows are independent if every fetch is *rows*. What is not listed in `rules` is mixed: a
-//! model is batched only where that is proved.
+//! The rows are independent if every fetch is *rows*. What an op does with rows it says
+//! itself ([`RowRule`]); the rules here hold that against attributes and shapes. A model is batched
+//! only where that is proved.
 
 mod calls;
 mod copies;
@@ -27,7 +28,7 @@ mod inner;
 mod rules;
 mod sparse;
 
-use ops::{Env, Kind};
+use ops::{Env, Kind, RowRule};
 use tensor::{Dim, Spec, Symbol};
 
 use crate::error::{Error, Result};
@@ -36,14 +37,14 @@ use crate::graph::{Body, Graph, Node, Port};
 /// The symbol of the number of rows.
 pub const ROWS: Symbol = Symbol(u32::MAX);
 
-/// Why rows are not independent.
+/// The reason that rows are not independent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Mixing {
     why: String,
 }
 
-/// What is known of a tensor's dependence on rows.
+/// The known dependence of a tensor on rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Free,
@@ -112,10 +113,10 @@ pub(crate) fn prove(
     Ok(())
 }
 
-/// What walking through a graph needs.
+/// The state of a walk through a graph.
 struct Walk<'a, 'b> {
     env: &'a Env<'b>,
-    /// How many functions stand around it.
+    /// The number of functions around it.
     depth: usize,
 }
 
@@ -160,10 +161,10 @@ fn look(node: &Node, args: &[Seen], seen: &[Vec<Seen>], walk: &Walk<'_, '_>) -> 
         let mixed = |spec: &Spec| Seen { state: State::Mixed(text.clone()), spec: spec.clone() };
         outputs.iter().map(mixed).collect()
     };
-    if calls::is_call(def.name) {
+    if calls::is_followed(def.facts.calls) {
         return calls::judge(node, &inputs, &outputs, walk);
     }
-    let is_lookup = matches!(def.name, "LookupTableFind" | "LookupTableFindV2");
+    let is_lookup = def.facts.rows == RowRule::Lookup;
     match def.kind {
         Kind::Writes => return Err(refusal(node, "may change state")),
         Kind::Reads if !is_lookup => {
@@ -204,13 +205,13 @@ fn find<'a>(seen: &'a [Vec<Seen>], port: &Port) -> Result<&'a Seen> {
         .ok_or_else(missing)
 }
 
-/// Whether a tensor with rows has exactly one for each row of the batch.
+/// Returns whether a tensor with rows has exactly one for each row of the batch.
 fn has_one_each(seen: &Seen) -> bool {
     block(&seen.spec).is_some_and(|block| block.known() == Some(1))
 }
 
-/// How often the batch goes into the first dimension: the length of a row's block. `None` if it
-/// does not.
+/// The number of times that the batch goes into the first dimension: the length of a row's block.
+/// `None` if it does not.
 fn block(spec: &Spec) -> Option<Dim> {
     let first = spec.dims()?.first()?;
     match first.divided_by(&Dim::symbol(ROWS)) {
@@ -220,7 +221,10 @@ fn block(spec: &Spec) -> Option<Dim> {
     }
 }
 
-/// Whether a dimension is known not to depend on the number of rows.
+/// Returns whether a dimension is known not to depend on the number of rows.
 fn is_free(dim: &Dim) -> bool {
     dim.evaluate(|symbol| (symbol != ROWS).then_some(1)).is_some()
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,7 +74,7 @@ pub(crate) fn run_function(plan: &Plan, frame: Frame<'_>, env: &Env<'_>) -> Resu
     Ok(())
 }
 
-/// What is in a span, as a tensor of its own.
+/// The contents of a span, as a tensor of its own.
 fn tensor_of(place: &Place, bytes: &[u8]) -> Result<Tensor> {
     let (Place::Work(Placed { dtype, shape, .. }) | Place::Given(Given { dtype, shape, .. })) =
         place
@@ -88,7 +88,7 @@ fn tensor_of(place: &Place, bytes: &[u8]) -> Result<Tensor> {
 struct State<'a> {
     plan: &'a Plan,
     inputs: Inputs<'a>,
-    /// Where the workspace of the plan begins in the memory.
+    /// The offset of the plan's workspace in the memory.
     work: usize,
     open: &'a mut Vec<Option<Tensor>>,
 }
@@ -122,13 +122,18 @@ impl State<'_> {
             env.cancel.check().map_err(Error::Stopped)?;
             let _scope = (step.home == Home::Host).then(device::booked_on_host);
             let made = self.run(step, env, memory);
-            let made = made.map_err(|error| Error::node(&step.node, error))?;
+            let made = made.map_err(|error| match env.cancel.check() {
+                Ok(()) => Error::node(&step.node, error),
+                // A kernel that is left early may stumble over what it did not write.
+                Err(stopped) => Error::Stopped(stopped),
+            })?;
             self.keep(step, made);
             if let Some(observer) = observer {
                 observer.step(number);
             }
         }
-        Ok(())
+        // The last kernel may have been left early, too.
+        env.cancel.check().map_err(Error::Stopped)
     }
 
     fn run(&mut self, step: &Step, env: &Env<'_>, memory: &mut Memory<'_>) -> ops::Result<Made> {
@@ -200,7 +205,7 @@ impl State<'_> {
         made
     }
 
-    /// Whether conditions are as they must be. Those after one that is not may be dead.
+    /// Returns whether conditions are as they must be. Those after one that is not may be dead.
     fn all_hold(
         &self,
         conditions: &[Place],
@@ -266,7 +271,7 @@ impl State<'_> {
         }
     }
 
-    /// Where a tensor is in the memory, if it is there.
+    /// The span of a tensor in the memory, if it is there.
     fn span(&self, place: &Place) -> Option<Span> {
         match (place, &self.inputs) {
             (Place::Work(placed), _) => Some(self.in_work(placed.span)),

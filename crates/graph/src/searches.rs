@@ -17,7 +17,7 @@ pub(crate) struct Stats {
     n_found: AtomicU64,
 }
 
-/// How often offsets were searched for that fit in less room, and how often there were such.
+/// The counts of searches for offsets that fit in less room, and of those that found some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Searches {
     /// All of them.
@@ -38,7 +38,7 @@ impl Stats {
 }
 
 impl Program {
-    /// How often offsets were searched for.
+    /// The counts of searches for offsets.
     pub fn searches(&self) -> Searches {
         self.stats().snapshot()
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ops::{OutputArg, OutputCount};
 use proto::tensorflow::attr_value::Value;
-use proto::tensorflow::op_def::ArgDef;
-use proto::tensorflow::{FunctionDef, GraphDef, NodeDef, OpDef, OpList};
+use proto::tensorflow::{AttrValue, FunctionDef, GraphDef, NodeDef, OpDef, OpList};
 use rustc_hash::FxHashMap;
 use tensor::Spec;
 
@@ -18,11 +18,12 @@ pub struct Source {
     functions: FxHashMap<String, Function>,
     /// The definitions of the ops, as the exporter wrote them beside the graph.
     ops: FxHashMap<String, OpDef>,
-    /// How often the main graph was traced.
+    /// The number of times that the main graph was traced.
     n_traces: AtomicUsize,
 }
 
-/// What is to be run: the tensors given, the tensors wanted, and nodes to run for their effect.
+/// The parts of a graph to run: the tensors given, the tensors wanted, and nodes to run for their
+/// effect.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// Names of fed tensors, such as `x:0`, and what is known of them.
@@ -38,7 +39,7 @@ pub struct Request {
 pub(crate) struct Body {
     pub(crate) nodes: Vec<NodeDef>,
     by_name: FxHashMap<String, usize>,
-    /// Whether any node is part of a loop of TensorFlow 1.
+    /// `true` if any node is part of a loop of TensorFlow 1.
     pub(crate) has_loops: bool,
 }
 
@@ -89,45 +90,80 @@ impl Source {
         self.functions.keys().map(String::as_str)
     }
 
-    /// The number of the output that `node:arg:index` means.
-    pub(crate) fn output_number(&self, node: &NodeDef, arg: &str, index: usize) -> Option<usize> {
-        let signature = match self.functions.get(&node.op) {
-            Some(function) => Some(&function.signature),
-            None => self.ops.get(&node.op),
+    /// The output that `arg:index` means on a node, whose attributes `attr` finds: those of a
+    /// function by its signature, those of an op by our own table, then by the definitions in the
+    /// file, which exporters may strip. An op that neither lists is refused; one that we lack is
+    /// reported as missing anyway, so any number does for it.
+    pub(crate) fn output_number<'n>(
+        &self,
+        node: &NodeDef,
+        arg: &str,
+        index: usize,
+        attr: impl Fn(&str) -> Option<&'n AttrValue>,
+    ) -> Result<usize> {
+        let listed = self.ops.get(&node.op);
+        let found = if let Some(function) = self.functions.get(&node.op) {
+            find_output(defined_outputs(&function.signature), arg, index, &attr)
+        } else if let Some(known) = ops::outputs(&node.op) {
+            find_output(known.iter().copied(), arg, index, &attr).or_else(|| {
+                find_output(listed.into_iter().flat_map(defined_outputs), arg, index, &attr)
+            })
+        } else if let Some(listed) = listed {
+            find_output(defined_outputs(listed), arg, index, &attr)
+        } else {
+            ops::find(&node.op).is_none().then_some(index)
         };
-        let Some(signature) = signature else {
-            // Without a definition: what nearly all ops have, a single output argument.
-            return Some(index);
-        };
-        let mut before = 0usize;
-        for output in &signature.output_arg {
-            if output.name == arg {
-                return before.checked_add(index);
-            }
-            before += n_tensors(output, node, signature)?;
-        }
-        None
+        found.ok_or_else(|| {
+            let NodeDef { name, op, .. } = node;
+            Error::Malformed(format!("node {name} ({op}) has no output {arg}:{index}"))
+        })
     }
 }
 
-/// How many tensors an argument stands for on this node.
-fn n_tensors(arg: &ArgDef, node: &NodeDef, signature: &OpDef) -> Option<usize> {
-    let value = |name: &str| -> Option<&Value> {
-        let default = || {
-            let attr = signature.attr.iter().find(|attr| attr.name == name)?;
-            attr.default_value.as_ref()
-        };
-        node.attr.get(name).or_else(default)?.value.as_ref()
+/// The output arguments of a definition.
+fn defined_outputs(definition: &OpDef) -> impl Iterator<Item = OutputArg<'_>> {
+    let default = |name: &str| {
+        let attr = definition.attr.iter().find(|attr| attr.name == name)?;
+        attr.default_value.as_ref().and_then(length)
     };
-    if !arg.number_attr.is_empty() {
-        let Value::I(count) = value(&arg.number_attr)? else { return None };
-        return usize::try_from(*count).ok();
+    definition.output_arg.iter().map(move |arg| {
+        let by = [&arg.number_attr, &arg.type_list_attr].into_iter().find(|name| !name.is_empty());
+        let count = match by {
+            Some(name) => OutputCount::Attr { name, default: default(name) },
+            None => OutputCount::One,
+        };
+        OutputArg { name: &arg.name, count }
+    })
+}
+
+/// The number of the output that `arg:index` means among output arguments.
+fn find_output<'a, 'n>(
+    outputs: impl Iterator<Item = OutputArg<'a>>,
+    arg: &str,
+    index: usize,
+    attr: impl Fn(&str) -> Option<&'n AttrValue>,
+) -> Option<usize> {
+    let mut before = 0usize;
+    for output in outputs {
+        let count = match output.count {
+            OutputCount::One => 1,
+            OutputCount::Attr { name, default } => attr(name).map_or(default, length)?,
+        };
+        if output.name == arg {
+            return if index < count { before.checked_add(index) } else { None };
+        }
+        before = before.checked_add(count)?;
     }
-    if !arg.type_list_attr.is_empty() {
-        let Value::List(list) = value(&arg.type_list_attr)? else { return None };
-        return Some(list.r#type.len());
+    None
+}
+
+/// The number of tensors that the value of an attribute stands for.
+fn length(attr: &AttrValue) -> Option<usize> {
+    match attr.value.as_ref()? {
+        Value::I(count) => usize::try_from(*count).ok(),
+        Value::List(list) => Some(list.r#type.len()),
+        _ => None,
     }
-    Some(1)
 }
 
 impl Body {

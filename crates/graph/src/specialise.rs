@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ops::{Attrs, Env, Functions, Observer, Ready};
+use ops::{Attrs, Env, Functions, Observer, PassThrough, Ready};
 use proto::tensorflow::AttrValue;
 use proto::tensorflow::attr_value::Value as AttrKind;
 use rustc_hash::FxHashSet;
@@ -66,11 +66,8 @@ struct Call<'a> {
 impl<'a> Call<'a> {
     /// The call that a node is; `None` if it is none, or nothing it gives is constant.
     fn of(graph: &'a Graph, node: &'a Node, functions: &'a Nested<'_>) -> Option<Self> {
-        let first = match node.op_name() {
-            "While" | "StatelessWhile" => 0,
-            "If" | "StatelessIf" | "Case" | "StatelessCase" => 1,
-            _ => return None,
-        };
+        let calls = node.facts().calls;
+        calls.is_control_flow().then_some(())?;
         let mut bodies = BTreeMap::new();
         for name in node.attrs.values().flat_map(names) {
             bodies.insert(name.to_owned(), functions.graph(name)?);
@@ -83,7 +80,7 @@ impl<'a> Call<'a> {
             let stays = goes_around.is_none_or(|body| hands_on(body, number));
             (stays && given.as_const().is_some()).then_some((number, given))
         };
-        let operands = node.operands().get(first..)?;
+        let operands = node.operands().get(calls.first_arg()..)?;
         let constants: Vec<_> = operands.iter().enumerate().filter_map(constant).collect();
         let is_loop = goes_around.is_some();
         (!constants.is_empty()).then_some(Self { attrs: &node.attrs, bodies, constants, is_loop })
@@ -139,14 +136,16 @@ fn rename(attr: &mut AttrValue, from: &str, to: &str) {
     same.for_each(|function| to.clone_into(&mut function.name));
 }
 
-/// Whether a function gives argument number `arg` on as its result of the same number.
+/// Returns whether a function gives argument number `arg` on as its result of the same number.
 fn hands_on(body: &Graph, arg: usize) -> bool {
     let Some(mut port) = body.fetches.get(arg).copied() else { return false };
     loop {
         let node = body.node(port.node);
         match &node.body {
             Body::Arg(number) => return *number == arg,
-            Body::Op { def, .. } if def.name == "Identity" => port = node.inputs[0],
+            Body::Op { def, .. } if def.facts.passes == PassThrough::Anything => {
+                port = node.inputs[0];
+            }
             Body::Op { .. } | Body::Const(_) | Body::Scaled(_) => return false,
         }
     }

@@ -13,7 +13,7 @@ mod switch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ops::{Attrs, Kind};
+use ops::{Attrs, FunctionCall, Kind};
 use proto::tensorflow::attr_value::Value as AttrKind;
 use proto::tensorflow::{AttrValue, NodeDef};
 use smallvec::SmallVec;
@@ -53,8 +53,8 @@ impl Source {
         if missing.0.is_empty() { Ok(graph) } else { Err(Error::MissingOps(missing)) }
     }
 
-    /// How often each op stands in what a request runs, function bodies in place of their calls,
-    /// those that we do not have included. A body that is called while running counts once.
+    /// Counts each op in the graph of a request, function bodies in place of their calls, ops that
+    /// we do not have included. A body that is called while running counts once.
     pub fn op_counts(&self, request: &Request) -> Result<BTreeMap<String, usize>> {
         let mut tracer = Tracer::new(self, self.next_name());
         tracer.trace_main(request)?;
@@ -167,23 +167,23 @@ struct Tracer<'a> {
     source: &'a Source,
     graph: Graph,
     missing: MissingOps,
-    /// How often each op was met.
+    /// The number of times that each op was met.
     counts: BTreeMap<String, usize>,
     /// Functions that ops call while they run.
     called: BTreeSet<String>,
     /// The functions that are being put in place, outermost first.
     calls: Vec<&'a str>,
-    /// How many calls were replaced so far.
+    /// The number of calls replaced so far.
     n_calls: usize,
-    /// How many loops were traced so far.
+    /// The number of loops traced so far.
     n_loops: usize,
-    /// When nodes are alive.
+    /// The conditions under which nodes are alive.
     lives: Lives,
-    /// When what is being emitted is alive.
+    /// The condition under which the nodes being emitted are alive.
     live: Live,
-    /// How many conditions nodes have so far.
+    /// The number of conditions that nodes have so far.
     n_conditions: usize,
-    /// What is traced, for the names of what is made of it.
+    /// The name of the traced graph, a prefix of the names of nodes made of it.
     name: String,
 }
 
@@ -301,8 +301,8 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// What a node's inputs are, without those that only come before it, and when all are alive.
-    /// The condition of a loop counts as nothing.
+    /// A node's inputs, without those that only come before it, and the condition under which all
+    /// are alive. The condition of a loop counts as nothing.
     fn inputs(&mut self, scope: &Scope<'a>, node: usize) -> Result<(Vec<Option<Value>>, Live)> {
         let def = &scope.body.nodes[node];
         let (mut inputs, mut live) = (Vec::with_capacity(def.input.len()), scope.live);
@@ -357,14 +357,14 @@ impl<'a> Tracer<'a> {
         (name, attrs): (Arc<str>, BTreeMap<String, AttrValue>),
         inputs: Vec<Value>,
     ) -> Result<Outputs> {
-        let called = match def.op.as_str() {
-            // What a `BatchFunction` captures comes after what it batches, as in its function. It
-            // is a call like any other: we batch requests, not calls inside of one.
-            "PartitionedCall" | "StatefulPartitionedCall" | "BatchFunction" => {
-                let call = Attrs::new(&attrs).function("f");
-                Some(call.map_err(|error| Error::node(&name, error))?.to_owned())
-            }
-            op => self.source.function(op).map(|_| op.to_owned()),
+        // What a `BatchFunction` captures comes after what it batches, as in its function. It is a
+        // call like any other: we batch requests, not calls inside of one.
+        let plain = FunctionCall::Plain;
+        let called = if ops::find(&def.op).is_some_and(|op| op.facts.calls == plain) {
+            let names = plain.functions(&Attrs::new(&attrs));
+            names.map_err(|error| Error::node(&name, error))?.first().map(|f| (*f).to_owned())
+        } else {
+            self.source.function(&def.op).map(|_| def.op.clone())
         };
         if let Some(function) = called {
             let outputs = self.place(&function, format!("{name}/"), inputs, &attrs)?;
@@ -386,7 +386,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// What a node gives that hands on what it gets.
+    /// Emits the outputs of a node that hands on its inputs.
     fn emit_same(&self, name: &str, inputs: &[Value]) -> Result<Outputs> {
         match inputs {
             [value] => Ok(Outputs::Values(vec![Value { live: self.live, ..*value }])),
@@ -440,7 +440,7 @@ impl<'a> Tracer<'a> {
         function.signature.output_arg.iter().map(output).collect()
     }
 
-    /// What a reference of a scope means.
+    /// The value that a reference of a scope means.
     fn value(&self, scope: &Scope<'a>, reference: Reference<'_>, by: &str) -> Result<Value> {
         let lost = || not_found(reference.node(), by);
         let Some(node) = scope.body.find(reference.node()) else {
@@ -452,7 +452,7 @@ impl<'a> Tracer<'a> {
             Reference::Output(_, output) => output,
             Reference::Named(_, arg, index) => {
                 let def = &scope.body.nodes[node];
-                self.source.output_number(def, arg, index).ok_or_else(lost)?
+                self.source.output_number(def, arg, index, |name| scope.attr(def, name))?
             }
             Reference::Control(_) => return Err(lost()),
         };

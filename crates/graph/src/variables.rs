@@ -1,8 +1,8 @@
-//! Which variables a graph uses, and which of them it may write.
+//! The variables that a graph uses, and those of them that it may write.
 
 use std::collections::BTreeMap;
 
-use ops::Attrs;
+use ops::{Attrs, Facts, PassThrough, VariableAccess};
 use rustc_hash::FxHashMap;
 use tensor::DType;
 
@@ -21,19 +21,9 @@ pub struct VariableUse {
     pub dtype: DType,
     /// The shape as far as the graph says it.
     pub dims: Option<Vec<Option<i64>>>,
-    /// Whether the graph may change it: it must then stay a variable.
+    /// `true` if the graph may change it: it must then stay a variable.
     pub is_written: bool,
 }
-
-/// Ops that only read the variable whose handle is their first input.
-const READERS: &[&str] = &[
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VariableShape",
-    "VarIsInitializedOp",
-    "DisableCopyOnRead",
-];
 
 /// The variables that a graph uses, by container and name.
 pub fn variables(
@@ -45,7 +35,7 @@ pub fn variables(
     let mut functions = Functions { source, loops, writes: FxHashMap::default() };
     let written = functions.written_nodes(graph)?;
     for (number, node) in graph.nodes.iter().enumerate() {
-        if node.op_name() != "VarHandleOp" {
+        if node.facts().variable != VariableAccess::Handle {
             continue;
         }
         let variable = variable(node, written[number])?;
@@ -70,7 +60,7 @@ fn variable(node: &Node, is_written: bool) -> Result<VariableUse> {
     read().map_err(|error| Error::node(&node.name, error))
 }
 
-/// Which arguments functions may write to, looked up once each.
+/// The arguments that functions may write to, looked up once each.
 struct Functions<'a> {
     source: &'a Source,
     /// Those that tracing made of loops.
@@ -85,9 +75,11 @@ impl Functions<'_> {
         // Backwards, so that a node's users are known before it: an identity passes them on.
         for (number, node) in graph.nodes.iter().enumerate().rev() {
             for (i, input) in node.inputs.iter().enumerate() {
-                let is_read_only = match node.op_name() {
-                    "Identity" => !written[number],
-                    _ => self.reads_only(node, i)?,
+                let is_read_only = match node.facts().passes {
+                    PassThrough::Anything => !written[number],
+                    PassThrough::Nothing | PassThrough::Tensor | PassThrough::Each => {
+                        self.reads_only(node, i)?
+                    }
                 };
                 if !is_read_only {
                     written[input.node as usize] = true;
@@ -98,25 +90,16 @@ impl Functions<'_> {
     }
 
     fn reads_only(&mut self, node: &Node, input: usize) -> Result<bool> {
-        let op = node.op_name();
-        if READERS.contains(&op) {
+        let Facts { variable, calls, .. } = node.facts();
+        if variable.is_reading() {
             return Ok(true);
         }
-        let attrs = Attrs::new(&node.attrs);
-        let (names, first) = match op {
-            "While" | "StatelessWhile" => (vec![attrs.function("cond"), attrs.function("body")], 0),
-            "If" | "StatelessIf" => {
-                (vec![attrs.function("then_branch"), attrs.function("else_branch")], 1)
-            }
-            "Case" | "StatelessCase" => {
-                let branches = attrs.functions("branches").unwrap_or_default();
-                (branches.into_iter().map(Ok).collect(), 1)
-            }
-            _ => return Ok(false),
-        };
-        let Some(arg) = input.checked_sub(first) else { return Ok(true) };
-        for name in names {
-            let name = name.map_err(|error| Error::node(&node.name, error))?;
+        if !calls.is_control_flow() {
+            return Ok(false);
+        }
+        let Some(arg) = input.checked_sub(calls.first_arg()) else { return Ok(true) };
+        let names = calls.functions(&Attrs::new(&node.attrs));
+        for name in names.map_err(|error| Error::node(&node.name, error))? {
             if self.writes_of(name)?.get(arg).copied().unwrap_or(true) {
                 return Ok(false);
             }

@@ -1,93 +1,38 @@
-//! What can go wrong, with the texts that TensorFlow Serving's clients know.
+//! Errors of models and versions, with the texts that TensorFlow Serving's clients know.
 
 use std::fmt;
 use std::time::Duration;
 
+use status::{Code, Status};
+
 use crate::models::Target;
 
-/// The canonical codes, as in `google/rpc/code.proto`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(i32)]
-pub enum Code {
-    /// The caller, or whoever un-aspired the version, gave up.
-    Cancelled = 1,
-    /// Anything that has no code of its own.
-    Unknown = 2,
-    /// The request or the file is wrong in itself.
-    InvalidArgument = 3,
-    /// It took too long.
-    DeadlineExceeded = 4,
-    /// There is no such thing.
-    NotFound = 5,
-    /// There is such a thing already.
-    AlreadyExists = 6,
-    /// The caller may not.
-    PermissionDenied = 7,
-    /// A limit is reached.
-    ResourceExhausted = 8,
-    /// Not in this state.
-    FailedPrecondition = 9,
-    /// Someone else was faster.
-    Aborted = 10,
-    /// Past the end.
-    OutOfRange = 11,
-    /// Not built in.
-    Unimplemented = 12,
-    /// A bug.
-    Internal = 13,
-    /// Not now; trying again may help.
-    Unavailable = 14,
-    /// The file is damaged.
-    DataLoss = 15,
-    /// The caller is not known.
-    Unauthenticated = 16,
-}
-
-impl Code {
-    /// The number on the wire.
-    pub fn number(self) -> i32 {
-        self as i32
-    }
-
-    /// The name as it stands in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Code::Cancelled => "CANCELLED",
-            Code::Unknown => "UNKNOWN",
-            Code::InvalidArgument => "INVALID_ARGUMENT",
-            Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-            Code::NotFound => "NOT_FOUND",
-            Code::AlreadyExists => "ALREADY_EXISTS",
-            Code::PermissionDenied => "PERMISSION_DENIED",
-            Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-            Code::FailedPrecondition => "FAILED_PRECONDITION",
-            Code::Aborted => "ABORTED",
-            Code::OutOfRange => "OUT_OF_RANGE",
-            Code::Unimplemented => "UNIMPLEMENTED",
-            Code::Internal => "INTERNAL",
-            Code::Unavailable => "UNAVAILABLE",
-            Code::DataLoss => "DATA_LOSS",
-            Code::Unauthenticated => "UNAUTHENTICATED",
-        }
-    }
-}
-
-/// Why a version could not be loaded, or a model's versions not be listed.
+/// The reason that a version could not be loaded, or a model's versions not be listed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", code.name())]
+#[error("{}: {status}", status.code.name())]
 pub struct LoadError {
-    /// The canonical code.
-    pub code: Code,
-    /// The text, for `GetModelStatus`.
-    pub message: String,
-    /// Whether the same files fail in the same way at every attempt.
+    /// The code and the text, for `GetModelStatus`.
+    pub status: Status,
+    /// `true` if the same files fail in the same way at every attempt.
     pub is_final: bool,
 }
 
 impl LoadError {
     /// An error with this code and text. It is final if the code says that the files are wrong.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        let is_final = match code {
+        Status::new(code, message).into()
+    }
+
+    /// The same error, known to come at every attempt.
+    #[must_use]
+    pub fn finally(self) -> Self {
+        LoadError { is_final: true, ..self }
+    }
+}
+
+impl From<Status> for LoadError {
+    fn from(status: Status) -> Self {
+        let is_final = match status.code {
             Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented | Code::DataLoss => true,
             Code::Cancelled
             | Code::Unknown
@@ -102,17 +47,11 @@ impl LoadError {
             | Code::Unavailable
             | Code::Unauthenticated => false,
         };
-        LoadError { code, message: message.into(), is_final }
-    }
-
-    /// The same error, known to come at every attempt.
-    #[must_use]
-    pub fn finally(self) -> Self {
-        LoadError { is_final: true, ..self }
+        LoadError { status, is_final }
     }
 }
 
-/// Why a model has no available version, as far as loads failed.
+/// The reasons that a model has no available version, as far as loads failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Absence {
     /// The version that failed last, and how.
@@ -142,7 +81,7 @@ impl fmt::Display for Absence {
     }
 }
 
-/// Why a request for a model or a change of the configuration was refused.
+/// The reason that a request for a model or a change of the configuration was refused.
 ///
 /// Texts are those of TensorFlow Serving's `server_core.cc`, `manager.cc` and
 /// `get_model_status_impl.cc`.
@@ -156,7 +95,7 @@ pub enum Error {
     NotFound {
         /// The target.
         target: Target,
-        /// What is known of the model, behind TensorFlow Serving's text.
+        /// The known failures of the model, behind TensorFlow Serving's text.
         why: Box<Absence>,
     },
     /// The model has no such label.
@@ -243,10 +182,18 @@ impl Error {
     }
 }
 
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        // One that is being loaded right now has no time to wait for.
+        let retry_after = error.retry_in().filter(|wait| !wait.is_zero());
+        Self::new(error.code(), error.to_string()).with_retry_after(retry_after)
+    }
+}
+
 /// The new models of a configuration that did not become available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
-    /// Whether it was the first configuration: the text is another one then.
+    /// `true` if it was the first configuration: the text is another one then.
     pub is_first: bool,
     /// Model, version if one was found, and why.
     pub failures: Vec<(String, Option<i64>, LoadError)>,
@@ -256,7 +203,7 @@ impl Unavailable {
     /// The code for a caller who asked for these models and no others: what to do about them.
     /// TensorFlow Serving says `UNKNOWN` whatever the reason is.
     pub fn cause(&self) -> Code {
-        let codes = self.failures.iter().map(|(_, _, error)| error.code);
+        let codes = self.failures.iter().map(|(_, _, error)| error.status.code);
         let causes = codes.map(|code| match code {
             Code::ResourceExhausted | Code::Unavailable | Code::DeadlineExceeded => code,
             Code::Unknown | Code::Internal => Code::Internal,
@@ -294,6 +241,20 @@ impl fmt::Display for Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_that_is_loaded_again_says_when() {
+        let status = |retry_in| {
+            let error = LoadError::new(Code::Unavailable, "disk");
+            let why = Box::new(Absence { failure: Some((2, error)), retry_in });
+            Status::from(Error::NotFound { target: Target::latest("m"), why })
+        };
+        let later = status(Some(Duration::from_millis(3500)));
+        assert_eq!((later.code, later.retry_after_seconds()), (Code::NotFound, Some(4)));
+        assert!(later.message.ends_with("is tried again in 4 s: UNAVAILABLE: disk"));
+        assert_eq!(status(None).retry_after, None);
+        assert_eq!(status(Some(Duration::ZERO)).retry_after, None);
+    }
 
     #[test]
     fn models_that_did_not_come_are_named_as_tensorflow_serving_does() {

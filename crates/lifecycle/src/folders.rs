@@ -2,9 +2,10 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use status::Code;
 use storage::Storage;
 
-use crate::error::{Code, LoadError};
+use crate::error::LoadError;
 use crate::look::{Source, Tree};
 use crate::versions::Child;
 
@@ -27,7 +28,7 @@ impl Source for Folders {
     }
 }
 
-/// What stands in the folder of a model, for a source that opens it in its own way.
+/// The entries of the folder of a model, for a source that opens it in its own way.
 ///
 /// # Errors
 /// If it could not be opened, or cannot be listed.
@@ -46,7 +47,7 @@ pub fn children(
     Ok(entries.into_iter().map(child).collect())
 }
 
-/// What stands in the folder of a version, for a source that opens it in its own way.
+/// The contents of the folder of a version, for a source that opens it in its own way.
 ///
 /// # Errors
 /// If it could not be opened, or cannot be looked through.
@@ -118,7 +119,7 @@ mod tests {
 
     #[track_caller]
     fn check(base_path: &str, code: Code) {
-        assert_eq!(Folders.list(base_path).unwrap_err().code, code, "{base_path}");
+        assert_eq!(Folders.list(base_path).unwrap_err().status.code, code, "{base_path}");
     }
 
     #[test]

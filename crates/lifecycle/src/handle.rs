@@ -1,4 +1,4 @@
-//! What keeps a version alive.
+//! Handles, which keep a version alive.
 
 use std::fmt;
 use std::ops::Deref;
@@ -29,7 +29,8 @@ pub struct Handle<S> {
     held: Arc<Held<S>>,
 }
 
-/// Where servables go when their last handle is gone. Never holds more than are loaded.
+/// The channel that servables go to when their last handle is gone. Never holds more than are
+/// loaded.
 pub(crate) type Home<S> = mpsc::UnboundedSender<(Id, S)>;
 
 struct Held<S> {

@@ -59,7 +59,7 @@ impl Labels {
         }
     }
 
-    /// Where each label points now.
+    /// The version that each label points to now.
     pub(crate) fn effective(&self) -> BTreeMap<String, i64> {
         self.labels.iter().map(|(name, label)| (name.clone(), label.effective)).collect()
     }
@@ -73,7 +73,7 @@ mod tests {
         labels.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect()
     }
 
-    /// Whether `a` may be sent to version 2, if it was at `before` and only 1 is available.
+    /// Checks whether `a` may be sent to version 2, if it was at `before` and only 1 is available.
     #[track_caller]
     fn check(rule: LabelRule, before: &[(&str, i64)], is_allowed: bool) {
         let mut labels = Labels::default();

@@ -53,7 +53,7 @@ mod shell;
 mod state;
 mod versions;
 
-pub use error::{Absence, Code, Error, LoadError, Unavailable};
+pub use error::{Absence, Error, LoadError, Unavailable};
 pub use folders::{Folders, children, tree};
 pub use handle::{Handle, Id};
 pub use look::{Source, Tree};

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use crate::error::{Code, LoadError};
+use status::Code;
+
+use crate::error::LoadError;
 use crate::machine::Aspired;
 use crate::options::{ModelOptions, Options, Poll};
 use crate::policy::Policy;
@@ -16,13 +18,13 @@ use crate::versions::{Child, Found, VersionPolicy, find};
 
 /// Says what files there are. Its calls may block; they run on threads of their own.
 pub trait Source: Send + Sync + 'static {
-    /// What stands in a model's folder, in any order.
+    /// Lists the entries of a model's folder, in any order.
     ///
     /// # Errors
     /// If that cannot be told, also if there is no such folder.
     fn list(&self, base_path: &str) -> Result<Vec<Child>, LoadError>;
 
-    /// What stands in a version's folder.
+    /// Reads the contents of a version's folder.
     ///
     /// # Errors
     /// If that cannot be told, also if there is no such folder.
@@ -41,7 +43,7 @@ pub trait Source: Send + Sync + 'static {
 pub struct Tree {
     /// Of all names, sizes and times.
     pub fingerprint: u64,
-    /// When the newest file or folder changed.
+    /// The time at which the newest file or folder changed.
     pub modified: SystemTime,
     /// The names at the top.
     pub names: Vec<String>,
@@ -56,7 +58,7 @@ pub(crate) struct Looker {
     complete_with: Vec<String>,
 }
 
-/// What is remembered of a model from one look to the next.
+/// The memory of a model from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     n_looks: u32,
@@ -67,18 +69,18 @@ pub(crate) struct Memory {
     warnings: Vec<String>,
 }
 
-/// What came of checks of versions, each with the fingerprint of its files then.
+/// The results of checks of versions, each with the fingerprint of its files then.
 type Checked = BTreeMap<i64, (u64, Result<(), LoadError>)>;
 
-/// What a look brought.
+/// The result of a look.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) aspired: Vec<Aspired>,
-    /// Whether there is no version that the policy would choose.
+    /// `true` if there is no version that the policy would choose.
     pub(crate) is_empty: bool,
-    /// Whether it was the first look, and a version was not at rest: look again soon.
+    /// `true` if it was the first look, and a version was not at rest: look again soon.
     pub(crate) is_hasty: bool,
-    /// What a person should know, unless it was said at the look before.
+    /// The warnings for people that were not given at the look before.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -210,13 +212,13 @@ impl Eye<'_> {
         let before = self.memory.checked.get(&version).filter(|(seen, _)| *seen == fingerprint);
         let outcome = before.map_or_else(|| self.looker.source.check(path), |(_, it)| it.clone());
         // A disk that fails now may not fail at the next look.
-        if !matches!(&outcome, Err(error) if error.code == Code::Unavailable) {
+        if !matches!(&outcome, Err(error) if error.status.code == Code::Unavailable) {
             self.checked.insert(version, (fingerprint, outcome.clone()));
         }
         outcome
     }
 
-    /// Whether a version may be taken at the first look.
+    /// Returns whether a version may be taken at the first look.
     fn is_complete(&self, tree: &Tree) -> bool {
         let has_marker = tree.names.iter().any(|name| self.looker.complete_with.contains(name));
         let rests_since = self.now.duration_since(tree.modified).unwrap_or_default();

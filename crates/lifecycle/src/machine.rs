@@ -21,7 +21,7 @@ pub(crate) use model::{Aspired, Outcome};
 /// Models that left the configuration stay listed, but no more than this many.
 const GONE_MODELS_MAX: usize = 100;
 
-/// What happened.
+/// An event that the machine is told of.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// These are the models from now on. They were checked ([`Machine::check_config`]).
@@ -46,7 +46,7 @@ pub(crate) enum Event {
     Stopped,
 }
 
-/// What is to be done.
+/// An action that the machine orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The model's snapshot changed. Comes before the other orders of the same model.
@@ -59,7 +59,7 @@ pub(crate) enum Order {
     Unload(Id),
 }
 
-/// How often and when loading is tried again.
+/// The number and the times of further attempts to load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retries {
     pub(crate) max: u32,
@@ -69,13 +69,13 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
-    /// Whether a load that failed so after this many attempts is tried again.
+    /// Returns whether a load that failed so after this many attempts is tried again.
     fn allow(&self, n_attempts: u32, error: &LoadError) -> bool {
         let may_help = self.rule == RetryRule::All || !error.is_final;
         n_attempts <= self.max && may_help
     }
 
-    /// How long to wait after this many attempts, all of which failed.
+    /// The time to wait after this many attempts, all of which failed.
     fn wait(&self, n_attempts: u32) -> Duration {
         let doubled = 1_u32.checked_shl(n_attempts.saturating_sub(1)).unwrap_or(u32::MAX);
         self.first.saturating_mul(doubled).min(self.interval)
@@ -98,7 +98,7 @@ impl Machine {
         Machine { retries, missing, models, gone, is_stopping: false }
     }
 
-    /// Whether these models may follow those that are there.
+    /// Checks that these models may follow those that are there.
     pub(crate) fn check_config(&self, new: &[ModelOptions], rule: LabelRule) -> Result<(), Error> {
         if self.is_stopping {
             return Err(Error::Stopping);
@@ -155,7 +155,7 @@ impl Machine {
         orders
     }
 
-    /// When [`Event::Tick`] will have something to do.
+    /// The time at which [`Event::Tick`] will have something to do.
     pub(crate) fn next_tick(&self) -> Option<Duration> {
         self.models.values().filter_map(Model::next_retry).min()
     }
@@ -181,14 +181,14 @@ impl Machine {
         self.models.get(model).map_or_else(Vec::new, Model::taken)
     }
 
-    /// How a model of the configuration fares: `None` while that is open.
+    /// The outcome of a model of the configuration: `None` while that is open.
     pub(crate) fn outcome(&self, model: &str) -> Option<Outcome> {
         let outcome = self.models.get(model).and_then(Model::outcome);
         let is_missing = matches!(outcome, Some(Err((None, _))));
         outcome.filter(|_| !(is_missing && self.missing == Missing::Waits))
     }
 
-    /// Whether the server may say that it is ready.
+    /// Returns whether the server may say that it is ready.
     pub(crate) fn is_ready(&self, start_when: StartWhen) -> bool {
         if self.is_stopping {
             return false;
@@ -205,7 +205,7 @@ impl Machine {
         }
     }
 
-    /// Whether nothing is loaded, and nothing is being loaded or unloaded.
+    /// Returns whether nothing is loaded, and nothing is being loaded or unloaded.
     pub(crate) fn is_idle(&self) -> bool {
         self.models.values().all(Model::is_idle)
     }

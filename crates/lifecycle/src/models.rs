@@ -21,7 +21,7 @@ pub struct Models<S> {
     published: Arc<ArcSwap<Published<S>>>,
     ready: watch::Receiver<bool>,
     changes: watch::Sender<u64>,
-    /// What the times of retries are counted from.
+    /// The start of the times of retries.
     started: Instant,
 }
 
@@ -30,11 +30,11 @@ pub struct Models<S> {
 pub struct Target {
     /// The model's name.
     pub model: String,
-    /// Which of its versions.
+    /// The choice among its versions.
     pub choice: Choice,
 }
 
-/// Which version of a model.
+/// The choice of a version of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// The highest one that is available.
@@ -79,13 +79,13 @@ pub struct ModelSnapshot {
     pub name: String,
     /// The folder or URL with its versions.
     pub base_path: String,
-    /// Whether it is in the configuration; if not, its versions are gone or going.
+    /// `true` if the model is in the configuration; if not, its versions are gone or going.
     pub is_configured: bool,
     /// The versions it has or had, highest first.
     pub versions: Vec<VersionStatus>,
-    /// Where its labels point now.
+    /// The version that each of its labels points to now.
     pub labels: BTreeMap<String, i64>,
-    /// Why the last look at its source brought no versions.
+    /// The reason that the last look at its source brought no versions.
     pub problem: Option<LoadError>,
 }
 
@@ -219,8 +219,8 @@ impl<S> Models<S> {
         handles
     }
 
-    /// Whether the server is ready ([`crate::StartWhen`]). Once it is, it stays so until it shuts
-    /// down.
+    /// Returns whether the server is ready ([`crate::StartWhen`]). Once it is, it stays so until it
+    /// shuts down.
     pub fn is_ready(&self) -> bool {
         *self.ready.borrow()
     }
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_model_that_did_not_load_says_why_and_when_it_is_tried_again() {
-        let error = LoadError::new(crate::error::Code::NotFound, "no index");
+        let error = LoadError::new(status::Code::NotFound, "no index");
         let text = |status: VersionStatus, target: &Target| {
             let models: Models<i64> = Models::new(watch::channel(false).1, Instant::now());
             let snapshot = ModelSnapshot {

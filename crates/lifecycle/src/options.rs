@@ -10,40 +10,40 @@ use crate::versions::VersionPolicy;
 /// The settings that hold for all models.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How often the source is looked at.
+    /// The times at which the source is looked at.
     pub poll: Poll,
-    /// How long a version's files must have rested to be taken at the first look.
+    /// The time that a version's files must have rested to be taken at the first look.
     pub settle: Duration,
     /// Files, of which one marks a version as complete when it is first looked at.
     pub complete_with: Vec<String>,
-    /// How many models may be looked at at once.
+    /// The number of models that may be looked at at once.
     pub n_looks_max: usize,
-    /// How long a look may take before it no longer counts against `n_looks_max`.
+    /// The time that a look may take before it no longer counts against `n_looks_max`.
     pub look_timeout: Duration,
-    /// How many versions may be loaded at once.
+    /// The number of versions that may be loaded at once.
     pub n_load_threads: usize,
-    /// How many versions may be freed at once.
+    /// The number of versions that may be freed at once.
     pub n_unload_threads: usize,
-    /// How often loading is tried again after the first failure.
+    /// The number of attempts to load after the first failure.
     pub load_retries_max: u32,
-    /// Which failed loads are tried again.
+    /// The rule by which failed loads are tried again.
     pub load_retry_rule: RetryRule,
-    /// How long to wait between the first failure and the next attempt. The wait doubles each time.
+    /// The time to wait between the first failure and the next attempt. The wait doubles each time.
     pub load_retry_first: Duration,
-    /// How long to wait at most between a failure and the next attempt.
+    /// The longest wait between a failure and the next attempt.
     pub load_retry_interval: Duration,
-    /// What a model without any version means to whoever waits for it.
+    /// The meaning of a model without any version to callers that wait for it.
     pub missing: Missing,
-    /// Where a label may point.
+    /// The rule for the versions that a label may point to.
     pub label_rule: LabelRule,
-    /// When the server is ready.
+    /// The condition under which the server is ready.
     pub start_when: StartWhen,
 }
 
-/// How often the source is looked at.
+/// The times at which the source is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poll {
-    /// When the configuration changes, and again after each such time.
+    /// After each change of the configuration, and again after each such time.
     Every(Duration),
     /// Only when the configuration changes. All versions are taken as they are.
     Once,
@@ -51,7 +51,7 @@ pub enum Poll {
     Never,
 }
 
-/// Where a label may point when the configuration is applied.
+/// The rule for the versions that a label may point to when the configuration is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelRule {
     /// To an available version.
@@ -64,7 +64,7 @@ pub enum LabelRule {
     Anywhere,
 }
 
-/// Which failed loads are tried again.
+/// The rule by which failed loads are tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryRule {
     /// All, as TensorFlow Serving does.
@@ -73,7 +73,7 @@ pub enum RetryRule {
     Curable,
 }
 
-/// What a model without any version means to whoever waits for it to be available.
+/// The meaning of a model without any version to callers that wait for it to be available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// It failed.
@@ -82,12 +82,12 @@ pub enum Missing {
     Waits,
 }
 
-/// When the server is ready.
+/// The condition under which the server is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartWhen {
-    /// When every model is available or has failed, and at least one is available.
+    /// Every model is available or has failed, and at least one is available.
     All,
-    /// When the first model is available.
+    /// The first model is available.
     Any,
 }
 
@@ -98,11 +98,11 @@ pub struct ModelOptions {
     pub name: String,
     /// The folder or URL with the version folders.
     pub base_path: String,
-    /// What kind of model it is; fixed as long as the name is in use.
+    /// The kind of the model; fixed as long as the name is in use.
     pub platform: String,
-    /// Which versions are aspired.
+    /// The rule by which versions are aspired.
     pub versions: VersionPolicy,
-    /// How one version replaces another.
+    /// The way in which one version replaces another.
     pub policy: Policy,
     /// Names for versions.
     pub labels: BTreeMap<String, i64>,

@@ -1,8 +1,8 @@
-//! What to do next for one model: pure functions from the versions seen to an action.
+//! Choice of the next action for one model: pure functions from the versions seen to an action.
 
 use crate::state::State;
 
-/// How a model passes from one version to another.
+/// The way in which a model passes from one version to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
     /// Loads the new version beside the old one, and unloads the old one once the new one is
@@ -29,7 +29,7 @@ impl Seen {
     }
 }
 
-/// What a policy wants done.
+/// The action that a policy wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Load(i64),

@@ -24,12 +24,12 @@ use crate::state::State;
 use views::{Looked, Views};
 use waiters::Waiters;
 
-/// How many changes of the configuration may wait to be applied.
+/// The number of changes of the configuration that may wait to be applied.
 const COMMANDS_MAX: usize = 16;
 
 /// Makes a servable of a version.
 pub trait Loader: Send + Sync + 'static {
-    /// What requests run on. Dropping it unloads it.
+    /// The object that requests run on. Dropping it unloads it.
     type Servable: Send + Sync + 'static;
 
     /// Loads a version from its folder. Blocks; runs on a thread of the pool, as does dropping what
@@ -171,7 +171,7 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
     }
 }
 
-/// What is asked of the task.
+/// A command to the task.
 enum Command {
     /// Another configuration.
     Configure { models: Vec<ModelOptions>, reply: oneshot::Sender<Result<Applied, Error>> },
@@ -181,7 +181,7 @@ enum Command {
     TryAgain,
 }
 
-/// What jobs report. There is at most one report for each job in progress.
+/// A report of a job. There is at most one report for each job in progress.
 enum Mail<S> {
     Loaded(Id, S),
     LoadFailed(Id, LoadError),
@@ -190,7 +190,7 @@ enum Mail<S> {
     LookLate { model: Arc<str>, number: u64, limit: Duration },
 }
 
-/// What the task waits for.
+/// The channels that the task waits on.
 struct Inbox<S> {
     mail: mpsc::UnboundedReceiver<Mail<S>>,
     home: mpsc::UnboundedReceiver<(Id, S)>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::LoadError;
 
-/// Where a version stands: the five states of `GetModelStatus`, and no others.
+/// The state of a version: the five states of `GetModelStatus`, and no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// Aspired, but not yet being loaded.
@@ -55,16 +55,16 @@ impl fmt::Display for State {
 pub struct VersionStatus {
     /// The version's number.
     pub version: i64,
-    /// Where it stands.
+    /// The version's state.
     pub state: State,
-    /// Why it ended, if it failed to load.
+    /// The reason for which it ended, if it failed to load.
     pub error: Option<LoadError>,
     /// The last failure to load it, while it is tried again.
     pub retried: Option<Retried>,
 }
 
 impl VersionStatus {
-    /// Why it failed to load, whether it is tried again or not.
+    /// The reason for which the load failed, whether it is tried again or not.
     pub fn failure(&self) -> Option<&LoadError> {
         self.error.as_ref().or(self.retried.as_ref().map(|retried| &retried.error))
     }
@@ -73,8 +73,8 @@ impl VersionStatus {
 /// A failure to load a version that is tried again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retried {
-    /// Why the last attempt failed.
+    /// The error of the last attempt.
     pub error: LoadError,
-    /// When the next attempt begins, since the lifecycle was started; `None` once it has begun.
+    /// The time of the next attempt, since the lifecycle was started; `None` once it has begun.
     pub at: Option<Duration>,
 }

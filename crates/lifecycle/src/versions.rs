@@ -1,4 +1,4 @@
-//! Which folders are versions, and which versions are aspired.
+//! Recognition of version folders, and choice of the aspired versions.
 //!
 //! Follows `tensorflow_serving/sources/storage_path/file_system_storage_path_source.cc`, but for
 //! plain files with a number for a name, and negative numbers: those are left out here, and there
@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-/// Which of the versions found are to be served.
+/// The choice of the versions that are to be served among those found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VersionPolicy {
     /// The highest so many; 0 means 1.
@@ -34,12 +34,12 @@ impl VersionPolicy {
     }
 }
 
-/// What stands in a model's folder.
+/// An entry of a model's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
     /// Its name, without the path.
     pub name: String,
-    /// Whether it is a folder, or leads to one.
+    /// `true` if the entry is a folder, or leads to one.
     pub is_folder: bool,
 }
 
@@ -48,7 +48,8 @@ pub struct Child {
 pub(crate) struct Found {
     /// The name of each version's folder.
     pub(crate) versions: BTreeMap<i64, String>,
-    /// Why something is not a version, for one warning. Names without a number are passed over.
+    /// The reasons that entries are not versions, for one warning. Names without a number are
+    /// passed over.
     pub(crate) ignored: Vec<String>,
 }
 

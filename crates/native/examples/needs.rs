@@ -1,4 +1,4 @@
-//! Says what models need before they are loaded, then loads and runs them and measures (goal M6).
+//! Says what models need before they are loaded, then loads and runs them and measures.
 //!
 //! ```sh
 //! cargo run --release -p native --example needs -- DIR... [--batches 1,2,4,8] [--length 1] [--gpu]

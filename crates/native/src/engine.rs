@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use device::{Account, Category, Owner, Workspace};
 use graph::{Library, Plan, Program, Searches};
@@ -9,16 +10,16 @@ use ops::{Cancel, Env, NoFiles, Observer, Resources};
 use parking_lot::Mutex;
 use pool::Pool;
 use schedule::{Lanes, Replica};
-use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
+use session::{Batching, Engine, Priorities, QueueState, Queues, Reply, Run, Settings};
+use status::{Result, Status};
 use tensor::{Spec, Tensor};
 
-use crate::error::session_error;
 use crate::pace::Pace;
 use crate::programs::{Inputs, Programs};
-use crate::queues::Queues;
+use crate::queues::{self, SignatureWork};
 use crate::rehearsal::Batch;
 
-/// What all servables on the host share: the lanes that run batches, and the threads within one.
+/// The lanes that run batches, and the threads within one: shared by all servables on the host.
 #[derive(Debug, Clone)]
 pub struct Executor {
     /// The lanes.
@@ -27,7 +28,7 @@ pub struct Executor {
     pub pool: Arc<Pool>,
     /// The name of the device whose lanes they are.
     pub device: Arc<str>,
-    /// What the device takes for its work, if it is played.
+    /// The pace of the device, if it is played.
     pub pace: Option<Arc<Pace>>,
 }
 
@@ -36,7 +37,9 @@ pub struct Executor {
 pub struct NativeEngine {
     executor: Executor,
     model: Arc<Model>,
+    settings: Settings,
     queues: Queues,
+    works: Vec<Arc<SignatureWork>>,
 }
 
 #[derive(Debug)]
@@ -44,9 +47,9 @@ pub(crate) struct Model {
     pub(crate) programs: BTreeMap<String, Box<Programs>>,
     pub(crate) library: Library,
     pub(crate) resources: Resources,
-    /// What each signature says of its inputs.
+    /// The specs of each signature's inputs.
     pub(crate) specs: BTreeMap<String, Vec<Spec>>,
-    /// What is known of the rows of each signature.
+    /// The facts of each signature's rows.
     pub(crate) rows: BTreeMap<String, Rows>,
     /// Workspaces in the memory that was set aside for it, for the next runs.
     pub(crate) workspaces: Mutex<Vec<Workspace>>,
@@ -56,41 +59,44 @@ pub(crate) struct Model {
     pub(crate) end: Arc<()>,
 }
 
-/// Who pays for a servable's memory. When it ends, what the servable held goes back to the device.
+/// The owner that pays for a servable's memory. When the lease ends, the servable's memory goes
+/// back to the device.
 #[derive(Debug)]
 pub(crate) struct Lease(pub(crate) Option<Arc<Owner>>);
 
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(owner) = &self.0 {
-            owner.space().unshare(owner);
+            owner.space().sharing().unshare(owner);
             // A driver that refuses is asked again when the space is trimmed next.
             drop(owner.space().trim("unload"));
             if owner.is_split() {
                 drop(owner.host().space().trim("unload"));
             }
-            device::trim_heap();
+            heap::trim();
         }
     }
 }
 
-/// What is known of the rows of a signature.
+/// The known facts of the rows of a signature.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    /// Whether they are independent of each other.
+    /// The proof that rows are independent of each other, or the reason that they are not.
     pub(crate) proof: std::result::Result<(), graph::Mixing>,
-    /// Whether a run leaves something behind.
+    /// `true` if a run leaves something behind.
     pub(crate) writes: bool,
 }
 
 impl NativeEngine {
     pub(crate) fn new(executor: Executor, model: Model) -> Result<Self> {
         let model = Arc::new(model);
-        let queues = Queues::new(&model, &executor)?;
-        Ok(Self { executor, model, queues })
+        let works = queues::works(&model, &executor);
+        let queues = queues::queues(&works, &executor)?;
+        Ok(Self { executor, model, settings: Settings::plain(), queues, works })
     }
 
-    /// Whether the rows of a signature's batches are independent, or what mixes them.
+    /// The proof that the rows of a signature's batches are independent, or the node that mixes
+    /// them.
     pub fn rows(&self, signature: &str) -> Option<&std::result::Result<(), graph::Mixing>> {
         self.model.programs.get(signature)?;
         self.model.rows.get(signature).map(|rows| &rows.proof)
@@ -120,7 +126,7 @@ impl NativeEngine {
         self.model.with_program(run, pool, |program, env| program.plan_for(&run.inputs, env))
     }
 
-    /// How often offsets were searched for, since those found at once did not fit.
+    /// The counts of searches for offsets, since those found at once did not fit.
     pub fn searches(&self) -> Searches {
         self.model.searches()
     }
@@ -138,11 +144,7 @@ impl NativeEngine {
 
 impl Engine for NativeEngine {
     fn start(&self, run: Run, reply: Reply) {
-        self.queues.push(run, reply);
-    }
-
-    fn end(&self) -> Option<Weak<()>> {
-        Some(Arc::downgrade(&self.model.end))
+        self.queues.push(run, reply, self.settings.load());
     }
 
     fn name(&self) -> &'static str {
@@ -150,11 +152,11 @@ impl Engine for NativeEngine {
     }
 
     fn set_batching(&self, batching: &Batching) -> Result<()> {
-        self.queues.set_batching(batching)
+        self.settings.set_batching(batching, |new| self.queues.apply(new))
     }
 
     fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
-        self.queues.set_priorities(priorities)
+        self.settings.set_priorities(priorities, |new| self.queues.apply(new))
     }
 
     fn expect(&self) {
@@ -162,19 +164,26 @@ impl Engine for NativeEngine {
     }
 
     fn prepare(&self) {
-        self.queues.prepare();
+        let settings = self.settings.load();
+        queues::prepare(&self.works, &settings.batching, self.queues.share());
     }
 
     fn forecast(&self, run: &Run) -> Option<Replica> {
-        self.queues.forecast(run)
+        let forecast = self.queues.forecast(run, &self.settings.load())?;
+        // What is served has its weights in memory.
+        Some(Replica { forecast, until_ready: Duration::ZERO })
+    }
+
+    fn end(&self) -> Option<Weak<()>> {
+        Some(Arc::downgrade(&self.model.end))
     }
 
     fn queues(&self) -> Vec<QueueState> {
-        self.queues.snapshot()
+        self.queues.snapshot(&self.settings.load())
     }
 }
 
-/// What a run takes of its model's limits for the workspace it runs in, while it runs.
+/// The bytes that a run takes of its model's limits for its workspace, while it runs.
 #[derive(Debug)]
 pub(crate) struct Charged<'a> {
     account: &'a Account,
@@ -209,7 +218,7 @@ impl Model {
         Ok([charged, Charged::new(owner.host(), plan.host_work_bytes() as u64)?])
     }
 
-    /// Who pays, if memory was set aside for the model.
+    /// The owner that pays, if memory was set aside for the model.
     pub(crate) fn aside(&self) -> Option<&Arc<Owner>> {
         let is_aside = |owner: &&Arc<Owner>| !Arc::ptr_eq(owner.space(), owner.space().root());
         self.lease.0.as_ref().filter(is_aside)
@@ -227,15 +236,15 @@ impl Model {
         let mut own = kept.map_or_else(|| Workspace::of(Arc::clone(owner)), Ok)?;
         let done = work(&mut own);
         // What it takes beyond what was set aside is the device's again when nobody needs it.
-        if owner.space().is_beyond_kept() {
+        if owner.space().arenas().is_beyond_kept() {
             own.trim()?;
         }
         self.workspaces.lock().push(own);
         done
     }
 
-    /// How many bytes a run may need, where the device has `free_bytes` left: no more than the
-    /// model's limit leaves; of what was set aside for it, what is free there.
+    /// The bytes that a run may need, where the device has `free_bytes` left: no more than the
+    /// model's limit leaves; if memory was set aside for the model, the free part of that.
     pub(crate) fn room(&self, free_bytes: u64) -> u64 {
         let Some(owner) = &self.lease.0 else { return free_bytes };
         let free_bytes = match Arc::ptr_eq(owner.space(), owner.space().root()) {
@@ -252,7 +261,7 @@ impl Model {
         let outputs =
             self.with_program(run, pool, |program, env| program.run(&run.inputs, env, workspace))?;
         let wanted = run.outputs.iter().map(|number| outputs.get(*number).cloned());
-        let missing = || Error::Internal("an output that the signature does not have".to_owned());
+        let missing = || Status::internal("an output that the signature does not have");
         wanted.map(|output| output.ok_or_else(missing)).collect()
     }
 
@@ -279,8 +288,9 @@ impl Model {
     ) -> Result<T> {
         // As many lanes as compute at once, so many fewer threads help each.
         let _lane = pool.enter();
+        let _watch = cancel.watch();
         let _scope = self.lease.0.as_ref().map(|o| device::booked_to(o, Category::Requests));
-        let unknown = || Error::NotFound(format!("no signature is called {signature}"));
+        let unknown = || Status::not_found(format!("no signature is called {signature}"));
         let programs = self.programs.get(signature).ok_or_else(unknown)?;
         let _name = device::named(Arc::clone(programs.title()));
         let program = programs.pick(inputs);
@@ -291,6 +301,6 @@ impl Model {
             resources: &self.resources,
             cancel,
         };
-        work(program, &env).map_err(session_error)
+        Ok(work(program, &env)?)
     }
 }

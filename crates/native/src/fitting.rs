@@ -7,14 +7,14 @@ use device::{Home, Owner, Workspace};
 use graph::{Plan, Program, Room, Searches};
 use ops::{Cancel, Env};
 use pool::Pool;
-use session::Result;
+use status::Result;
 
 use crate::engine::Model;
 use crate::programs::Inputs;
 use crate::rehearsal::Batch;
 
-/// How long offsets are searched for, at most: a plan is kept, so a run that has to wait for its
-/// own would have failed, and the next one like it does not wait.
+/// The longest search for offsets: a plan is kept, so a run that has to wait for its own would have
+/// failed, and the next one like it does not wait.
 const SEARCH: Duration = Duration::from_millis(200);
 
 /// Says when a search has taken long enough, or nobody waits for it any more.
@@ -59,7 +59,7 @@ impl Model {
         })
     }
 
-    /// How many bytes a run may need of the host, where that is another device.
+    /// The bytes that a run may need of the host, where that is another device.
     fn host_room(&self, free_bytes: u64) -> u64 {
         let Some(owner) = self.lease.0.as_ref().filter(|owner| owner.is_split()) else {
             return free_bytes;
@@ -67,7 +67,7 @@ impl Model {
         owner.host().account().map_or(free_bytes, |account| free_bytes.min(account.free_bytes()))
     }
 
-    /// How often offsets were searched for, in all programs.
+    /// The counts of searches for offsets, in all programs.
     pub(crate) fn searches(&self) -> Searches {
         let programs = self.programs.values().flat_map(|one| one.all());
         programs.map(Program::searches).fold(Searches::default(), |a, b| Searches {

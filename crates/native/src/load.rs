@@ -9,13 +9,14 @@ use ops::{Cancel, Env, NoFunctions, Resources};
 use pool::Pool;
 use rustc_hash::FxHashSet;
 use savedmodel::SavedModel;
-use session::{Endpoint, Error, Result, Servable, Signature, Weights};
+use session::{Endpoint, Servable, Signature, Weights};
+use status::{Code, Result, Status};
 use storage::Storage;
 use tensor::{Shape, Spec, Strings, Tensor};
 
 use crate::assets::Assets;
 use crate::engine::{Executor, Lease, Model, NativeEngine};
-use crate::error::{op_error, read_error, session_error};
+use crate::error::read_error;
 use crate::programs::Programs;
 use crate::rehearsal::{Batch, Rehearsal, rehearsal_owner};
 use crate::rows;
@@ -27,7 +28,7 @@ use crate::variables::{self, Uses, WeightKey};
 pub struct Options {
     /// The tags of the meta graph.
     pub tags: Vec<String>,
-    /// How many plans each signature keeps.
+    /// The number of plans that each signature keeps.
     pub plans_max: usize,
 }
 
@@ -64,7 +65,7 @@ impl Opened {
         model.check_index().map_err(|error| read_error(&error))?;
         let restore_graph = model.graph.clone();
         let ops = std::mem::take(&mut model.ops);
-        let source = graph::Source::new(restore_graph, ops).map_err(session_error)?;
+        let source = graph::Source::new(restore_graph, ops)?;
         let mut traced = Traced::new(&model, &source)?;
         let init = traced.init(&model, &source)?;
         let (variables_bytes, weight_keys) = variables::predict(&model, &traced.uses)?;
@@ -88,13 +89,13 @@ impl Opened {
         self.weights_bytes
     }
 
-    /// What its weights are known by.
+    /// The keys of its weights.
     pub fn weight_keys(&self) -> &[WeightKey] {
         &self.weight_keys
     }
 
-    /// Whether a signature writes a variable or a table, so that a second copy would be another
-    /// model.
+    /// Returns whether a signature writes a variable or a table, so that a second copy would be
+    /// another model.
     pub fn keeps_state(&self) -> bool {
         !self.traced.written.is_empty() || self.traced.fills_tables
     }
@@ -107,10 +108,12 @@ impl Opened {
         pool: &Arc<Pool>,
         kind: device::Kind,
     ) -> Result<Rehearsal> {
-        let memory = |error: device::Error| Error::ResourceExhausted(error.to_string());
+        let memory = |error: device::Error| Status::exhausted(error.to_string());
         let owner = rehearsal_owner(kind).map_err(memory)?;
-        let (model, _) = self.build(options, pool, Some(Arc::clone(&owner)))?;
-        Ok(Rehearsal::new(model, self.traced.signatures.clone(), pool, owner))
+        let Built { model, refused, .. } = self.build(options, pool, Some(Arc::clone(&owner)))?;
+        let mut signatures = self.traced.signatures.clone();
+        signatures.retain(|name, _| !refused.contains_key(name));
+        Ok(Rehearsal::new(model, signatures, pool, owner))
     }
 
     /// Loads it in the memory of `owner`, who pays for it; nobody counts it without one.
@@ -120,20 +123,23 @@ impl Opened {
         executor: &Executor,
         owner: Option<Arc<Owner>>,
     ) -> Result<Loaded> {
-        let (model, weights) = self.build(options, &executor.pool, owner)?;
+        let Built { model, weights, refused } = self.build(options, &executor.pool, owner)?;
         if let Some(owner) = &model.lease.0 {
             // A driver that refuses is asked again when the space is trimmed next.
-            drop(owner.space().trim_read("load"));
+            drop(owner.space().arenas().trim_read("load"));
         }
         let engine = Arc::new(NativeEngine::new(executor.clone(), model)?);
         if let Some(batch) = self.ahead.get() {
             // What cannot be planned now fails when it is asked for.
             drop(engine.plan_ahead(batch));
         }
+        let Traced { mut signatures, refused: mut all_refused, .. } = self.traced;
+        signatures.retain(|name, _| !refused.contains_key(name));
+        all_refused.extend(refused);
         let servable = Servable {
-            signatures: self.traced.signatures,
+            signatures,
             signature_defs: self.model.signature_defs,
-            refused: self.traced.refused,
+            refused: all_refused,
             weights,
             engine: Arc::clone(&engine) as Arc<dyn session::Engine>,
         };
@@ -146,7 +152,7 @@ impl Opened {
         options: &Options,
         pool: &Arc<Pool>,
         owner: Option<Arc<Owner>>,
-    ) -> Result<(Model, Weights)> {
+    ) -> Result<Built> {
         let _scope = owner.as_ref().map(|owner| device::booked_to(owner, Category::Weights));
         // Made first, and so dropped last if the load fails.
         let lease = Lease(owner);
@@ -161,34 +167,43 @@ impl Opened {
         let holder = owner.map(|owner| owner.holder());
         let loading = Loading { source, model, pool, options, homes, holder };
         loading.run_init(self.init.clone(), &resources)?;
-        let (mut programs, mut library) = loading.build(traced, &resources)?;
+        let built = loading.build(traced, &resources)?;
+        let BuiltPrograms { mut programs, mut library, refused } = built;
         let all = programs.values().flat_map(|one| one.all());
         variables::release(all, &library, &traced.uses, &resources);
         // Programs that are packed no longer know the functions that all of them call.
         let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
         let all = programs.values_mut().flat_map(|one| one.all_mut());
-        graph::pack(all, &mut library).map_err(session_error)?;
+        graph::pack(all, &mut library)?;
         let workspaces = parking_lot::Mutex::default();
         let specs = traced.specs.clone();
         let end = Arc::default();
         let model = Model { programs, library, resources, specs, rows, workspaces, lease, end };
-        Ok((model, weights))
+        Ok(Built { model, weights, refused })
     }
+}
+
+/// A model whose weights were read and whose programs were built.
+struct Built {
+    model: Model,
+    weights: Weights,
+    /// The signatures that the values of variables do not fit, each with the reason.
+    refused: BTreeMap<String, Status>,
 }
 
 /// The signatures as graphs.
 struct Traced {
     signatures: BTreeMap<String, Arc<Signature>>,
-    refused: BTreeMap<String, Error>,
+    refused: BTreeMap<String, Status>,
     graphs: BTreeMap<String, Graph>,
-    /// What each signature says of its inputs.
+    /// The specs of each signature's inputs.
     specs: BTreeMap<String, Vec<Spec>>,
     uses: Uses,
     /// The variables that any signature writes, by container and name.
     written: FxHashSet<(String, String)>,
     /// The signatures that leave something behind when they run.
     writes: FxHashSet<String>,
-    /// Whether any signature changes a table.
+    /// `true` if any signature changes a table.
     fills_tables: bool,
 }
 
@@ -208,7 +223,7 @@ impl Traced {
         for (name, signature) in &model.signatures {
             match traced.take(signature, source, &lacking) {
                 Ok(()) => {}
-                Err(error @ (Error::Unimplemented(_) | Error::NotFound(_))) => {
+                Err(error) if matches!(error.code, Code::Unimplemented | Code::NotFound) => {
                     traced.refused.insert(name.clone(), error);
                 }
                 Err(error) => return Err(error),
@@ -230,7 +245,7 @@ impl Traced {
     ) -> Result<()> {
         if let Some((alias, why)) = from.unusable_inputs.first_key_value() {
             let text = format!("signature {}: input {alias} cannot be fed: {why}", from.name);
-            return Err(Error::Unimplemented(text));
+            return Err(Status::unimplemented(text));
         }
         let signature = Signature::read(from)?;
         // Requests are not held to the signature's shape, only to a dtype.
@@ -242,21 +257,23 @@ impl Traced {
             fetches: signature.outputs.values().map(|output| output.tensor.clone()).collect(),
             targets: Vec::new(),
         };
-        let named = |error: graph::Error| match session_error(error) {
-            Error::Unimplemented(text) => {
-                Error::Unimplemented(format!("signature {} needs {text}", from.name))
-            }
-            Error::InvalidArgument(text) => {
-                Error::InvalidArgument(format!("signature {}: {text}", from.name))
-            }
-            other => other,
+        let named = |error: graph::Error| {
+            let status = Status::from(error);
+            let verb = if status.code == Code::Unimplemented {
+                " needs"
+            } else if status.code == Code::InvalidArgument {
+                ":"
+            } else {
+                return status;
+            };
+            status.map_message(|text| format!("signature {}{verb} {text}", from.name))
         };
         let graph = source.trace(&request).map_err(named)?;
         let uses = graph::variables(&graph, source).map_err(named)?;
         if let Some(tensor) = uses.keys().find_map(|variable| lacking.get(variable)) {
             let name = &from.name;
             let text = format!("signature {name}: tensor {tensor:?} is not in the checkpoint");
-            return Err(Error::NotFound(text));
+            return Err(Status::not_found(text));
         }
         let mut fills = false;
         source.visit(&graph, &mut |node| fills |= rows::fills_table(node)).map_err(named)?;
@@ -281,20 +298,28 @@ impl Traced {
             fetches: Vec::new(),
             targets: vec![init_op.clone()],
         };
-        let graph = source.trace(&request).map_err(session_error)?;
-        variables::merge(&mut self.uses, graph::variables(&graph, source).map_err(session_error)?);
+        let graph = source.trace(&request)?;
+        variables::merge(&mut self.uses, graph::variables(&graph, source)?);
         Ok(Some(graph))
     }
 }
 
-/// What the later stages of loading need.
+/// The programs of the signatures, and the functions that they call.
+struct BuiltPrograms {
+    programs: BTreeMap<String, Box<Programs>>,
+    library: Library,
+    /// The signatures that cannot be built, each with the reason.
+    refused: BTreeMap<String, Status>,
+}
+
+/// The inputs of the later stages of loading.
 struct Loading<'a> {
     source: &'a graph::Source,
     model: &'a SavedModel,
     pool: &'a Arc<Pool>,
     options: &'a Options,
     homes: Homes,
-    /// Who pays for it, if anybody.
+    /// The holder that pays for it, if any.
     holder: Option<&'a Holder>,
 }
 
@@ -313,34 +338,31 @@ impl Loading<'_> {
             cancel: &cancel,
         };
         // While it runs, every variable may change.
-        let uses = graph::variables(&graph, self.source).map_err(session_error)?;
+        let uses = graph::variables(&graph, self.source)?;
         let written = uses.into_keys().collect();
         let bindings = Bindings::new(resources, &written);
         let options = graph::Options { plans_max: 1, homes: self.homes };
         let build = Build { bindings: &bindings, env: &env, options };
         let mut library = Library::default();
-        library.add(self.source, &graph, &build).map_err(session_error)?;
+        library.add(self.source, &graph, &build)?;
         let env = Env { functions: &library, ..env };
         let program = Program::build(graph, &Build { env: &env, ..build });
-        let program = program.map_err(session_error)?;
+        let program = program?;
         let inputs =
             self.model.assets.iter().map(|asset| {
                 Tensor::from_strings(Shape::scalar(), Strings::collect([&asset.path])?)
             });
         let inputs = inputs.collect::<tensor::Result<Vec<Tensor>>>();
-        let inputs = inputs.map_err(ops::Error::from);
-        let inputs = inputs.map_err(|error| op_error(&error, error.to_string()))?;
+        let inputs = inputs.map_err(ops::Error::from)?;
         let mut workspace =
-            device::Workspace::allocate(0).map_err(|e| Error::ResourceExhausted(e.to_string()))?;
-        program.run(&inputs, &env, &mut workspace).map_err(session_error)?;
+            device::Workspace::allocate(0).map_err(|e| Status::exhausted(e.to_string()))?;
+        program.run(&inputs, &env, &mut workspace)?;
         Ok(())
     }
 
-    fn build(
-        &self,
-        traced: &Traced,
-        resources: &Resources,
-    ) -> Result<(BTreeMap<String, Box<Programs>>, Library)> {
+    /// Builds the programs of the signatures. A signature that cannot be built with the values of
+    /// its variables is refused; the others serve, as in TensorFlow.
+    fn build(&self, traced: &Traced, resources: &Resources) -> Result<BuiltPrograms> {
         let cancel = Cancel::default();
         let assets = Assets { dir: self.model.dir(), assets: &self.model.assets };
         let bindings = Bindings::new(resources, &traced.written);
@@ -353,29 +375,38 @@ impl Loading<'_> {
         };
         let options = graph::Options { plans_max: self.options.plans_max, homes: self.homes };
         let build = Build { bindings: &bindings, env: &env, options };
-        let mut library = Library::default();
+        let (mut library, mut refused) = (Library::default(), BTreeMap::new());
         for (name, graph) in &traced.graphs {
             let _name = device::named(self.title(name));
-            library.add(self.source, graph, &build).map_err(session_error)?;
+            let added = library.add(self.source, graph, &build);
+            refuse_unfit(&mut refused, name, added.map_err(Status::from))?;
         }
         let env = Env { functions: &library, ..env };
         let build = Build { env: &env, ..build };
         let mut programs = BTreeMap::new();
         let mut adoption = Adoption::default();
         for (name, graph) in &traced.graphs {
+            if refused.contains_key(name) {
+                continue;
+            }
             // What passes make of constants goes by the signature.
             let title = self.title(name);
             let _name = device::named(Arc::clone(&title));
-            let graph = adoption.take(graph).map_err(session_error)?;
+            let graph = adoption.take(graph)?;
             let specs = &traced.specs[name];
-            let built = Program::build_both(graph, specs, &build).map_err(session_error)?;
-            // A map has room for eleven, and most models have one.
-            programs.insert(name.clone(), Box::new(Programs::new(title, built, specs)));
+            let built = Program::build_both(graph, specs, &build).map_err(Status::from);
+            if let Some(built) = refuse_unfit(&mut refused, name, built)? {
+                // A map has room for eleven, and most models have one.
+                programs.insert(name.clone(), Box::new(Programs::new(title, built, specs)));
+            }
         }
-        Ok((programs, library))
+        if programs.is_empty() && !refused.is_empty() {
+            return Err(refuse_all(&refused));
+        }
+        Ok(BuiltPrograms { programs, library, refused })
     }
 
-    /// What the memory of a signature is booked as.
+    /// The title under which the memory of a signature is booked.
     fn title(&self, signature: &str) -> Arc<str> {
         match self.holder {
             Some(holder) => format!("{holder} {signature}").into(),
@@ -384,10 +415,29 @@ impl Loading<'_> {
     }
 }
 
+/// Notes a signature that cannot be built because something does not fit; other errors are those of
+/// the whole load.
+fn refuse_unfit<T>(
+    refused: &mut BTreeMap<String, Status>,
+    name: &str,
+    built: Result<T>,
+) -> Result<Option<T>> {
+    match built {
+        Ok(built) => Ok(Some(built)),
+        Err(error) if error.code == Code::InvalidArgument => {
+            let error = error.map_message(|text| format!("signature {name}: {text}"));
+            refused.insert(name.to_owned(), error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// The refusal of a model none of whose signatures can be run.
-fn refuse_all(refused: &BTreeMap<String, Error>) -> Error {
+fn refuse_all(refused: &BTreeMap<String, Status>) -> Status {
     let reasons: Vec<String> = refused.values().map(ToString::to_string).collect();
-    let is_file = refused.values().any(|error| matches!(error, Error::NotFound(_)));
     let text = reasons.join("; ");
-    if is_file { Error::NotFound(text) } else { Error::Unimplemented(text) }
+    let has = |code| refused.values().any(|error| error.code == code);
+    let codes = [Code::NotFound, Code::InvalidArgument];
+    Status::new(codes.into_iter().find(|code| has(*code)).unwrap_or(Code::Unimplemented), text)
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use device::{Holder, Owner, Space, Workspace};
 use pool::Pool;
 use schedule::Lanes;
-use session::{Error, Result, Run};
+use session::Run;
+use status::{Result, Status};
 use storage::Storage;
 use tensor::{DType, Shape, Tensor};
 
@@ -16,14 +17,14 @@ use crate::{Batch, Executor, Need, Opened, Options, Rehearsal, Sizes};
 /// A figure as it was predicted, and as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measured {
-    /// What was measured: `weights`, `packed_weights`, `resident`, `load`, or `batch N`, with
+    /// The quantity measured: `weights`, `packed_weights`, `resident`, `load`, or `batch N`, with
     /// the length of open sizes after an `x` if it is not 1.
     pub what: String,
-    /// What the rehearsal said.
+    /// The bytes predicted by the rehearsal.
     pub predicted_bytes: u64,
-    /// What it was.
+    /// The bytes measured.
     pub measured_bytes: u64,
-    /// Whether every size was known beforehand.
+    /// `true` if every size was known beforehand.
     pub is_static: bool,
 }
 
@@ -37,12 +38,12 @@ pub fn measure(
     kind: device::Kind,
 ) -> Result<Vec<Measured>> {
     let options = Options { tags: vec!["serve".to_owned()], plans_max: batches.len().max(1) };
-    let memory = |error: device::Error| Error::ResourceExhausted(error.to_string());
+    let memory = |error: device::Error| Status::exhausted(error.to_string());
     let rehearsal = Opened::open(dir, &options)?.rehearse(&options, pool, kind)?;
     let owner = owner_alone(kind).map_err(memory)?;
     let lanes =
         Lanes::start(schedule::Options { n_lanes: 1, inline_max: Duration::ZERO, run_max: None });
-    let lanes = Arc::new(lanes.map_err(|error| Error::Internal(error.to_string()))?);
+    let lanes = Arc::new(lanes.map_err(|error| Status::internal(error.to_string()))?);
     let (pool, device) = (Arc::clone(pool), Arc::from("cpu:0"));
     let executor = Executor { lanes, pool, device, pace: None };
     let opened = Opened::open(dir, &options)?;
@@ -59,14 +60,14 @@ pub fn measure(
         if loaded.engine.run(&run, &mut workspace).is_err() {
             break;
         }
-        owner.space().reset_peak();
+        owner.space().books().reset_peak();
         loaded.engine.run(&run, &mut workspace)?;
         rows.push(runs.row(&batch, *sizes)?);
     }
     Ok(rows)
 }
 
-/// What was predicted of a load, and what it then was.
+/// The predictions for a load, and the bytes that it then took.
 fn of_load(need: &Need, owner: &Arc<Owner>) -> Vec<Measured> {
     let of = |wanted: device::Category| {
         let all = owner.categories();
@@ -82,13 +83,13 @@ fn of_load(need: &Need, owner: &Arc<Owner>) -> Vec<Measured> {
     let mut rows = vec![
         row("weights", need.weights_bytes, of(device::Category::Weights)),
         row("packed_weights", need.packed_bytes, of(device::Category::PackedWeights)),
-        row("resident", need.resident_bytes(), space.in_use_bytes()),
-        row("load", need.load_peak_bytes, space.peak_in_use_bytes()),
+        row("resident", need.resident_bytes(), space.books().in_use_bytes()),
+        row("load", need.load_peak_bytes, space.books().peak_in_use_bytes()),
     ];
     if owner.is_split() {
         let host = owner.host().space();
-        rows.push(row("host resident", need.host_bytes, host.in_use_bytes()));
-        rows.push(row("host load", need.host_peak_bytes, host.peak_in_use_bytes()));
+        rows.push(row("host resident", need.host_bytes, host.books().in_use_bytes()));
+        rows.push(row("host load", need.host_peak_bytes, host.books().peak_in_use_bytes()));
     }
     rows
 }
@@ -114,7 +115,7 @@ impl Runs<'_> {
         Ok(Measured {
             what: format!("batch {}{length}", sizes.rows),
             predicted_bytes: resident + self.plans + self.work + predicted.dynamic_bytes,
-            measured_bytes: self.owner.space().peak_in_use_bytes(),
+            measured_bytes: self.owner.space().books().peak_in_use_bytes(),
             is_static: predicted.is_static,
         })
     }

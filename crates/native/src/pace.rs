@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use graph::Plan;
 use parking_lot::{Condvar, Mutex};
 
-/// What a device that is played by the host would take for its work. Kernels run as fast as they
-/// do, and the lane then waits until the played device would have been done. Lanes share it, one
-/// run after the other; its logical devices have a share each, and what they do at the same time
-/// goes on side by side, each the slower for it, as streams share a GPU.
+/// The pace of a device that is played by the host. Kernels run as fast as they do, and the lane
+/// then waits until the played device would have been done. Lanes share it, one run after the
+/// other; its logical devices have a share each, and their simultaneous work goes on side by side,
+/// each the slower for it, as streams share a GPU.
 #[derive(Debug)]
 pub struct Pace {
     played: Arc<Played>,
-    /// Which share of it this is.
+    /// The number of this share.
     number: u64,
 }
 
@@ -31,10 +31,10 @@ struct Played {
 /// one share is busy, or none, and half as fast while two are.
 #[derive(Debug)]
 struct Clock {
-    /// When it was looked at, and what it was then.
+    /// The moment of the last reading; `time` is the device's time then.
     at: Instant,
     time: Duration,
-    /// When each share is done with all it was given.
+    /// The time at which each share is done with all it was given.
     busy_until: BTreeMap<u64, Duration>,
     n_shares: u64,
 }
@@ -73,7 +73,7 @@ impl Clock {
         *until
     }
 
-    /// How long it takes until then, if no more is booked meanwhile.
+    /// The time that passes until then, if no more is booked meanwhile.
     fn takes(&self, until: Duration) -> Duration {
         let (mut at, mut lasts) = (self.time, Duration::ZERO);
         while at < until {
@@ -94,7 +94,7 @@ pub struct Rates {
     pub flops_per_second: Option<u64>,
     /// Copies of inputs and results.
     pub copy_bytes_per_second: Option<u64>,
-    /// What each step takes at least.
+    /// The least time of each step.
     pub launch: Duration,
 }
 
@@ -138,7 +138,7 @@ impl Pace {
         *self.played.rates.lock() = rates;
     }
 
-    /// What time it is on the device.
+    /// The present time on the device.
     pub(crate) fn now(&self) -> Duration {
         self.played.clock.lock().pass(Instant::now())
     }

@@ -1,5 +1,5 @@
-//! What is made ready when a version is loaded: plans for the batches that it can have, and what
-//! the largest of them needs.
+//! Preparation of a version for serving: plans for the batches that it can have, and the need of
+//! the largest of them.
 
 use device::AHEAD_BYTES_MAX;
 use graph::Plan;
@@ -20,7 +20,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) pool: &'a Pool,
 }
 
-/// What a run of a batch takes.
+/// The bytes that a run of a batch takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunNeed {
     /// With its inputs, as far as memory is taken ahead for it.
@@ -56,12 +56,12 @@ impl Prepared<'_> {
         needs
     }
 
-    /// Whether a run needs no more than is taken ahead.
+    /// Returns whether a run needs no more than is taken ahead.
     pub(crate) fn is_taken_ahead(&self, need: &Need) -> bool {
         need.work_bytes <= self.model.room(AHEAD_BYTES_MAX)
     }
 
-    /// What a run needs: inputs, and once more together if they are a batch.
+    /// The need of a run: inputs, and once more together if they are a batch.
     fn need(&self, plan: &Plan, inputs: &[(DType, Shape)]) -> RunNeed {
         let is_split = self.model.lease.0.as_ref().is_some_and(|owner| owner.is_split());
         let bytes = |(dtype, shape): &(DType, Shape)| dtype.size() * shape.n_elements();

@@ -10,7 +10,7 @@ use tensor::{DType, Shape, Spec, Tensor};
 /// inputs, so neither do we; but those that are so can be run in fewer steps.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    /// What their plans and workspaces are booked as.
+    /// The title under which their plans and workspaces are booked.
     title: Arc<str>,
     any: Program,
     /// For inputs that fit the specs.
@@ -34,7 +34,7 @@ impl Programs {
         Self { title, any, fitted: fitted.map(|program| (specs.to_vec(), program)) }
     }
 
-    /// What their plans and workspaces are booked as.
+    /// The title under which their plans and workspaces are booked.
     pub(crate) fn title(&self) -> &Arc<str> {
         &self.title
     }

@@ -7,7 +7,8 @@ use device::{Category, Driver, Holder, Host, Limited, Owner, Simulated, Space, S
 use graph::{Plan, Room};
 use ops::Cancel;
 use pool::Pool;
-use session::{DEFAULT_SIGNATURE, Error, Result, Signature};
+use session::{DEFAULT_SIGNATURE, Signature};
+use status::{Result, Status};
 use tensor::{DType, Shape};
 
 use crate::engine::Model;
@@ -27,7 +28,7 @@ pub struct Rehearsal {
     host_peak_bytes: u64,
 }
 
-/// What a version takes while it is loaded.
+/// The bytes that a version takes while it is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// Weights as they are in the checkpoint, and other constants.
@@ -38,34 +39,34 @@ pub struct Need {
     pub other_bytes: u64,
     /// The most that is held at once while it is loaded.
     pub load_peak_bytes: u64,
-    /// What stays on the host, where that is another device: strings and tables.
+    /// The bytes that stay on the host, where that is another device: strings and tables.
     pub host_bytes: u64,
     /// The most that is held there at once while it is loaded.
     pub host_peak_bytes: u64,
 }
 
 impl Need {
-    /// What stays while it is loaded.
+    /// The bytes that stay while the version is loaded.
     pub fn resident_bytes(&self) -> u64 {
         self.weights_bytes + self.packed_bytes + self.other_bytes
     }
 }
 
-/// What a run takes besides what stays.
+/// The bytes that a run takes besides those that stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanNeed {
     /// The workspace of the lane it runs on, which all models on that lane share.
     pub work_bytes: u64,
-    /// What is kept of the plan itself.
+    /// The bytes that are kept of the plan itself.
     pub plan_bytes: u64,
     /// Results, and other tensors outside the workspace, as far as their sizes are known.
     pub dynamic_bytes: u64,
-    /// What it takes of the host, where that is another device: its workspace there, results, and
-    /// what is kept of the plan.
+    /// The bytes that the run takes of the host, where that is another device: its workspace there,
+    /// results, and the kept part of the plan.
     pub host_bytes: u64,
-    /// Whether all sizes are known before the run.
+    /// `true` if all sizes are known before the run.
     pub is_static: bool,
-    /// Whether it takes as little only because of a search.
+    /// `true` if the run takes as little only because of a search.
     pub is_searched: bool,
 }
 
@@ -76,14 +77,15 @@ impl Rehearsal {
         pool: &Arc<Pool>,
         owner: Arc<Owner>,
     ) -> Self {
-        let load_peak_bytes = owner.space().peak_in_use_bytes();
+        let load_peak_bytes = owner.space().books().peak_in_use_bytes();
         let is_split = owner.is_split();
-        let host_peak_bytes = if is_split { owner.host().space().peak_in_use_bytes() } else { 0 };
+        let host_peak_bytes =
+            if is_split { owner.host().space().books().peak_in_use_bytes() } else { 0 };
         let pool = Arc::clone(pool);
         Self { model, signatures, pool, owner, load_peak_bytes, host_peak_bytes }
     }
 
-    /// What the version takes while it is loaded.
+    /// The bytes that the version takes while it is loaded.
     pub fn need(&self) -> Need {
         let of = |wanted: Category| {
             let all = self.owner.categories();
@@ -101,8 +103,8 @@ impl Rehearsal {
         }
     }
 
-    /// What is held of the host, where that is another device; plans are counted where they are
-    /// asked for.
+    /// The bytes held of the host, where that is another device; plans are counted at the call that
+    /// asks for them.
     fn host_bytes(&self) -> u64 {
         if !self.owner.is_split() {
             return 0;
@@ -117,7 +119,7 @@ impl Rehearsal {
         &self.signatures
     }
 
-    /// What a run of a signature takes with inputs of these dtypes and shapes.
+    /// The bytes that a run of a signature takes with inputs of these dtypes and shapes.
     pub fn plan(&self, signature: &str, inputs: &[(DType, Shape)]) -> Result<PlanNeed> {
         let host = |owner: &Arc<Owner>| if owner.is_split() { owner.host().bytes() } else { 0 };
         let before = (self.owner.bytes(), host(&self.owner));
@@ -169,7 +171,7 @@ impl Rehearsal {
             None if self.signatures.contains_key(DEFAULT_SIGNATURE) => DEFAULT_SIGNATURE.to_owned(),
             None => self.signatures.keys().next().cloned().unwrap_or_default(),
         };
-        let unknown = || Error::NotFound(format!("no signature is called {name}"));
+        let unknown = || Status::not_found(format!("no signature is called {name}"));
         let signature = self.signatures.get(&name).ok_or_else(unknown)?;
         let mut inputs = Vec::with_capacity(signature.inputs.len());
         for endpoint in signature.inputs.values() {
@@ -210,7 +212,7 @@ pub struct Batch {
 }
 
 impl PlanNeed {
-    /// What a run that follows a plan takes, if `plan_bytes` are kept of the plan.
+    /// The bytes that a run that follows a plan takes, if `plan_bytes` are kept of the plan.
     pub fn of(plan: &Plan, plan_bytes: u64) -> Self {
         Self {
             work_bytes: plan.work_bytes() as u64,
@@ -241,7 +243,7 @@ pub(crate) fn unlimited(kind: device::Kind) -> SpaceOptions {
     SpaceOptions { driver, physical, growth, step_bytes: 1, context_bytes: 0 }
 }
 
-/// Who a rehearsal for devices of a kind is booked to.
+/// The owner that a rehearsal for devices of a kind is booked to.
 pub(crate) fn rehearsal_owner(kind: device::Kind) -> device::Result<Arc<Owner>> {
     owner_in(kind, Space::rehearsal)
 }

@@ -1,8 +1,9 @@
-//! Which signatures may be batched.
+//! Choice of the signatures that may be batched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use device::Home;
 use graph::{Graph, Library, Mixing, ROWS};
 use ops::{Cancel, Env, Kind, NoFiles, Resources};
 use pool::Pool;
@@ -13,21 +14,18 @@ use tensor::{Dim, Spec, Symbol};
 use crate::engine::Rows;
 use crate::programs::Programs;
 
-/// Ops that are said to write only because what they call might, which is looked at by itself.
-const CALLS: &[&str] = &["Case", "If", "While"];
-
-/// Whether a graph has an effect of its own, other than on variables. Functions that it calls are
-/// not looked into.
+/// Returns whether a graph has an effect of its own, other than on variables. Functions that it
+/// calls are not looked into.
 pub(crate) fn writes(graph: &Graph) -> bool {
-    let changes = |node: &graph::Node| node.kind() == Kind::Writes;
-    graph.nodes.iter().any(|node| changes(node) && !CALLS.contains(&node.op_name()))
+    // Loops and branches are said to write only because what they call might, which is looked at by
+    // itself.
+    let calls = |node: &graph::Node| node.facts().calls.is_control_flow();
+    graph.nodes.iter().any(|node| node.kind() == Kind::Writes && !calls(node))
 }
 
-/// Whether a node changes a table.
+/// Returns whether a node changes a table.
 pub(crate) fn fills_table(node: &graph::Node) -> bool {
-    let op = node.op_name();
-    let is_of_table = op.starts_with("LookupTable") || op.starts_with("InitializeTable");
-    is_of_table && node.kind() == Kind::Writes
+    node.facts().home == Home::Host && node.kind() == Kind::Writes
 }
 
 /// Proves for each signature that its rows are independent, or finds out what mixes them.

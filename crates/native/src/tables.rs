@@ -6,10 +6,11 @@ use std::sync::Arc;
 use graph::{Graph, Node, Port};
 use ops::{Attrs, Kind, Resources, Table};
 use savedmodel::SavedModel;
-use session::{Result, Weights};
+use session::Weights;
+use status::{Result, Status};
 use tensor::Tensor;
 
-use crate::error::{op_error, read_error};
+use crate::error::read_error;
 use crate::variables::read;
 
 /// Ops that make the handle of a mutable table.
@@ -46,7 +47,8 @@ pub(crate) fn restore<'a>(
     for import in imports {
         let Some(used) = used.get(import.table.as_str()) else { continue };
         let _name = device::named(Arc::from(&*import.table));
-        let bad = |error: ops::Error| op_error(&error, format!("table {}: {error}", import.table));
+        let named = |text: &str| format!("table {}: {text}", import.table);
+        let bad = |error: ops::Error| Status::from(error).map_message(named);
         let table: Arc<Table> = used.table(resources).map_err(bad)?;
         let keys = read(&checkpoint, &import.keys, None)?;
         let values = read(&checkpoint, &import.values, None)?;

@@ -7,11 +7,12 @@ use device::{Buffer, Category, Owner};
 use graph::{Library, Node, Program, VariableUse};
 use ops::{Kind, Resources, Variable};
 use rustc_hash::FxHashMap;
-use savedmodel::{Assignment, Checkpoint, Fault, SavedModel, Source};
-use session::{Error, Result, Weights};
-use tensor::{DType, Handle, Shape, Tensor};
+use savedmodel::{Assignment, Checkpoint, Fault, SavedModel, Source, VariableKind};
+use session::Weights;
+use status::{Result, Status};
+use tensor::{DType, Handle, Tensor};
 
-use crate::error::{op_error, read_error};
+use crate::error::read_error;
 
 /// The variables that graphs use, by container and name.
 pub(crate) type Uses = BTreeMap<(String, String), VariableUse>;
@@ -47,14 +48,11 @@ pub(crate) fn restore(
         let _name = device::named(Arc::from(&*key.1));
         let value = read(&checkpoint, &assignment.source, sharer)?;
         let value = alike.merge(&checkpoint, &assignment.source, sharer, value);
-        check(variable, &value)?;
+        let dims = fitting_dims(variable, id.kind, &value)?;
         weights.n_variables += 1;
         weights.bytes += value.n_bytes();
-        let make = || Variable::new(&key.1, variable.dtype).with_dims(variable.dims.clone());
-        let made = resources
-            .get_or_create(&key.0, &key.1, make)
-            .and_then(|variable| variable.assign(value));
-        made.map_err(|error| op_error(&error, error.to_string()))?;
+        let make = || Variable::new(&key.1, variable.dtype).with_dims(dims.clone());
+        resources.get_or_create(&key.0, &key.1, make)?.assign(value)?;
     }
     Ok(weights)
 }
@@ -144,7 +142,7 @@ pub(crate) fn lacking(model: &SavedModel) -> BTreeMap<(String, String), String> 
     lacking.map(|one| ((one.variable.container, one.variable.name), one.source.key)).collect()
 }
 
-/// What a weight is known by before it is read: weights with the same are most likely equal.
+/// The key of a weight before it is read: weights with the same key are most likely equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WeightKey {
     /// The checksum in the checkpoint's index.
@@ -153,8 +151,7 @@ pub struct WeightKey {
     pub bytes: u64,
 }
 
-/// What the values that [`restore`] would read are known by, without strings and slices; and how
-/// many bytes all of them have.
+/// The bytes of all values that [`restore`] would read, and their keys, without strings and slices.
 pub(crate) fn predict(model: &SavedModel, uses: &Uses) -> Result<(u64, Vec<WeightKey>)> {
     let sources = model.restore().map_err(|error| read_error(&error))?;
     let Some(checkpoint) = model.checkpoint().map_err(|error| read_error(&error))? else {
@@ -186,7 +183,7 @@ pub(crate) fn read(
     sharer: Option<&Arc<Owner>>,
 ) -> Result<Tensor> {
     let bad = |error: &savedmodel::Error| read_error(error);
-    let memory = |error: tensor::Error| Error::ResourceExhausted(error.to_string());
+    let memory = |error: tensor::Error| Status::exhausted(error.to_string());
     let entry = checkpoint.entry(&source.key).map_err(|error| bad(&error))?;
     let slice = source.part.as_ref().map(|part| &part.slice);
     if entry.dtype() == DType::String {
@@ -196,30 +193,43 @@ pub(crate) fn read(
     let shape = checkpoint.shape(&source.key, slice).map_err(|error| bad(&error))?;
     let n_bytes = shape.n_elements() * entry.dtype().size();
     let mut buffer =
-        Buffer::allocate(n_bytes).map_err(|error| Error::ResourceExhausted(error.to_string()))?;
+        Buffer::allocate(n_bytes).map_err(|error| Status::exhausted(error.to_string()))?;
     if !buffer.is_rehearsed() {
         let bytes = buffer.bytes_mut().expect("a new buffer has one owner");
         checkpoint.read_into(&source.key, slice, bytes).map_err(|error| bad(&error))?;
     }
     if let Some(owner) = sharer {
-        buffer = owner.space().share(buffer, owner, Category::Weights);
+        buffer = owner.space().sharing().share(buffer, owner, Category::Weights);
     }
     let mut value = Tensor::from_buffer(entry.dtype(), shape, buffer).map_err(memory)?;
     graph::mark(&mut value, 0);
     Ok(value)
 }
 
-/// Fails if a value is not what the graph says of its variable.
-fn check(variable: &VariableUse, value: &Tensor) -> Result<()> {
-    let fits = |shape: &Shape, dims: &[Option<i64>]| {
-        shape.rank() == dims.len()
-            && shape.to_i64().iter().zip(dims).all(|(size, dim)| dim.is_none_or(|dim| dim == *size))
+/// The dims of a variable that takes a value from the checkpoint. Where the graph says another
+/// shape, a resource variable takes that of the value, as in TensorFlow: signatures that cannot
+/// use it fail alone. Fails for another dtype, and for another shape of a reference variable,
+/// whose assignment checks it.
+fn fitting_dims(
+    variable: &VariableUse,
+    kind: VariableKind,
+    value: &Tensor,
+) -> Result<Option<Vec<Option<i64>>>> {
+    let sizes = value.shape().to_i64();
+    let fits = |dims: &Vec<Option<i64>>| {
+        sizes.len() == dims.len()
+            && sizes.iter().zip(dims).all(|(size, dim)| dim.is_none_or(|dim| dim == *size))
     };
-    let same_shape = variable.dims.as_ref().is_none_or(|dims| fits(value.shape(), dims));
-    if value.dtype() == variable.dtype && same_shape {
-        return Ok(());
+    let has_shape = variable.dims.as_ref().is_none_or(fits);
+    if value.dtype() == variable.dtype && (has_shape || kind == VariableKind::Resource) {
+        let dims = if has_shape { variable.dims.clone() } else { Some(known(&sizes)) };
+        return Ok(dims);
     }
     let (name, got) = (&variable.name, format!("{}{}", value.dtype(), value.shape()));
     let want = format!("{} {:?}", variable.dtype, variable.dims);
-    Err(Error::InvalidArgument(format!("variable {name} is {want} but the checkpoint has {got}")))
+    Err(Status::invalid(format!("variable {name} is {want} but the checkpoint has {got}")))
+}
+
+fn known(sizes: &[i64]) -> Vec<Option<i64>> {
+    sizes.iter().copied().map(Some).collect()
 }

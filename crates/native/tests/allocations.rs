@@ -44,7 +44,7 @@ fn dir(zoo: &Path, model: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("there is no model {model}"))
 }
 
-/// How many threads compute, in turn.
+/// The numbers of threads that compute, in turn.
 const THREADS: [usize; 2] = [1, 2];
 
 fn load(dir: &Path, n_threads: usize) -> Loaded {
@@ -86,8 +86,8 @@ fn run_of(signature: &str, inputs: Vec<Tensor>, n_outputs: usize) -> Run {
     }
 }
 
-/// What a run takes from the heap once it has run a few times: the least of some runs, for threads
-/// that start or end meanwhile count too.
+/// The heap calls of a run once it has run a few times: the least of some runs, for threads that
+/// start or end meanwhile count too.
 fn measure(loaded: &Loaded, run: &Run) -> usize {
     let mut workspace = Workspace::allocate(0).unwrap();
     let mut calls = || {
@@ -130,7 +130,7 @@ fn a_run_allocates_for_its_results_and_not_for_its_steps() {
 /// Counts the calls of each step of a plan, those of the functions within it included.
 #[derive(Default)]
 struct Count {
-    /// How many plans run, each called by the one before.
+    /// The number of plans that run, each called by the one before.
     depth: AtomicUsize,
     before: AtomicUsize,
     calls: Mutex<Vec<usize>>,
@@ -314,7 +314,8 @@ fn frames(number: usize) -> Vec<u8> {
     [field(1, &[&context]), field(2, &[&lists])].concat()
 }
 
-/// What the step that parses takes is for its results, of which each is one tensor, however large.
+/// The step that parses allocates for its results alone, each of which is one tensor, however
+/// large.
 #[test]
 fn parsing_allocates_as_much_however_many_examples_there_are() {
     let _turn = turn();

@@ -27,7 +27,7 @@ impl<'a> Attrs<'a> {
         Self(attrs)
     }
 
-    /// Whether there is an attribute called `name`.
+    /// Returns whether there is an attribute called `name`.
     pub fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }

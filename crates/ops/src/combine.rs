@@ -6,7 +6,7 @@ use tensor::{DType, Element, View, ViewMut};
 use crate::dispatch::for_integer;
 use crate::error::{Result, invalid};
 
-/// What becomes of an old element when a new one arrives.
+/// The combination of an old element with a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Combine {
     /// The new one.
@@ -116,7 +116,7 @@ macro_rules! for_combined {
 
 pub(crate) use for_combined;
 
-/// Whether complex numbers can be combined so: they have no order.
+/// Returns whether complex numbers can be combined so: they have no order.
 pub(crate) fn is_complex(how: Combine) -> bool {
     !matches!(how, Combine::Min | Combine::Max)
 }

@@ -20,13 +20,13 @@ pub struct Ctx<'a> {
     env: &'a Env<'a>,
 }
 
-/// What a kernel made for open outputs, with their numbers.
+/// The tensors that a kernel made for open outputs, with their numbers.
 pub type Made = SmallVec<[(usize, Tensor); 1]>;
 
 /// Room for the inputs and outputs of a call.
 pub type Room<'a> = (Vec<View<'a>>, Vec<Output<'a>>);
 
-/// Where an output goes.
+/// The destination of an output.
 pub enum Output<'a> {
     /// To memory that the plan gave it: dtype and shape were inferred.
     Planned(ViewMut<'a>),
@@ -97,7 +97,7 @@ impl<'a> Ctx<'a> {
         self.in_place = in_place;
     }
 
-    /// What the run offers.
+    /// Returns the services of the run.
     pub fn env(&self) -> &'a Env<'a> {
         self.env
     }
@@ -130,8 +130,8 @@ impl<'a> Ctx<'a> {
         self.packed.get(index)?.as_ref()?.object.get()
     }
 
-    /// Whether output 0 already holds the elements of the input that `Op::in_place` names; that
-    /// input is then empty.
+    /// Returns whether output 0 already holds the elements of the input that `Op::in_place` names;
+    /// that input is then empty.
     pub fn is_in_place(&self) -> bool {
         self.in_place
     }

@@ -23,7 +23,7 @@ macro_rules! for_float {
                 type $T = ::half::bf16;
                 $body
             }
-            other => return $crate::error::unimplemented!("dtype {other} is not supported here"),
+            other => return $crate::error::unsupported!("dtype {other} is not supported here"),
         }
     };
 }
@@ -64,7 +64,7 @@ macro_rules! for_integer {
                 type $T = u64;
                 $body
             }
-            other => return $crate::error::unimplemented!("dtype {other} is not supported here"),
+            other => return $crate::error::unsupported!("dtype {other} is not supported here"),
         }
     };
 }
@@ -104,7 +104,7 @@ macro_rules! for_width {
                 type $T = u128;
                 $body
             }
-            _ => return $crate::error::unimplemented!("dtype {} is not supported here", $dtype),
+            _ => return $crate::error::unsupported!("dtype {} is not supported here", $dtype),
         }
     };
 }

@@ -10,7 +10,7 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::resources::Resources;
 
-/// What a run offers to its kernels besides their inputs.
+/// The services that a run offers to its kernels besides their inputs.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
     /// The compute threads.
@@ -21,13 +21,13 @@ pub struct Env<'a> {
     pub files: &'a dyn Files,
     /// The variables and tables of the servable.
     pub resources: &'a Resources,
-    /// Whether the run should stop.
+    /// The signal that the run should stop.
     pub cancel: &'a Cancel,
 }
 
 /// The functions of a graph, for `While`, `If`, `Case` and `PartitionedCall`.
 pub trait Functions: Sync {
-    /// What `function` gives for inputs of these specs.
+    /// Returns the specs of `function`'s outputs for inputs of these specs.
     fn infer(&self, function: &str, inputs: &[Spec]) -> Result<Vec<Spec>>;
 
     /// Runs `function`.
@@ -45,19 +45,20 @@ pub trait Functions: Sync {
         None
     }
 
-    /// How deep functions within functions may still be made for the constants of a call.
+    /// Returns how many levels of functions within functions may still be made for the constants of
+    /// a call.
     fn levels(&self) -> usize {
         0
     }
 
-    /// Who watches the run that calls them; mostly nobody.
+    /// Returns the observer of the run that calls the functions; mostly there is none.
     fn observer(&self) -> Option<&dyn Observer> {
         None
     }
 }
 
-/// Who watches a run: is told of each plan that begins, of each of its steps that is done, and of
-/// its end. The plans of functions that a step calls begin and end before that step is done.
+/// An observer of a run: it is told of each plan that begins, of each of its steps that is done,
+/// and of its end. The plans of functions that a step calls begin and end before that step is done.
 pub trait Observer: Sync {
     /// A plan begins; for those who know what it is.
     fn enter(&self, plan: &dyn std::any::Any);
@@ -73,13 +74,13 @@ pub trait Observer: Sync {
 /// A function that was made ready for inputs of given specs: when it runs, nothing is looked up,
 /// and no memory is allocated for tensors whose size is known.
 pub trait Ready: Send + Sync {
-    /// What it gives.
+    /// Returns the specs of the outputs.
     fn outputs(&self) -> &[Spec];
 
-    /// Whether it reads input number `input`, other than to hand it on.
+    /// Returns whether the function reads input number `input`, other than to hand it on.
     fn reads(&self, input: usize) -> bool;
 
-    /// Whether output number `number` is input number `number`, unchanged.
+    /// Returns whether output number `number` is input number `number`, unchanged.
     fn hands_on(&self, number: usize) -> bool;
 
     /// The bytes of working memory that it wants.
@@ -104,14 +105,14 @@ pub trait Ready: Send + Sync {
     /// it is handed.
     fn open_bytes(&self) -> usize;
 
-    /// Whether the size of every tensor is known before it runs.
+    /// Returns whether the size of every tensor is known before it runs.
     fn is_static(&self) -> bool;
 
     /// Runs it.
     fn run(&self, frame: Frame<'_>, env: &Env<'_>) -> Result<()>;
 }
 
-/// Where the tensors of a call are.
+/// The memory of the tensors of a call.
 #[derive(Debug)]
 pub struct Frame<'a> {
     /// The memory that the spans are in.
@@ -126,7 +127,7 @@ pub struct Frame<'a> {
     pub outputs: &'a [Option<Span>],
     /// Tensors without a span: those of the inputs before the call, of the outputs afterwards.
     pub handed: &'a mut [Option<Tensor>],
-    /// What the call keeps its own tensors in: nothing before and after, but room for the next.
+    /// The room for the call's own tensors: empty before and after, and kept for the next call.
     pub open: &'a mut Vec<Option<Tensor>>,
 }
 

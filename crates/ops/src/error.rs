@@ -1,4 +1,6 @@
-//! Why an op could not be built, inferred or run.
+//! Errors: an op could not be built, inferred or run.
+
+use status::{Code, Status};
 
 /// A refusal of an op. Each variant is a canonical status code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +58,35 @@ impl From<device::Error> for Error {
     }
 }
 
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<jpeg::Error> for Error {
+    fn from(error: jpeg::Error) -> Self {
+        Self::InvalidArgument(error.to_string())
+    }
+}
+
 impl Error {
+    /// The canonical code.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::InvalidArgument(_) => Code::InvalidArgument,
+            Self::Unimplemented(_) => Code::Unimplemented,
+            Self::OutOfRange(_) => Code::OutOfRange,
+            Self::NotFound(_) => Code::NotFound,
+            Self::FailedPrecondition(_) => Code::FailedPrecondition,
+            Self::ResourceExhausted(_) => Code::ResourceExhausted,
+            Self::DataLoss(_) => Code::DataLoss,
+            Self::Cancelled => Code::Cancelled,
+            Self::DeadlineExceeded => Code::DeadlineExceeded,
+            Self::Internal(_) => Code::Internal,
+        }
+    }
+
     /// The same error with `context: ` before its text.
     #[must_use]
     pub fn context(self, context: &str) -> Self {
@@ -86,8 +116,8 @@ macro_rules! invalid {
 }
 
 /// An `Err` of `Unimplemented`, with a format string.
-macro_rules! unimplemented {
+macro_rules! unsupported {
     ($($arg:tt)*) => { Err($crate::error::Error::Unimplemented(format!($($arg)*))) };
 }
 
-pub(crate) use {invalid, unimplemented};
+pub(crate) use {invalid, unsupported};

@@ -1,4 +1,4 @@
-//! What the inference of many ops shares.
+//! Inference that many ops share.
 
 use smallvec::SmallVec;
 use tensor::{DType, Dim, Shape, Spec};

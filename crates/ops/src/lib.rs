@@ -1,9 +1,10 @@
-//! What each TensorFlow op means: attributes, shape inference and CPU kernel. It knows nothing of
-//! graphs or models.
+//! The meaning of each TensorFlow op: attributes, shape inference and CPU kernel. This crate knows
+//! nothing of graphs or models.
 //!
 //! An op is one file in its family's folder (`nn/softmax.rs`) and one line in that family's `OPS`.
-//! The way to write one: a kernel on slices, an `impl Op` that checks and dispatches, a `DEF`.
-#![deny(unsafe_code)]
+//! The way to write one: a kernel on slices, an `impl Op` that checks and dispatches, a `DEF` with
+//! its [`Facts`].
+#![forbid(unsafe_code)]
 #![allow(
     clippy::wildcard_enum_match_arm,
     clippy::cast_possible_truncation,
@@ -21,6 +22,10 @@ mod ctx;
 mod dispatch;
 mod env;
 mod error;
+mod facts;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod hash;
 mod image;
 mod infer;
@@ -31,6 +36,8 @@ mod math;
 mod moves;
 mod nn;
 mod op;
+mod order;
+mod outputs;
 mod parse;
 mod pieces;
 mod prelude;
@@ -39,11 +46,11 @@ mod registry;
 mod resources;
 mod scratch;
 mod seq;
-mod simd;
 mod sizes;
 mod sparse;
 mod state;
 mod text;
+mod usage;
 mod walk;
 
 pub use attrs::Attrs;
@@ -52,10 +59,13 @@ pub use control::join;
 pub use ctx::{Ctx, Made, Output, Room};
 pub use env::{Env, Files, Frame, Functions, NoFiles, NoFunctions, Observer, Ready};
 pub use error::{Error, Result};
+pub use facts::{Cost, Facts, FunctionCall, PassThrough, RowRule, VariableAccess};
+pub use kernels::{instruction_set, instruction_sets, use_instruction_set};
 pub use list::item_shape;
 pub use lookup::table::Table;
 pub use op::{Kind, Op, OpDef, Packed, ReadyOp};
+pub use outputs::{OutputArg, OutputCount, outputs};
 pub use registry::{all, find};
 pub use resources::Resources;
-pub use simd::{instruction_set, instruction_sets, use_instruction_set};
 pub use state::{REF_OPS, Variable};
+pub use usage::{Usage, usage};

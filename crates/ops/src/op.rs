@@ -4,12 +4,14 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use device::Home;
 use tensor::{Handle, Spec, Tensor};
 
 use crate::attrs::Attrs;
 use crate::ctx::Ctx;
 use crate::env::{Env, Functions};
 use crate::error::Result;
+use crate::facts::{Cost, Facts, FunctionCall, PassThrough, RowRule, VariableAccess};
 
 /// An op with its attributes: one node's meaning.
 pub trait Op: Send + Sync {
@@ -63,8 +65,8 @@ pub trait Op: Send + Sync {
         None
     }
 
-    /// How much of its scratch memory is that of kernels; the rest is what functions that it calls
-    /// pass on.
+    /// Returns the part of the op's scratch memory that is for kernels; the rest is passed on to
+    /// functions that it calls.
     fn kernel_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
         self.scratch_bytes(inputs, outputs)
     }
@@ -95,7 +97,7 @@ pub struct ReadyOp {
     /// The most bytes of tensors outside the workspace that it holds while it runs, besides its
     /// inputs and outputs.
     pub open_bytes: usize,
-    /// Whether the size of every tensor is known before it runs.
+    /// `true` if the size of every tensor is known before the function runs.
     pub is_static: bool,
     /// The outputs that are the inputs of the same number: they are not copied if nobody reads
     /// them.
@@ -111,7 +113,7 @@ pub struct Packed {
     pub n_bytes: usize,
 }
 
-/// What an op does besides computing its outputs from its inputs.
+/// The effects of an op besides computing its outputs from its inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing: it may be folded, shared, run twice or not at all.
@@ -124,30 +126,67 @@ pub enum Kind {
     Writes,
 }
 
-/// A line in the table of a family: the TensorFlow name and how to build the op.
+/// Makes the op of a node from its attributes.
+type Build = fn(&Attrs<'_>) -> Result<Box<dyn Op>>;
+
+/// A line in the table of a family: the TensorFlow name, what is known of the op, and how to build
+/// it.
 #[derive(Clone, Copy)]
 pub struct OpDef {
     /// TensorFlow's name.
     pub name: &'static str,
-    /// What it does besides computing.
+    /// The effects of the op besides computing.
     pub kind: Kind,
+    /// The facts by which others arrange the op.
+    pub facts: Facts,
     /// Builds the op of a node from its attributes.
-    pub build: fn(&Attrs<'_>) -> Result<Box<dyn Op>>,
+    pub build: Build,
 }
 
 impl OpDef {
     /// A pure op.
-    pub const fn pure(name: &'static str, build: fn(&Attrs<'_>) -> Result<Box<dyn Op>>) -> Self {
-        Self { name, kind: Kind::Pure, build }
+    pub const fn pure(name: &'static str, rows: RowRule, build: Build) -> Self {
+        Self::of_kind(name, Kind::Pure, rows, build)
     }
 
     /// An op of another kind.
-    pub const fn of_kind(
-        name: &'static str,
-        kind: Kind,
-        build: fn(&Attrs<'_>) -> Result<Box<dyn Op>>,
-    ) -> Self {
-        Self { name, kind, build }
+    pub const fn of_kind(name: &'static str, kind: Kind, rows: RowRule, build: Build) -> Self {
+        Self { name, kind, facts: Facts::usual(rows), build }
+    }
+
+    /// The same op, which treats rows so.
+    pub const fn rows(self, rows: RowRule) -> Self {
+        Self { facts: Facts { rows, ..self.facts }, ..self }
+    }
+
+    /// The same op, which calls these functions.
+    pub const fn calls(self, calls: FunctionCall) -> Self {
+        Self { facts: Facts { calls, ..self.facts }, ..self }
+    }
+
+    /// The same op, which costs so much.
+    pub const fn costs(self, cost: Cost) -> Self {
+        Self { facts: Facts { cost, ..self.facts }, ..self }
+    }
+
+    /// The same op, whose objects live on the host.
+    pub const fn on_host(self) -> Self {
+        Self { facts: Facts { home: Home::Host, ..self.facts }, ..self }
+    }
+
+    /// The same op, which hands these inputs on.
+    pub const fn passes(self, passes: PassThrough) -> Self {
+        Self { facts: Facts { passes, ..self.facts }, ..self }
+    }
+
+    /// The same op, which uses a variable so.
+    pub const fn uses(self, variable: VariableAccess) -> Self {
+        Self { facts: Facts { variable, ..self.facts }, ..self }
+    }
+
+    /// The same op, which does nothing but check its first input.
+    pub const fn checks(self) -> Self {
+        Self { facts: Facts { is_check: true, ..self.facts }, ..self }
     }
 }
 

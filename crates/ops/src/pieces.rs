@@ -11,7 +11,7 @@ pub(crate) fn in_pieces<T: Send>(
     work: impl Fn(usize, &mut [T]) + Sync,
 ) {
     let len = len.max(1);
-    if out.len() <= len || pool.n_threads() == 1 {
+    if out.len() <= len {
         if !out.is_empty() {
             work(0, out);
         }

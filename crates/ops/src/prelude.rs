@@ -1,12 +1,14 @@
-//! What every op file uses.
+//! Names that every op file uses.
 
 pub(crate) use device::{Booked, BookedVec};
 pub(crate) use tensor::{DType, Dim, Element, Shape, Spec, Strings, Tensor, View, ViewMut};
 
 pub(crate) use crate::attrs::Attrs;
+pub(crate) use crate::cancel::{AT_ONCE, is_stopped, pace, paced};
 pub(crate) use crate::ctx::Ctx;
 pub(crate) use crate::dispatch::{for_float, for_integer, for_number, for_width};
 pub(crate) use crate::error::{Error, Result, invalid};
+pub(crate) use crate::facts::RowRule;
 pub(crate) use crate::infer::{
     Require, arity, arity_at_least, broadcast, broadcast_shapes, normalise_axis,
 };

@@ -8,10 +8,10 @@ use tensor::Spec;
 
 use crate::error::Result;
 
-/// Where parts begin: at multiples of so many bytes.
+/// The alignment of parts: they begin at multiples of so many bytes.
 const ALIGNMENT: usize = 64;
 
-/// What is left of the scratch memory of a step.
+/// The rest of the scratch memory of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch<'a>(&'a mut [u8]);
 

@@ -55,7 +55,7 @@ pub(crate) fn with_sizes(spec: Spec, sizes: Option<Vec<Dim>>) -> Spec {
     if followed { spec.with_sizes(sizes) } else { spec }
 }
 
-/// What is known of a dimension that is both `a` and `b`. Fails if they surely differ.
+/// Returns the known size of a dimension that is both `a` and `b`. Fails if they surely differ.
 pub(crate) fn merge_dim(a: &Dim, b: &Dim) -> Result<Dim> {
     if a.differs(b) {
         return invalid!("Dimensions must be equal, but are {a} and {b}");
@@ -66,7 +66,7 @@ pub(crate) fn merge_dim(a: &Dim, b: &Dim) -> Result<Dim> {
     })
 }
 
-/// What is known of dimensions that are both `a` and `b`. Fails if they surely differ.
+/// Returns the known sizes of dimensions that are both `a` and `b`. Fails if they surely differ.
 pub(crate) fn merge_dims(a: Option<&[Dim]>, b: Option<&[Dim]>) -> Result<Option<Dims>> {
     match (a, b) {
         (None, None) => Ok(None),

@@ -3,6 +3,7 @@
 use pool::Pool;
 use smallvec::SmallVec;
 
+use crate::cancel::is_stopped;
 use crate::error::Result;
 use crate::moves::Move;
 use crate::pieces::in_pieces;
@@ -10,7 +11,7 @@ use crate::pieces::in_pieces;
 /// A square of elements that is transposed while its rows stay in the cache.
 const TILE: usize = 16;
 
-/// What one task copies.
+/// The bytes that one task copies.
 const PIECE_BYTES: usize = 128 << 10;
 
 /// For each element of a dense tensor, in order, where its partner in another tensor is.
@@ -163,6 +164,9 @@ fn scatter<T: Copy>(axes: &[(usize, isize)], start: usize, from: &[T], to: &mut 
         [(size, stride), inner @ ..] => {
             let mut at = start;
             for part in from.chunks_exact(from.len() / size) {
+                if is_stopped(inner.last().map_or(1, |(size, _)| *size)) {
+                    return;
+                }
                 scatter(inner, at, part, to);
                 at = at.wrapping_add_signed(*stride);
             }

@@ -51,7 +51,7 @@ fn steps_in_planned_memory_take_nothing_from_the_heap_but_for_the_ops_listed() {
     assert!(n_planned > 400, "only {n_planned} ops ran in planned memory");
 }
 
-/// What is of no planned size, strings and rows of any length, becomes a tensor, which is on the
+/// Results of no planned size, strings and rows of any length, become tensors, which are on the
 /// heap: these calls are left out.
 #[test]
 fn parsing_takes_from_the_heap_what_its_results_take() {
@@ -140,7 +140,7 @@ fn calls_to_make(tensor: &Tensor) -> usize {
     calls
 }
 
-/// What was seen of an op.
+/// The heap calls of an op.
 #[derive(Debug, Default)]
 struct Found {
     /// The most calls of one run, and the case of it.
@@ -234,8 +234,8 @@ fn planned_calls(op: Arc<dyn Op>, inputs: &[Tensor], env: &Env<'_>) -> Option<us
     Some(calls[1].max(calls[3]))
 }
 
-/// What a plan knows of an input: its shape, the values of what says sizes, axes and the like, and
-/// the object that a handle stands for.
+/// Returns the spec of an input as a plan knows it: its shape, the values of inputs that give
+/// sizes, axes and the like, and the object that a handle stands for.
 fn known(input: &Tensor) -> Spec {
     let says_sizes = matches!(input.dtype(), DType::I32 | DType::I64) && input.n_elements() <= 16;
     match says_sizes || input.dtype() == DType::Resource {

@@ -4,13 +4,13 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How often a thread looks before it parks: about 50 µs, the price of waking it again.
+/// The number of looks of a thread before it parks: about 50 µs, the price of waking it again.
 const LOOKS: u32 = 2000;
 
-/// Where threads wait for a change that another thread makes and then calls `wake`.
+/// A place where threads wait for a change that another thread makes and then calls `wake`.
 #[derive(Debug, Default)]
 pub(crate) struct Bench {
-    /// How many threads are parked or about to park.
+    /// The number of threads that are parked or about to park.
     parked: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,

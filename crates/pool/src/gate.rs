@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::bench::{Bench, lock};
 
-/// What a panic was given.
+/// The payload of a panic.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
 /// A task to be called with each number below a limit.
@@ -27,7 +27,7 @@ pub(crate) struct Job {
 /// The place where the caller of a job and the workers meet.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Whether a caller has the gate.
+    /// Set while a caller has the gate.
     claimed: Padded<AtomicBool>,
     /// Odd while a job is open; each job has its own number.
     round: Padded<AtomicU64>,
@@ -35,16 +35,16 @@ pub(crate) struct Gate {
     inside: Padded<AtomicUsize>,
     /// The next task to be drawn.
     next: Padded<AtomicUsize>,
-    /// How many workers may be inside.
+    /// The number of workers that may be inside.
     helpers: AtomicUsize,
     job: UnsafeCell<Option<Job>>,
     panicked: Mutex<Option<Payload>>,
-    /// Whether idle workers should park at once: the lanes fill the cores.
+    /// Set when idle workers should park at once: the lanes fill the cores.
     quiet: AtomicBool,
     shut_down: AtomicBool,
-    /// Where workers wait for a job.
+    /// The bench on which workers wait for a job.
     idle: Bench,
-    /// Where a caller waits for the workers to leave.
+    /// The bench on which a caller waits for the workers to leave.
     leaving: Bench,
 }
 
@@ -126,7 +126,7 @@ impl Gate {
         payload
     }
 
-    /// Whether idle workers should leave the cores alone.
+    /// Sets whether idle workers should leave the cores alone.
     pub(crate) fn set_quiet(&self, quiet: bool) {
         self.quiet.store(quiet, Ordering::Relaxed);
     }

@@ -10,11 +10,21 @@
 //! - `bench.rs`: where threads wait.
 //! - `worker.rs`: what a thread does between jobs.
 //! - `chunks.rs`: tasks that each write their own part of a slice.
+//! - `stop.rs`: when a run should end though it is not done.
+//! - `watch.rs`: how code deep inside of a kernel learns it.
+//!
+//! When the run of a thread that calls the pool should stop, tasks that have not begun are left
+//! out. Their results are missing then: whoever runs kernels asks the same [`Stop`] before anybody
+//! reads what they wrote.
 
 mod bench;
 mod chunks;
 mod gate;
 mod pool;
+mod stop;
+mod watch;
 mod worker;
 
 pub use pool::{Lane, Pool};
+pub use stop::{Reason, Stop};
+pub use watch::{OPERATIONS_BETWEEN_LOOKS, Watch, pace};

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use crate::gate::{Gate, Job};
-use crate::worker;
+use crate::stop::Stop;
+use crate::{watch, worker};
 
 /// A fixed number of threads that share the tasks of one kernel call.
 #[derive(Debug)]
 pub struct Pool {
     gate: Arc<Gate>,
     workers: Vec<JoinHandle<()>>,
-    /// How many lanes are computing now.
+    /// The number of lanes that are computing now.
     lanes: AtomicUsize,
 }
 
@@ -48,7 +49,8 @@ impl Pool {
     }
 
     /// Calls `task` once with each number below `n_tasks`, in any order, and returns when all are
-    /// done. Which thread runs a task never changes what it computes. Makes no allocation.
+    /// done. Which thread runs a task never changes what it computes. Makes no allocation. Tasks
+    /// that have not begun when the caller's run should stop are left out, but for the first.
     ///
     /// # Panics
     /// If a task does: with its payload, after the tasks that had begun are done. The pool stays
@@ -56,9 +58,20 @@ impl Pool {
     pub fn run(&self, n_tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         let lanes = self.lanes.load(Ordering::Relaxed).max(1);
         let helpers = self.n_threads().saturating_sub(lanes).min(n_tasks.saturating_sub(1));
+        // A kernel call of one task asks nobody.
         if helpers == 0 || !self.gate.claim() {
-            return (0..n_tasks).for_each(task);
+            let may_begin = |number: &usize| *number == 0 || watch::look().is_none();
+            return (0..n_tasks).take_while(may_begin).for_each(task);
         }
+        let stop = Stop::watched();
+        let task = &|number: usize| match &stop {
+            None => task(number),
+            Some(stop) if number == 0 || !stop.is_set() => {
+                let _watch = stop.watch();
+                task(number);
+            }
+            Some(_) => self.gate.exhaust(n_tasks),
+        };
         self.gate.open(Job::new(task, n_tasks), helpers);
         let own = catch_unwind(AssertUnwindSafe(|| self.gate.draw(task, n_tasks)));
         if own.is_err() {
@@ -169,6 +182,26 @@ mod tests {
                 assert_eq!(*text, format!("task {bad} is bad"));
                 check(&pool, 50);
             }
+        }
+    }
+
+    #[test]
+    fn a_run_that_should_stop_begins_no_further_task() {
+        for n_threads in [1, 3] {
+            let pool = Pool::new(n_threads);
+            let (stop, n_begun) = (Stop::default(), AtomicU64::new(0));
+            let watch = stop.watch();
+            pool.run(1000, &|_| {
+                n_begun.fetch_add(1, Ordering::Relaxed);
+                stop.set();
+                // Every thread watches.
+                assert!(crate::pace(crate::OPERATIONS_BETWEEN_LOOKS).is_some());
+            });
+            // Each thread may have asked just before.
+            let n_begun = n_begun.into_inner();
+            assert!((1..=n_threads as u64).contains(&n_begun), "{n_begun}");
+            drop(watch);
+            check(&pool, 50);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a thread of the pool does between jobs.
+//! The loop of a thread of the pool between jobs.
 
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};

@@ -8,7 +8,7 @@ use serde_json::{Serializer, Value};
 use crate::numbers::Quoted;
 use crate::pool::descriptor;
 
-/// Why a JSON text is not a message of the wanted type.
+/// The reason that a JSON text is not a message of the wanted type.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct JsonError(String);

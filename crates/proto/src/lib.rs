@@ -2,8 +2,9 @@
 //!
 //! The types are generated from the files under `protos/`, which are ours: every message that a
 //! SavedModel, a checkpoint, a request or a config file can hold, with the field numbers of
-//! TensorFlow 2.21. `bytes` fields are [`bytes::Bytes`], so that decoding from one buffer shares
-//! it; maps are ordered. [`text`] and [`json`] read and write the two other forms of protobuf.
+//! TensorFlow 2.21. `bytes` fields are [`prost::bytes::Bytes`], so that decoding from one buffer
+//! shares it; maps are ordered. [`text`] and [`json`] read and write the two other forms of
+//! protobuf.
 #![forbid(unsafe_code)]
 
 pub mod json;

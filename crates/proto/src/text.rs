@@ -12,7 +12,7 @@ use crate::pool::descriptor;
 /// The deepest nesting of messages that [`parse`] takes; the same as for the binary form.
 pub const DEPTH_MAX: usize = 100;
 
-/// Why a text could not be read, and where.
+/// The reason that a text could not be read, and the place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: {message}")]
 pub struct TextError {
@@ -20,7 +20,7 @@ pub struct TextError {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The error at that place.
     pub message: String,
 }
 

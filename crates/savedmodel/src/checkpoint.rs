@@ -66,7 +66,7 @@ impl Checkpoint {
         Ok(Self { dir: dir.clone(), prefix: prefix.to_owned(), n_shards, entries })
     }
 
-    /// What the index says of the tensor `key`.
+    /// Returns the entry of the tensor `key` in the index.
     ///
     /// # Errors
     /// If it is not there, or its entry is damaged.

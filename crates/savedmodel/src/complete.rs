@@ -1,4 +1,5 @@
-//! Whether the files of a model are all there, as far as that can be told without reading weights.
+//! The check that the files of a model are all there, as far as that can be told without reading
+//! weights.
 //!
 //! TensorFlow takes a SavedModel without `variables.index` for one without variables, and serves
 //! signatures that then fail at every request. A folder that is still being copied looks like that,
@@ -45,8 +46,8 @@ impl SavedModel {
         Ok(())
     }
 
-    /// What signatures read and the checkpoint gives, each with a signature that reads it. The init
-    /// op may give a value to what it reaches.
+    /// Returns the variables and tables that signatures read and the checkpoint gives, each with a
+    /// signature that reads it. The init op may give a value to what it reaches.
     fn restored_by_signatures(&self) -> Vec<(String, Restored)> {
         // An engine that cannot follow the graph either says so.
         let Ok(restore) = self.restore() else { return Vec::new() };
@@ -77,7 +78,7 @@ struct Restored {
     sources: Vec<Source>,
 }
 
-/// What a node of the graph stands for.
+/// The variable or table that a node of the graph stands for.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Variable(VariableId),

@@ -1,11 +1,12 @@
-//! Why a SavedModel cannot be read.
+//! Errors of reading a SavedModel.
 
-use proto::error::Code;
+use status::Code;
 
 /// The result of reading a SavedModel.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a SavedModel cannot be read. Files are named relative to the directory of the version.
+/// The reason that a SavedModel cannot be read. Files are named relative to the directory of the
+/// version.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read.
@@ -43,7 +44,7 @@ pub enum Error {
     Malformed {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The fault of the file.
         reason: String,
     },
     /// A file is in a form that we cannot read.
@@ -51,7 +52,7 @@ pub enum Error {
     Unsupported {
         /// The file.
         file: String,
-        /// What we cannot do.
+        /// The feature that we do not support.
         reason: String,
     },
     /// A text file has a mistake.
@@ -69,7 +70,7 @@ pub enum Error {
         signature: String,
         /// The name of the input or output.
         alias: String,
-        /// What is wrong with it.
+        /// The fault of the input or output.
         reason: String,
     },
     /// An asset is missing, or outside of the model.
@@ -77,7 +78,7 @@ pub enum Error {
     Asset {
         /// The tensor that takes its path.
         tensor: String,
-        /// What is wrong with the file.
+        /// The error of the file.
         source: storage::Error,
     },
     /// An asset is not bound to a tensor.
@@ -85,13 +86,13 @@ pub enum Error {
     AssetDef {
         /// The name of the file.
         file: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
-    /// What initialises the model cannot be told.
+    /// The op that initialises the model cannot be told.
     #[error("{reason}")]
     InitOp {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The checkpoint has no index, though a signature reads what is restored from it.
@@ -114,7 +115,7 @@ pub enum Error {
         file: String,
         /// The key of the tensor.
         tensor: String,
-        /// What is wrong with it.
+        /// The fault of the tensor.
         fault: Fault,
     },
     /// A data file of the checkpoint cannot be read.
@@ -122,7 +123,7 @@ pub enum Error {
     Shard {
         /// The key of the tensor whose bytes are in the file.
         tensor: String,
-        /// What is wrong with the file.
+        /// The error of the file.
         source: storage::Error,
     },
     /// It cannot be told which variable takes which tensor.
@@ -130,9 +131,9 @@ pub enum Error {
     Restore {
         /// The node.
         node: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
-        /// Whether the graph is wrong, or we cannot do it.
+        /// The code: the graph is wrong, or we do not support it.
         code: Code,
     },
     /// A warm-up record cannot be used.
@@ -145,14 +146,14 @@ pub enum Error {
     WarmupFile {
         /// The file.
         path: String,
-        /// Where the damaged record starts.
+        /// The place where the damaged record starts.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault of the record.
         reason: String,
     },
 }
 
-/// What is wrong with a tensor of a checkpoint.
+/// A fault of a tensor of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It is not there.
@@ -180,7 +181,7 @@ pub enum Fault {
     ShardNumber {
         /// The number of the file.
         shard: i32,
-        /// How many files there are.
+        /// The number of files.
         n_shards: i32,
     },
     /// Its offset is below zero.

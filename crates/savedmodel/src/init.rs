@@ -1,4 +1,4 @@
-//! What initialises a graph, by the rules of `tensorflow/cc/saved_model/loader_util.cc`.
+//! The init op of a graph, by the rules of `tensorflow/cc/saved_model/loader_util.cc`.
 
 use proto::tensorflow as tf;
 use proto::tensorflow::collection_def::Kind;

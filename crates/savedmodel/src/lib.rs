@@ -9,6 +9,9 @@ mod assets;
 pub mod checkpoint;
 mod complete;
 mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod init;
 mod model;
 mod restore;

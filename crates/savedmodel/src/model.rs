@@ -18,7 +18,7 @@ use crate::signature::{self, Signature};
 const BINARY_LIMIT_BYTES: u64 = i32::MAX as u64;
 /// Reading text takes many times its length.
 const TEXT_LIMIT_BYTES: u64 = 256 << 20;
-/// Where the checkpoint of a SavedModel is.
+/// The path of the checkpoint of a SavedModel.
 pub(crate) const VARIABLES: &str = "variables/variables";
 
 /// A meta graph of a SavedModel: its graph, its signatures, and what is to be done before they can
@@ -34,7 +34,8 @@ pub struct SavedModel {
     /// The graph with its function library. Take it out with [`std::mem::take`] to own it; what
     /// restores variables is in it, so call [`SavedModel::restore`] before.
     pub graph: tf::GraphDef,
-    /// What can be run, by name; without the signatures that stand for the init and the train op.
+    /// The signatures that can be run, by name; without those that stand for the init and the train
+    /// op.
     pub signatures: BTreeMap<String, Signature>,
     /// All signatures as they are in the file, for clients that ask for metadata.
     pub signature_defs: BTreeMap<String, tf::SignatureDef>,
@@ -46,7 +47,7 @@ pub struct SavedModel {
     pub assets: Vec<Asset>,
     /// The node to be run once, after the variables are restored.
     pub init_op: Option<String>,
-    /// How the variables are saved and restored.
+    /// The ops by which the variables are saved and restored.
     pub saver: Option<tf::SaverDef>,
     dir: Storage,
 }

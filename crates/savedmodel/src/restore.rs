@@ -1,4 +1,4 @@
-//! Which variable takes which tensor of the checkpoint.
+//! The assignment of the checkpoint's tensors to variables.
 //!
 //! TensorFlow restores variables by running a part of the graph: `RestoreV2` reads tensors by name,
 //! `Assign` and `AssignVariableOp` put them into variables; in TF2 that is in a function. All of it
@@ -9,9 +9,9 @@ mod frames;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use proto::error::Code;
 use proto::tensorflow as tf;
 use proto::tensorflow::attr_value::Value;
+use status::Code;
 use tensor::{DType, Shape, Tensor};
 
 use crate::checkpoint::{Checkpoint, Slice};
@@ -21,7 +21,7 @@ use frames::{Frames, Place};
 /// The names of what one op restores are read at once.
 const NAMES_LIMIT_BYTES: usize = 256 << 20;
 
-/// What restoring a model does.
+/// The effect of restoring a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restore {
     /// The variables.
@@ -35,7 +35,7 @@ pub struct Restore {
 pub struct Assignment {
     /// The variable.
     pub variable: VariableId,
-    /// What it takes.
+    /// The source of its value.
     pub source: Source,
 }
 
@@ -102,14 +102,14 @@ impl Source {
     }
 }
 
-/// What makes a variable the same wherever the graph names it.
+/// The identity of a variable: the same wherever the graph names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariableId {
     /// The container; mostly empty.
     pub container: String,
     /// The shared name; the name of the node if a reference variable has none.
     pub name: String,
-    /// Whether it is a variable of TF1 that is assigned by reference.
+    /// The kind of the variable: of TF1 and assigned by reference, or not.
     pub kind: VariableKind,
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn follow(graph: &tf::GraphDef, restore_op: &str) -> Result<Restore> 
 
 struct Walk<'g> {
     frames: Frames<'g>,
-    /// What each `RestoreV2` reads.
+    /// The names that each `RestoreV2` reads.
     names: HashMap<(usize, &'g str), Rc<Names>>,
     found: Restore,
 }
@@ -250,14 +250,8 @@ impl<'g> Walk<'g> {
             return Err(unsupported(place.node, &reason));
         };
         let tensor = Tensor::from_proto(value, NAMES_LIMIT_BYTES).map_err(|err| {
-            let code = match &err {
-                tensor::Error::Memory(_) => Code::ResourceExhausted,
-                tensor::Error::TooLarge { .. }
-                | tensor::Error::NegativeDim { .. }
-                | tensor::Error::WrongCount { .. }
-                | tensor::Error::Proto { .. } => Code::InvalidArgument,
-            };
-            Error::Restore { node: origin.name.clone(), reason: err.to_string(), code }
+            let (reason, code) = (err.to_string(), err.code());
+            Error::Restore { node: origin.name.clone(), reason, code }
         })?;
         if tensor.dtype() != DType::String {
             return Err(wrong(origin, format!("expected string, got {}", tensor.dtype())));

@@ -15,9 +15,9 @@ const OP_SIGNATURES: [&str; 2] = ["__saved_model_init_op", "__saved_model_train_
 /// Named inputs and outputs, to be run together.
 #[derive(Debug, Clone)]
 pub struct Signature {
-    /// Its name, such as `serving_default`.
+    /// The signature's name, such as `serving_default`.
     pub name: String,
-    /// What it is for, such as `tensorflow/serving/predict`.
+    /// The purpose of the signature, such as `tensorflow/serving/predict`.
     pub method: String,
     /// The inputs, by the name that clients use.
     pub inputs: BTreeMap<String, Endpoint>,
@@ -35,7 +35,7 @@ pub struct Signature {
 /// A tensor of the graph, and what is known of it.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// Its name in the graph, such as `x:0`.
+    /// The tensor's name in the graph, such as `x:0`.
     pub tensor: String,
     /// Its dtype and shape. The dtype is that of the value if the graph has a reference. Requests
     /// are not held to the shape: neither does TensorFlow Serving.

@@ -9,7 +9,7 @@ use storage::{File, Storage};
 use crate::checkpoint::Crc;
 use crate::error::{Error, Result};
 
-/// Where TensorFlow Serving looks for them.
+/// The path where TensorFlow Serving looks for warm-up requests.
 const FILE: &str = "assets.extra/tf_serving_warmup_requests";
 /// The most records that TensorFlow Serving takes.
 const N_RECORDS_MAX: usize = 1000;
@@ -116,8 +116,8 @@ fn little_endian_u32(bytes: &[u8]) -> u32 {
 mod tests {
     use std::fs;
 
-    use proto::error::Code;
     use proto::serving::prediction_log::LogType;
+    use status::Code;
 
     use super::*;
 

@@ -1,5 +1,5 @@
 //! Plays what the scheduler promises on simulated devices, in virtual time, and prints the figures
-//! as JSON, for `tools/batching_plots.py` and `docs/batching.md`.
+//! as JSON, for `tools/bench/plots.py` and `docs/batching.md`.
 #![allow(clippy::print_stdout, reason = "this is what it is for")]
 
 use std::time::Duration;

@@ -16,7 +16,8 @@
 //!   comes; so is one that finds its queue full. One that has waited until its answer would come
 //!   too late is dropped, and a batch is no larger than its first task's deadline allows.
 //! - **No lane is lost for ever.** A run that goes on for far longer than expected gives its lane
-//!   up if every lane is busy and a model waits that has none (`overdue.rs`).
+//!   up if every lane is busy and a model waits that has none, however many models have such runs
+//!   (`overdue.rs`).
 
 mod overdue;
 mod share;
@@ -28,7 +29,9 @@ use std::time::Duration;
 
 use batch::{Arrival, Class, First, Queue, Ready, Time};
 
+use self::overdue::Detached;
 pub(crate) use self::overdue::OVERDUE_MIN;
+use self::overdue::{detached_ends, overrun};
 use self::share::{ACTIVE_FOR, Model, USE_OVER};
 pub use self::turn::{Ended, Turn, Turned};
 use self::waiting::Waiting;
@@ -50,7 +53,7 @@ pub struct QueueId(usize);
 /// room that is made there stays on a page of the heap that should go with a model.
 pub(crate) const PLACES: usize = 64;
 
-/// What waits for the lanes of one device.
+/// The batches that wait for the lanes of one device.
 #[derive(Debug)]
 pub struct Agenda<T> {
     lanes: Vec<Lane>,
@@ -59,12 +62,12 @@ pub struct Agenda<T> {
     queues: Vec<Option<Box<Waiting<T>>>>,
     /// The pass of the model that went last.
     pass: u64,
-    /// How many bytes a batch that starts now may need.
+    /// The bytes that a batch that starts now may need.
     free_bytes: Option<u64>,
-    /// How many turns were given, which numbers them.
+    /// The number of turns given, which numbers them.
     n_turns: u64,
-    /// How many runs go on beside the lanes.
-    n_detached: usize,
+    /// The runs that go on beside the lanes.
+    detached: Vec<Detached>,
 }
 
 /// A lane's state.
@@ -79,12 +82,13 @@ struct Lane {
 struct Running {
     /// The number of its turn.
     number: u64,
+    model: ModelId,
     began: Time,
-    /// When it is expected to end.
+    /// The time at which the run is expected to end.
     ends: Time,
 }
 
-/// What to do next.
+/// The next action of a lane.
 #[derive(Debug)]
 pub enum Next<T> {
     /// Run this.
@@ -93,25 +97,25 @@ pub enum Next<T> {
     Wait(Option<Time>),
 }
 
-/// When a task pushed now would be answered.
+/// The predicted time until a task pushed now would be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Forecast {
-    /// How long from now.
+    /// The time from now to the answer.
     pub finish: Duration,
-    /// How many tasks wait on the device.
+    /// The number of tasks that wait on the device.
     pub n_waiting: usize,
-    /// How many lanes are busy.
+    /// The number of busy lanes.
     pub n_busy: usize,
-    /// Whether runs of the queue have been measured: if not, it takes at least so long.
+    /// `true` if runs of the queue have been measured: if not, the answer takes at least so long.
     pub is_measured: bool,
 }
 
 /// A copy of a lane's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneSnapshot {
-    /// How long it has been busy in all.
+    /// The time that the lane has been busy in all.
     pub busy: Duration,
-    /// Whether it is now.
+    /// `true` if the lane is busy now.
     pub is_busy: bool,
 }
 
@@ -128,7 +132,7 @@ impl<T> Agenda<T> {
         assert!(n_lanes > 0);
         let lanes = vec![Lane::default(); n_lanes];
         let (models, queues) = (Vec::with_capacity(PLACES), Vec::with_capacity(PLACES));
-        Self { lanes, models, queues, pass: 0, free_bytes: None, n_turns: 0, n_detached: 0 }
+        Self { lanes, models, queues, pass: 0, free_bytes: None, n_turns: 0, detached: Vec::new() }
     }
 
     /// Adds a model. Weights are relative to each other: twice the weight, twice the time.
@@ -248,8 +252,12 @@ impl<T> Agenda<T> {
         let waiting = self.queues[id.0].as_mut().filter(|waiting| !waiting.is_removed);
         let Some(waiting) = waiting else { return Err(Refusal::of(Error::Closed)) };
         waiting.stats.n_asked += 1;
-        waiting.stats.task_rows.note(arrival.n_rows as u64);
+        waiting.stats.task_rows.add(arrival.n_rows as u64);
         let retry_after = Some(forecast.finish);
+        if let Some(n_runs) = overrun(&self.detached, self.lanes.len(), waiting.model) {
+            waiting.stats.n_refused += 1;
+            return Err(Refusal::of(Error::Overrun { n_runs }));
+        }
         if let Some(deadline) = arrival.deadline {
             let left = deadline.since(now);
             // What is too slow even alone is not refused for what waits before it.
@@ -294,7 +302,8 @@ impl<T> Agenda<T> {
             return Next::Wait(None);
         };
         let mut wake: Option<Time> = None;
-        let mut best: Option<(u64, QueueId)> = None;
+        let has_overrun = |model| overrun(&self.detached, self.lanes.len(), model).is_some();
+        let mut best: Option<(bool, u64, QueueId)> = None;
         for (number, waiting) in self.queues.iter().enumerate() {
             let Some(waiting) = waiting else { continue };
             let Some(model) = &self.models[waiting.model.0] else { continue };
@@ -303,14 +312,18 @@ impl<T> Agenda<T> {
                 Ready::Never => {}
                 Ready::At(time) => wake = Some(wake.map_or(time, |wake| wake.min(time))),
                 Ready::Now(_) if model.n_running >= self.lane_share(waiting.model, now) => {}
+                Ready::Now(_) if has_overrun(waiting.model) => {}
                 Ready::Now(_) => {
-                    let key = (model.pass, QueueId(number));
+                    // Beside endless runs, those who have no lane go first: who knows when the
+                    // next run ends?
+                    let goes_later = !self.detached.is_empty() && model.n_running > 0;
+                    let key = (goes_later, model.pass, QueueId(number));
                     best = Some(best.map_or(key, |best| best.min(key)));
                 }
             }
         }
         let room = |queue| self.free_bytes.map(|free_bytes| room(queue, free_bytes));
-        let best = best.map(|(_, queue)| (queue, room(queue)));
+        let best = best.map(|(_, _, queue)| (queue, room(queue)));
         let turn = best.and_then(|(queue, room)| self.start(queue, lane, now, room));
         turn.map_or(Next::Wait(wake), Next::Run)
     }
@@ -319,15 +332,12 @@ impl<T> Agenda<T> {
     pub fn done(&mut self, turn: &Turned, now: Time) -> Ended {
         let (queue, took) = (turn.queue, now.since(turn.taken));
         let lane = &mut self.lanes[turn.lane];
-        let ended = match lane.running.take_if(|running| running.number == turn.number) {
+        let (ended, charged) = match lane.running.take_if(|run| run.number == turn.number) {
             Some(_) => {
                 lane.busy += took;
-                Ended::OnItsLane
+                (Ended::OnItsLane, Duration::ZERO)
             }
-            None => {
-                self.n_detached = self.n_detached.checked_sub(1).expect("a turn ends once");
-                Ended::Detached
-            }
+            None => (Ended::Detached, detached_ends(&mut self.detached, turn.number)),
         };
         let waiting = self.queues[queue.0].as_mut().expect("a queue stays while it runs");
         let predicted = waiting.costs.predict(turn.n_padded).unwrap_or_default();
@@ -344,7 +354,7 @@ impl<T> Agenda<T> {
         model.lanes_used = model.decayed(now) + took.as_secs_f64() / USE_OVER.as_secs_f64();
         model.reckoned = now;
         // It was charged what was predicted; now it is charged what it took.
-        model.pass = model.pass.saturating_add(charge(took, model.weight));
+        model.pass = model.pass.saturating_add(charge(took.saturating_sub(charged), model.weight));
         model.pass = model.pass.saturating_sub(charge(predicted, model.weight));
         place.take_if(|model| model.is_removed && model.n_running == 0);
         ended
@@ -395,13 +405,13 @@ impl<T> Agenda<T> {
         moot
     }
 
-    /// When the next task expires.
+    /// The time at which the next task expires.
     pub fn next_deadline(&self) -> Option<Time> {
         let queues = self.queues.iter().flatten();
         queues.filter_map(|waiting| waiting.queue.next_deadline()).min()
     }
 
-    /// When a task of `n_rows` rows, pushed now, would be answered.
+    /// Predicts the time until a task of `n_rows` rows, pushed now, would be answered.
     pub fn forecast(&self, queue: QueueId, n_rows: usize, now: Time) -> Forecast {
         let (n_waiting, n_busy) = (self.n_waiting(), self.n_busy());
         let Some(waiting) = &self.queues[queue.0] else {
@@ -422,13 +432,13 @@ impl<T> Agenda<T> {
         Forecast { finish, n_waiting, n_busy, is_measured }
     }
 
-    /// How long a batch of a queue is expected to run; `None` before the first has.
+    /// The expected run time of a batch of a queue; `None` before the first has run.
     pub fn predict(&self, queue: QueueId, n_rows: usize) -> Option<Duration> {
         let waiting = self.queues[queue.0].as_ref()?;
         waiting.costs.predict(waiting.queue.options().padded(n_rows))
     }
 
-    /// How many tasks wait.
+    /// The number of waiting tasks.
     pub fn n_waiting(&self) -> usize {
         self.queues.iter().flatten().map(|waiting| waiting.queue.n_tasks()).sum()
     }
@@ -445,12 +455,12 @@ impl<T> Agenda<T> {
         queues.flat_map(|waiting| waiting.queue.remove_if(|_| true)).collect()
     }
 
-    /// Whether a lane is free.
+    /// Returns whether a lane is free.
     pub fn has_free_lane(&self) -> bool {
         self.lanes.iter().any(|lane| lane.running.is_none())
     }
 
-    /// How many lanes run something.
+    /// The number of lanes that run something.
     pub fn n_busy(&self) -> usize {
         self.lanes.iter().filter(|lane| lane.running.is_some()).count()
     }
@@ -489,8 +499,8 @@ impl<T> Agenda<T> {
             assert!(self.models[waiting.model.0].is_some(), "a queue has a model");
         }
         let running: usize = self.models.iter().flatten().map(|model| model.n_running).sum();
-        assert_eq!(running, self.n_busy() + self.n_detached);
-        assert!(self.n_detached <= self.lanes.len());
+        assert_eq!(running, self.n_busy() + self.detached.len());
+        assert!(self.detached.len() <= self.models.len() * self.lanes.len());
     }
 
     fn start(
@@ -535,7 +545,8 @@ impl<T> Agenda<T> {
         waiting.n_running += 1;
         let number = self.n_turns;
         self.n_turns += 1;
-        self.lanes[lane].running = Some(Running { number, began: now, ends: now.plus(run) });
+        let model = waiting.model;
+        self.lanes[lane].running = Some(Running { number, model, began: now, ends: now.plus(run) });
         Some(Turn { queue: id, lane, batch, taken: now, is_news, number })
     }
 }
@@ -558,7 +569,7 @@ fn with_margin(time: Duration) -> Duration {
     time + time / MARGIN_PART
 }
 
-/// What may be predicted for what must be done in `time`.
+/// The longest prediction for a run that must be done in `time`.
 fn without_margin(time: Duration) -> Duration {
     time - time / MARGIN_PART
 }

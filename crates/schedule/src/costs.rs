@@ -8,7 +8,7 @@ const MEMORY: u64 = 8;
 /// Batch sizes are told apart by powers of two.
 const N_BUCKETS: usize = 32;
 
-/// How often a size must have run before its time is believed: the first runs make plans.
+/// The number of runs of a size before its time is believed: the first runs make plans.
 const ENOUGH: u32 = 4;
 
 /// Larger batches must save more than one part in so many of the time of a row.
@@ -30,7 +30,7 @@ pub struct Costs {
     buckets: [Mean; N_BUCKETS],
     /// A bit for each bucket that has been measured.
     measured: u32,
-    /// How many rows were chosen, how often.
+    /// The number of times that the rows of a batch were chosen.
     n_choices: u64,
 }
 
@@ -68,14 +68,13 @@ impl Costs {
         self.measured |= 1 << bucket;
     }
 
-    /// Whether nothing has been measured.
+    /// Returns whether nothing has been measured.
     pub fn is_empty(&self) -> bool {
         self.measured == 0
     }
 
-    /// How long a batch of `n_rows` is expected to run; `None` before the first measurement.
-    /// Between two measured sizes it is interpolated, beyond them the time per row is taken to
-    /// stay.
+    /// The expected run time of a batch of `n_rows`; `None` before the first measurement. Between
+    /// two measured sizes it is interpolated, beyond them the time per row is taken to stay.
     pub fn predict(&self, n_rows: usize) -> Option<Duration> {
         let rows = n_rows.max(1) as u64;
         let own = bucket(n_rows);
@@ -193,7 +192,7 @@ mod tests {
         assert_eq!(costs.rows_within(millis(1), 64), 1);
     }
 
-    /// What is chosen of 64 waiting rows, when batches take so long and many have run.
+    /// The number of rows chosen of 64 waiting ones, when batches take so long and many have run.
     fn chosen(took: impl Fn(usize) -> Duration) -> usize {
         let mut costs = Costs::default();
         let mut last = Vec::new();

@@ -1,4 +1,4 @@
-//! Why a task was not run.
+//! Errors of tasks that were not run.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct Refusal {
-    /// Why.
+    /// The error.
     pub error: Error,
-    /// When there will be room again, as far as can be told.
+    /// The time until there will be room again, as far as can be told.
     pub retry_after: Option<Duration>,
 }
 
-/// Why a task is not run.
+/// The reason that a task is not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The queue has no place for it, or a batch could not be made or taken apart.
@@ -26,17 +26,17 @@ pub enum Error {
         n_waiting
     )]
     TooLate {
-        /// When it would be answered.
+        /// The predicted time until the answer.
         predicted: Duration,
-        /// When it must be.
+        /// The time left until the deadline.
         left: Duration,
-        /// How many wait on the device.
+        /// The number of tasks that wait on the device.
         n_waiting: usize,
     },
     /// The deadline came while it waited.
     #[error("the deadline passed after {} ms in the queue", .waited.as_millis())]
     Expired {
-        /// How long it waited.
+        /// The time that the task waited.
         waited: Duration,
     },
     /// The batch ran for longer than any may.
@@ -44,6 +44,15 @@ pub enum Error {
     RanTooLong {
         /// The longest that a batch may run.
         max: Duration,
+    },
+    /// Runs of the same model go on for far longer than expected, and no more may.
+    #[error(
+        "{n_runs} runs of this model have gone on for far longer than expected: it gets no new \
+         ones until one of them ends"
+    )]
+    Overrun {
+        /// The number of detached runs of the model.
+        n_runs: usize,
     },
     /// Its client is gone.
     #[error("nobody waits for the answer")]
@@ -58,7 +67,7 @@ impl Refusal {
         Self { error: error.into(), retry_after: None }
     }
 
-    /// Whether there was no memory to put a batch together or to take it apart.
+    /// Returns whether there was no memory to put a batch together or to take it apart.
     pub(crate) fn is_for_memory(&self) -> bool {
         let memory =
             |error: &batch::Error| matches!(error, batch::Error::Tensor(tensor::Error::Memory(_)));

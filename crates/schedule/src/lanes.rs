@@ -11,15 +11,17 @@
 //! A run that is overdue loses its lane when models wait that have none. It goes on beside the
 //! lanes, and the clock starts another thread for the lane. The thread of such a run ends with it.
 
+#[path = "lanes/clock.rs"]
+mod clock;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batch::{Arrival, Class, Time};
-use device::{Owner, Pages, Space, Workspace};
+use device::{Owner, Space, Workspace};
 
 use crate::agenda::{
-    Agenda, Ended, Forecast, LaneSnapshot, ModelId, Next, OVERDUE_MIN, PLACES, QueueId,
-    QueueSnapshot, Turn,
+    Agenda, Ended, Forecast, LaneSnapshot, ModelId, Next, PLACES, QueueId, QueueSnapshot, Turn,
 };
 use crate::error::{Error, Refusal};
 use crate::memory::{grow_ahead, spaces, workspace};
@@ -53,7 +55,7 @@ struct Shared {
     inline_max: Duration,
     run_max: Option<Duration>,
     start: Instant,
-    /// Who pays for the workspaces.
+    /// The owner that pays for the workspaces.
     owner: Option<Arc<Owner>>,
 }
 
@@ -63,24 +65,24 @@ struct State {
     works: Vec<Option<Arc<dyn Work>>>,
     /// The workspaces of free lanes, by their numbers.
     workspaces: Vec<Option<Workspace>>,
-    /// When the clock wakes.
+    /// The time at which the clock wakes.
     clock_wakes: Option<Time>,
-    /// Whether the clock is to take memory for tasks that are on their way, or may come.
+    /// Set when the clock is to take memory for tasks that are on their way, or may come.
     is_expecting: bool,
-    /// What it is to take for batches that wait, by whose memory they have.
+    /// The bytes that the clock is to take for waiting batches, by the space of their memory.
     expected: Vec<(Arc<Space>, u64)>,
-    /// When a lane ended its last turn.
+    /// The time at which a lane ended its last turn.
     last_turn: Time,
-    /// How often lanes were told to give their memory back.
+    /// The number of times that lanes were told to give their memory back.
     n_trims: u64,
     /// The threads that were started for lanes whose runs were detached.
     spares: Vec<JoinHandle<()>>,
-    /// How many threads there are beyond one a lane, now that detached runs have ended.
+    /// The number of threads beyond one a lane, now that detached runs have ended.
     n_surplus: usize,
     is_ended: bool,
 }
 
-/// Why memory goes back that lanes were told to give.
+/// The cause of releases by lanes that were told to give memory back.
 const ASKED: &str = "asked";
 
 /// Lanes that had nothing to do for so long give their memory back.
@@ -155,7 +157,7 @@ impl Lanes {
         self.shared.changed.notify_all();
     }
 
-    /// How many batches run at once.
+    /// The number of batches that run at once.
     pub fn n_lanes(&self) -> usize {
         self.shared.state.lock().workspaces.len()
     }
@@ -269,12 +271,12 @@ impl Share {
         }
     }
 
-    /// How many batches run at once.
+    /// The number of batches that run at once.
     pub fn n_lanes(&self) -> usize {
         self.shared.state.lock().workspaces.len()
     }
 
-    /// When a task of `n_rows` rows, pushed now, would be answered.
+    /// Predicts the time until a task of `n_rows` rows, pushed now, would be answered.
     pub fn forecast(&self, queue: QueueId, n_rows: usize) -> Forecast {
         self.shared.state.lock().agenda.forecast(queue, n_rows, self.shared.now())
     }
@@ -352,7 +354,7 @@ impl State {
         }
     }
 
-    /// What runs next, in what memory its device and its own limit leave.
+    /// The next batch to run, in the memory that its device and its own limit leave.
     fn next(&mut self, now: Time) -> Next<Task> {
         let works = &self.works;
         let work = |queue: QueueId| works.get(queue.number()).and_then(Option::as_ref);
@@ -360,7 +362,7 @@ impl State {
         self.agenda.next_within(now, room)
     }
 
-    /// What a turn runs, the memory it runs in, and how often lanes were trimmed before.
+    /// The work of a turn, the workspace it runs in, and the number of trims of lanes before.
     fn equip(&mut self, turn: &Turn<Task>) -> Equipment {
         let work = self.works[turn.queue.number()].clone().expect("a queue has its work");
         let workspace = self.workspaces[turn.lane].take().expect("a free lane has its workspace");
@@ -381,7 +383,7 @@ impl Shared {
         self.start.checked_add(time.since(Time::default()))
     }
 
-    /// What a lane does: runs batches until the end.
+    /// The loop of a lane: runs batches until the end.
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.is_ended {
@@ -418,7 +420,7 @@ impl Shared {
 
     /// Waits until there may be something to do. Lanes that are idle for long are trimmed.
     fn wait_idle(&self, state: &mut MutexGuard<'_, State>) {
-        device::settle_heap();
+        heap::settle();
         if state.workspaces.iter().flatten().all(Workspace::is_empty) {
             return self.changed.wait(state);
         }
@@ -434,84 +436,6 @@ impl Shared {
         state.workspaces.iter_mut().flatten().for_each(|workspace| drop(workspace.trim()));
         if let Some(owner) = &self.owner {
             drop(trim(owner.space()));
-        }
-    }
-
-    /// What the clock does: answers what expires while every lane is busy, and takes memory for
-    /// tasks that are on their way or wait, and behind that of tasks which needed more than any
-    /// before.
-    fn keep_time(self: &Arc<Self>) {
-        let mut pages: Vec<Pages> = Vec::new();
-        let mut state = self.state.lock();
-        while !state.is_ended {
-            self.detach_overdue(&mut state);
-            let expired = state.agenda.expire(self.now());
-            if !expired.is_empty() {
-                MutexGuard::unlocked(&mut state, || fail_expired(expired));
-                continue;
-            }
-            let expected = std::mem::take(&mut state.expected);
-            if !expected.is_empty() {
-                let taken = |(space, bytes): &(Arc<Space>, u64)| {
-                    [space.wake(), Some(space.grow_ahead(&[*bytes], 1))]
-                };
-                let taken = || expected.iter().flat_map(taken).flatten();
-                MutexGuard::unlocked(&mut state, || pages.extend(taken()));
-                continue;
-            }
-            if std::mem::take(&mut state.is_expecting) {
-                let taken = |space: &Arc<Space>| [space.wake(), space.catch_up()];
-                let taken = || self.owner.iter().flat_map(spaces).flat_map(taken).flatten();
-                MutexGuard::unlocked(&mut state, || pages.extend(taken()));
-                continue;
-            }
-            if let Some(mut some) = pages.pop() {
-                // Step by step, since something may expire meanwhile.
-                if MutexGuard::unlocked(&mut state, || some.step()) {
-                    pages.push(some);
-                }
-                continue;
-            }
-            let next_overdue = state.agenda.next_overdue(self.now());
-            let next = state.agenda.next_deadline().into_iter().chain(next_overdue).min();
-            state.clock_wakes = next;
-            match state.clock_wakes.and_then(|time| self.instant(time)) {
-                Some(instant) => drop(self.due.wait_until(&mut state, instant)),
-                None => self.due.wait(&mut state),
-            }
-        }
-    }
-
-    /// Gives the lane of a run that is overdue to those who wait: a new workspace, and a thread.
-    fn detach_overdue(self: &Arc<Self>, state: &mut State) {
-        let now = self.now();
-        if state.agenda.next_overdue(now).is_none_or(|from| from > now) {
-            return;
-        }
-        let Ok(workspace) = workspace(self.owner.as_ref()) else { return };
-        let (shared, name) = (Arc::clone(self), "lane-spare".to_owned());
-        let Ok(thread) = sync::spawn(name, move || shared.work()) else { return };
-        state.spares.retain(|thread| !sync::is_finished(thread));
-        state.spares.push(thread);
-        match state.agenda.detach(now) {
-            Some(lane) => state.workspaces[lane] = Some(workspace),
-            None => state.n_surplus += 1,
-        }
-        self.changed.notify_all();
-    }
-
-    /// Tells a free lane that a task came, and the clock when it expires or others are overdue.
-    fn wake(&self, state: &mut State, deadline: Option<Time>, now: Time) {
-        let has_free_lane = state.agenda.has_free_lane();
-        if has_free_lane {
-            self.changed.notify_one();
-        }
-        let look = (!has_free_lane).then(|| now.plus(OVERDUE_MIN));
-        if let Some(due) = deadline.into_iter().chain(look).min()
-            && state.clock_wakes.is_none_or(|wakes| due < wakes)
-        {
-            state.clock_wakes = Some(due);
-            self.due.notify_one();
         }
     }
 

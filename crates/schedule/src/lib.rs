@@ -36,5 +36,5 @@ pub use error::{Error, Refusal};
 pub use lanes::{Lanes, Share};
 pub use options::{Need, Options, QueueOptions};
 pub use replicas::{Replica, nearest};
-pub use stats::{Histogram, Stats};
+pub use stats::Stats;
 pub use task::{Blame, Control, Failure, Fault, Reply, Task, Work};

@@ -8,7 +8,7 @@ use tensor::Tensor;
 
 use crate::task::{Control, Fault, Work};
 
-/// How many classes are told apart; the one that has not been seen for longest is forgotten.
+/// The number of classes told apart; the one that has not been seen for longest is forgotten.
 const CLASSES_MAX: usize = 16;
 
 /// Known needs of a queue's batches, by the class of their tasks.
@@ -57,13 +57,13 @@ impl Needs {
         self.lines.push((class.clone(), line));
     }
 
-    /// Whether a batch of `n_rows` would tell something new.
+    /// Returns whether a batch of `n_rows` would tell something new.
     pub(crate) fn is_news(&self, class: &Class, n_rows: usize) -> bool {
         let known = self.lines.iter().find(|(known, _)| known == class);
         known.is_none_or(|(_, line)| (n_rows as u64) > line.large.rows)
     }
 
-    /// How many bytes a batch needs at most that has more rows than any before it; `None` if it has
+    /// The most bytes that a batch needs that has more rows than any before it; `None` if it has
     /// not, or nothing is known of such tasks.
     pub(crate) fn beyond(&self, class: &Class, n_rows: usize) -> Option<u64> {
         let (_, line) = self.lines.iter().find(|(known, _)| known == class)?;
@@ -109,7 +109,7 @@ impl<'a> Weighed<'a> {
         Self { work, is_asked: AtomicBool::new(!asks), bytes: AtomicU64::new(0) }
     }
 
-    /// What the first run needs, if it was asked and can be told.
+    /// The bytes that the first run needs, if it was asked and can be told.
     pub(crate) fn bytes(&self) -> Option<u64> {
         Some(self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }

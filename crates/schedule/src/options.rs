@@ -7,25 +7,25 @@ use crate::agenda::Admission;
 /// The settings of a device's lanes.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How many batches run at once.
+    /// The number of batches that run at once.
     pub n_lanes: usize,
-    /// What is expected to run for no longer runs on the caller's thread: about what it takes to
-    /// wake another.
+    /// The longest expected run that takes the caller's thread: about the time it takes to wake
+    /// another.
     pub inline_max: Duration,
     /// The longest that a batch may run; `None` for as long as it takes.
     pub run_max: Option<Duration>,
 }
 
-/// How a queue of a share is set up.
+/// The settings of a queue of a share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// How it makes batches.
+    /// The settings by which the queue makes batches.
     pub batch: batch::Options,
-    /// Which tasks it takes.
+    /// The rule by which the queue takes tasks.
     pub admission: Admission,
 }
 
-/// How many bytes a run needs: of the device, and of the host where that is another.
+/// The bytes that a run needs: of the device, and of the host where that is another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Need {
     /// The workspace.
@@ -34,6 +34,6 @@ pub struct Need {
     pub open_bytes: u64,
     /// The workspace on the host.
     pub host_work_bytes: u64,
-    /// What is outside it there.
+    /// The bytes outside the workspace on the host.
     pub host_open_bytes: u64,
 }

@@ -1,15 +1,15 @@
-//! Which of a model's replicas a task goes to.
+//! Choice of the replica of a model that a task goes to.
 
 use std::time::Duration;
 
 use crate::agenda::Forecast;
 
-/// What is known of one replica when a task comes.
+/// The known state of one replica when a task comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replica {
-    /// When its device would answer.
+    /// The forecast of the replica's device.
     pub forecast: Forecast,
-    /// How long it takes until its weights are there: nothing, if they are.
+    /// The time until its weights are there: zero if they are.
     pub until_ready: Duration,
 }
 

@@ -12,7 +12,7 @@ use tensor::Tensor;
 use crate::error::{Error, Refusal};
 use crate::task::{Blame, Control, Failure, Fault, Task, Work};
 
-/// How a batch fared.
+/// The outcome of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It ran.

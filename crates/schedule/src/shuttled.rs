@@ -25,7 +25,7 @@ use crate::agenda::{Admission, QueueId};
 use crate::options::{Options, QueueOptions};
 use crate::task::{Control, Failure, Fault, Task, Work};
 
-/// How many orders of the threads are tried.
+/// The number of orders of the threads that are tried.
 const ORDERS: usize = 300;
 
 /// Gives its inputs back.

@@ -15,9 +15,9 @@ use crate::replicas::{Replica, nearest};
 /// A device that computes at a rate.
 #[derive(Debug, Clone, Copy)]
 pub struct Device {
-    /// How many batches run at once.
+    /// The number of batches that run at once.
     pub n_lanes: usize,
-    /// How fast: 2.0 takes half the time.
+    /// The speed: 2.0 takes half the time.
     pub rate: f64,
 }
 
@@ -28,32 +28,32 @@ pub struct Model {
     pub weight: u32,
     /// The devices that hold it.
     pub devices: Vec<usize>,
-    /// How it is batched.
+    /// The settings of its queue.
     pub options: QueueOptions,
-    /// What a batch takes, however small.
+    /// The time that a batch takes, however small.
     pub per_batch: Duration,
-    /// What each row takes.
+    /// The time that each row takes.
     pub per_row: Duration,
 }
 
-/// Who asks what.
+/// A load: the tasks that clients send to a model.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// The model, by its place.
     pub model: usize,
     /// The rows of each task.
     pub n_rows: usize,
-    /// How soon each task must be answered.
+    /// The time in which each task must be answered.
     pub deadline: Option<Duration>,
-    /// When it begins.
+    /// The time at which the load begins.
     pub from: Duration,
-    /// When it ends.
+    /// The time at which the load ends.
     pub to: Duration,
-    /// How tasks come.
+    /// The clients that send the tasks.
     pub clients: Clients,
 }
 
-/// How tasks come.
+/// The pattern by which tasks come.
 #[derive(Debug, Clone, Copy)]
 pub enum Clients {
     /// So many a second, at random.
@@ -62,14 +62,14 @@ pub enum Clients {
     Waiting(usize),
 }
 
-/// What came of a load.
+/// The outcome of a load.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// When each answered task came, and how long it took.
+    /// The arrival of each answered task, and the time until its answer.
     pub answered: Vec<(Time, Duration)>,
-    /// When tasks were refused.
+    /// The times at which tasks were refused.
     pub refused: Vec<Time>,
-    /// How many expired.
+    /// The number of expired tasks.
     pub n_expired: usize,
 }
 
@@ -80,20 +80,20 @@ pub struct Ran {
     pub device: usize,
     /// The model.
     pub model: usize,
-    /// When it began.
+    /// The time at which the run began.
     pub began: Time,
-    /// How long it ran.
+    /// The time that it took.
     pub took: Duration,
     /// Its rows.
     pub n_rows: usize,
-    /// Why it left.
+    /// The reason for which the batch left.
     pub reason: batch::Reason,
 }
 
 /// All that happened.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// What came of each load.
+    /// The outcome of each load.
     pub loads: Vec<Outcome>,
     /// The batches in the order in which they began.
     pub batches: Vec<Ran>,
@@ -156,7 +156,7 @@ struct World<'a> {
     models: &'a [Model],
     loads: &'a [Load],
     agendas: Vec<Agenda<SimTask>>,
-    /// Where each model's queue is: device and ids.
+    /// The queue of each model on each device: the device and the ids.
     places: Vec<Vec<(usize, ModelId, QueueId)>>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     n_events: u64,

@@ -11,17 +11,17 @@ pub(crate) fn spawn(
     body: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(|| {
-        device::share_heap();
+        heap::share();
         body();
     })
 }
 
-/// Whether it is the thread that asks.
+/// Returns whether `thread` is the thread that asks.
 pub(crate) fn is_own(thread: &JoinHandle<()>) -> bool {
     thread.thread().id() == std::thread::current().id()
 }
 
-/// Whether a thread has ended.
+/// Returns whether a thread has ended.
 pub(crate) fn is_finished(thread: &JoinHandle<()>) -> bool {
     thread.is_finished()
 }

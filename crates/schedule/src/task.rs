@@ -16,15 +16,15 @@ use crate::error::{Error, Refusal};
 pub struct Task {
     /// The inputs.
     pub inputs: Vec<Tensor>,
-    /// Which of the outputs are wanted.
+    /// The outputs wanted, by their numbers.
     pub outputs: Vec<usize>,
-    /// When the answer is no longer wanted.
+    /// The time from which the answer is no longer wanted.
     pub deadline: Option<Instant>,
     /// Set when nobody waits any more.
     pub is_cancelled: Arc<AtomicBool>,
     /// Its rows, as its queue counts them: one that is not batched counts as one row.
     pub n_rows: usize,
-    /// When it came.
+    /// The time at which the task came.
     pub came: Instant,
     answer: Mutex<Answer>,
 }
@@ -38,7 +38,7 @@ struct Answer {
 /// Takes the answer of a task, from any thread. Dropped unused, it tells that the run was lost.
 pub type Reply = Box<dyn FnOnce(Result<Vec<Tensor>, Failure>) + Send>;
 
-/// Why there is no answer.
+/// The reason that there is no answer.
 #[derive(Debug, Clone)]
 pub enum Failure {
     /// It was not run.
@@ -50,13 +50,13 @@ pub enum Failure {
 /// A run that failed.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// Why, in the words of whoever ran it.
+    /// The error, in the words of the work that ran the task.
     pub error: Arc<dyn std::error::Error + Send + Sync>,
-    /// What is to blame.
+    /// The party to blame.
     pub blame: Blame,
 }
 
-/// What is to blame for a failed run.
+/// The party to blame for a failed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The rows, maybe those of one task only: the others deserve another run.
@@ -65,16 +65,16 @@ pub enum Blame {
     Machine,
 }
 
-/// When a run should stop early.
+/// The conditions under which a run should stop early.
 #[derive(Debug, Clone)]
 pub struct Control {
-    /// When no task of the batch can be answered in time any more.
+    /// The time from which no task of the batch can be answered in time.
     pub deadline: Option<Instant>,
     /// Set when nobody waits any more.
     pub is_cancelled: Arc<AtomicBool>,
 }
 
-/// What runs the batches of a queue.
+/// The work behind a queue: runs its batches.
 pub trait Work: Send + Sync {
     /// Runs the rows of a batch on the calling thread, with activations in `workspace`; gives all
     /// outputs.
@@ -85,28 +85,28 @@ pub trait Work: Send + Sync {
         workspace: &mut Workspace,
     ) -> Result<Vec<Tensor>, Fault>;
 
-    /// Whether a run leaves nothing behind, so that it may be repeated.
+    /// Returns whether a run leaves nothing behind, so that it may be repeated.
     fn is_repeatable(&self) -> bool;
 
-    /// Whether a run on these inputs takes about as long as runs before it: neither their size nor
-    /// their values can make it much longer. Only such a run may take the thread of its caller,
-    /// who may be reading the requests of others.
+    /// Returns whether a run on these inputs takes about as long as runs before it: neither their
+    /// size nor their values can make it much longer. Only such a run may take the thread of its
+    /// caller, who may be reading the requests of others.
     fn is_steady(&self, inputs: &[Tensor]) -> bool;
 
-    /// How many bytes a run on these inputs needs besides the weights; `None` if there is no
+    /// The bytes that a run on these inputs needs besides the weights; `None` if there is no
     /// telling.
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
         let _ = inputs;
         None
     }
 
-    /// How many bytes a run may need, where the device has `free_bytes` left: fewer if whoever pays
-    /// has a limit, others if memory was set aside for it.
+    /// The bytes that a run may need, where the device has `free_bytes` left: fewer if the paying
+    /// owner has a limit, others if memory was set aside for it.
     fn room(&self, free_bytes: u64) -> u64 {
         free_bytes
     }
 
-    /// Whose memory its runs have, if that is not the lanes'.
+    /// The space whose memory its runs have, if that is not the lanes'.
     fn space(&self) -> Option<&Arc<Space>> {
         None
     }
@@ -133,7 +133,7 @@ impl Task {
         }
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Returns whether nobody waits for the answer any more.
     pub fn is_moot(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }

@@ -29,11 +29,6 @@ impl Active {
         self.models.load_full()
     }
 
-    /// Whether a model has a config: one without is on its way out.
-    pub(crate) fn has(&self, model: &str) -> bool {
-        self.models.load().contains_key(model)
-    }
-
     /// Replaces all configs, and gives those that were there.
     pub(crate) fn replace(&self, models: &[ModelConfig]) -> Before {
         let by_name = |model: &ModelConfig| (model.name.clone(), Arc::new(model.clone()));

@@ -4,15 +4,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lifecycle::{Code, Id, Lifecycle, LoadError};
+use lifecycle::{Id, Lifecycle, LoadError};
 use native::Opened;
-use session::{Error, Result, Servable};
+use session::{Leaving, Member, Servable};
+use status::{Code, Result, Status};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
-use crate::devices::{Change, ChangeKind, Resident, Way, Within};
-use crate::loader::Engines;
-use crate::replicas::{Leaving, Member};
+use placement::{ChangeKind, Lease, Within};
+
+use crate::devices::{Change, Resident, Way};
+use crate::loader::{Engines, refused};
 use crate::{loads, warmup};
 
 /// How often one looks for its place when others have made way for it.
@@ -30,31 +32,32 @@ pub(crate) type GivingWay = UnboundedSender<(Id, LoadError)>;
 pub(crate) type GiveWay = UnboundedReceiver<(Id, LoadError)>;
 
 impl Engines {
-    /// What `look` finds for a version, once others have made way for it if that is what it takes.
-    pub(crate) fn find_place<T>(
+    /// The devices that a version is to be loaded on, once others have made way for it if that is
+    /// what it takes.
+    pub(crate) fn find_place(
         &self,
         resident: &Arc<Resident>,
         cancel: &CancellationToken,
-        look: impl Fn() -> Result<Way<T>>,
-    ) -> Result<T> {
-        let (model, version) = (&*resident.model, resident.version);
+    ) -> Result<Vec<Lease>> {
+        let (model, version) = (&**resident.model(), resident.version());
         // Held until the place is taken, so that nobody else takes it.
         let mut arranging = None;
         let mut n_tries = 0;
         while n_tries < N_TRIES_MAX {
-            match look()? {
-                Way::Free(found) => return Ok(found),
+            let way = self.devices.placement.lease(resident);
+            match way.map_err(|refusal| refused(resident, &refusal))? {
+                Way::Free(leases) => return Ok(leases),
                 // Others may have changed things until it is this one's turn.
                 Way::After(_) if arranging.is_none() => arranging = Some(self.arranging.lock()),
                 Way::After(changes) => {
                     n_tries += 1;
                     for change in changes {
-                        self.carry_out(&change, (model, cancel))?;
+                        self.carry_out(&change, model, cancel)?;
                     }
                 }
                 Way::Later if cancel.is_cancelled() => {
                     let text = format!("{model} version {version} is not wanted any more");
-                    return Err(Error::Cancelled(text));
+                    return Err(Status::cancelled(text));
                 }
                 // Those that are being loaded end, well or not; others may move meanwhile.
                 Way::Later => {
@@ -64,13 +67,13 @@ impl Engines {
             }
         }
         let text = format!("{model} version {version}: others take the room made for it");
-        Err(Error::ResourceExhausted(text))
+        Err(Status::exhausted(text))
     }
 
     /// Makes one change for the sake of a model.
-    fn carry_out(&self, change: &Change, (whom, cancel): (&str, &CancellationToken)) -> Result<()> {
+    fn carry_out(&self, change: &Change, whom: &str, cancel: &CancellationToken) -> Result<()> {
         let Some(resident) = change.resident.upgrade() else { return Ok(()) };
-        let (model, version) = (Arc::clone(&resident.model), resident.version);
+        let (model, version) = (Arc::clone(resident.model()), resident.version());
         let device = &change.device;
         match change.kind {
             ChangeKind::Add => {
@@ -79,7 +82,8 @@ impl Engines {
                 Ok(())
             }
             ChangeKind::Remove => {
-                let leaving = resident.replicas().and_then(|replicas| replicas.take(device));
+                let leaving =
+                    resident.payload.replicas().and_then(|replicas| replicas.take(device));
                 leaving.map_or(Ok(()), Leaving::free)?;
                 tracing::info!(model = &*model, version, device, "is on one device less");
                 Ok(())
@@ -89,42 +93,41 @@ impl Engines {
                 let text = format!("gave way to {whom}, which has a higher priority");
                 let why = LoadError::new(Code::ResourceExhausted, text);
                 drop(resident);
-                let stopping = || Error::Unavailable("the server stops".to_owned());
+                let stopping = || Status::unavailable("the server stops");
                 self.giving_way.send((Id { model, version }, why)).map_err(|_| stopping())?;
                 let until = Instant::now() + GIVE_WAY_MAX;
                 let gives_up = || cancel.is_cancelled();
                 if self.devices.left.wait(&change.resident, until, gives_up) {
                     return Ok(());
                 }
-                Err(Error::ResourceExhausted(format!("{whom}: what was to give way is busy")))
+                Err(Status::exhausted(format!("{whom}: what was to give way is busy")))
             }
         }
     }
 
     /// Loads a version that serves on one more device.
     fn add(&self, resident: &Resident, device: &str) -> Result<()> {
-        let (model, version) = (&*resident.model, resident.version);
-        let loaded = match resident.within {
+        let (model, version) = (&**resident.model(), resident.version());
+        let loaded = match resident.demand().within {
             Within::Devices => {
-                let opened = Opened::open(&resident.dir, &self.options)?;
-                let lease = self.devices.lease_on(resident, device).map_err(|refusal| {
-                    Error::ResourceExhausted(format!("{model} version {version}: {refusal}"))
-                })?;
-                self.load_on(opened, lease, resident)
+                let opened = Opened::open(&resident.payload.dir, &self.options)?;
+                let lease = self.devices.placement.lease_on(resident, device);
+                let lease = lease.map_err(|refusal| refused(resident, &refusal))?;
+                self.load_on(opened, &lease, resident).map(|servable| (servable, None))
             }
             Within::Workers => self.load_in_worker(resident, device),
         };
-        let added = loaded.and_then(|servable| {
+        let added = loaded.and_then(|(servable, booked)| {
             if let Some(options) = self.settings.warmup {
-                let (dir, path) = (&resident.dir, &*resident.path);
+                let (dir, path) = (&resident.payload.dir, &*resident.payload.path);
                 let fresh = warmup::Version { model, version, servable: &servable, dir, path };
                 let token = CancellationToken::new();
                 let warm = fresh.warm_up(options, &self.settings.warmups, &token);
-                warm.map_err(|error| Error::FailedPrecondition(error.to_string()))?;
+                warm.map_err(|error| Status::failed_precondition(error.to_string()))?;
             }
             // One that was unloaded meanwhile needs no replica.
-            let Some(replicas) = resident.replicas() else { return Ok(()) };
-            replicas.add(Member::new(device.to_owned(), servable.engine))
+            let Some(replicas) = resident.payload.replicas() else { return Ok(()) };
+            replicas.add(Member::new(device.to_owned(), servable.engine).with(booked))
         });
         resident.forget(device);
         added
@@ -134,12 +137,13 @@ impl Engines {
     fn rearrange(&self) {
         let _arranging = self.arranging.lock();
         for _ in 0..N_ROUNDS_MAX {
-            let changes = self.external.changes();
+            let changes = self.devices.placement.changes();
             if changes.is_empty() {
                 return;
             }
             for change in changes {
-                if let Err(error) = self.carry_out(&change, ("others", &CancellationToken::new())) {
+                let (whom, cancel) = ("others", CancellationToken::new());
+                if let Err(error) = self.carry_out(&change, whom, &cancel) {
                     tracing::warn!("models stay where they are: {error}");
                     return;
                 }

@@ -2,27 +2,21 @@
 //! a client put in their place; besides them those that clients added, and without those that
 //! clients took away. Changes are applied one after another.
 
-mod listed;
-mod roots;
-mod store;
 mod watch;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::{Changing, Status};
-use lifecycle::{Applied, Code, Lifecycle, ModelOptions};
+use api::Changing;
+use config::control::{Changes, Fence, Listed, NamedBy, Options, Store, roots};
+use config::model_config::{self, tenants};
+use lifecycle::{Applied, Lifecycle, ModelOptions};
 use proto::serving::{ModelConfig, ModelConfigList};
 use session::Servable;
 use tokio::sync::Mutex;
 use tracing::info;
 
 use crate::active::Active;
-use crate::fence::Fence;
-use crate::model_config::{self, Rules, tenants};
-use listed::{Listed, NamedBy};
-pub(crate) use roots::Roots;
-pub(crate) use store::Store;
+use status::{Code, Status};
 pub(crate) use watch::watch;
 
 /// Changes which models are served.
@@ -32,17 +26,6 @@ pub(crate) struct Control {
     fence: Arc<Fence>,
     options: Options,
     listed: Mutex<Listed>,
-}
-
-/// The settings of [`Control`].
-#[derive(Debug, Clone)]
-pub(crate) struct Options {
-    /// What the configs of models may leave open.
-    pub(crate) rules: Rules,
-    /// Where clients may add models from.
-    pub(crate) roots: Roots,
-    /// The folder in which changes are kept over a restart.
-    pub(crate) state_dir: Option<PathBuf>,
 }
 
 impl Control {
@@ -60,7 +43,7 @@ impl Control {
     pub(crate) async fn start(&self, models: Vec<ModelConfig>) -> Result<Applied, Status> {
         let changes = match self.store() {
             Some(store) => store.read().map_err(invalid)?,
-            None => listed::Changes::default(),
+            None => Changes::default(),
         };
         let mut listed = self.listed.lock().await;
         let named_by = NamedBy::Operator;
@@ -79,16 +62,16 @@ impl Control {
     pub(crate) async fn replace(&self, models: Vec<ModelConfig>) -> Result<Applied, Status> {
         models.iter().try_for_each(roots::check_logging)?;
         if !self.options.roots.is_empty() {
-            models.iter().try_for_each(|model| self.options.roots.check(model))?;
+            models.iter().try_for_each(|model| roots::check(&self.options.roots, model))?;
         }
         let mut listed = self.listed.lock().await;
-        let (named_by, changes) = (NamedBy::Client, listed::Changes::default());
+        let (named_by, changes) = (NamedBy::Client, Changes::default());
         self.apply(&mut listed, Listed { own: models, named_by, changes }).await
     }
 
     /// Serves one more model, or one with another config.
     pub(crate) async fn add(&self, model: ModelConfig) -> Result<Applied, Status> {
-        self.options.roots.check(&model)?;
+        roots::check(&self.options.roots, &model)?;
         info!(model = model.name, base_path = model.base_path, "added by a client");
         let mut listed = self.listed.lock().await;
         let new = listed.with(model);
@@ -97,7 +80,7 @@ impl Control {
 
     /// Serves a model no longer.
     pub(crate) async fn remove(&self, name: &str) -> Result<Applied, Status> {
-        self.options.roots.check_any()?;
+        roots::check_any(&self.options.roots)?;
         let mut listed = self.listed.lock().await;
         let missing = || Status::new(Code::NotFound, format!("there is no model called {name}"));
         let new = listed.without(name).ok_or_else(missing)?;

@@ -3,46 +3,37 @@
 mod changes;
 mod found;
 mod host;
-mod leases;
-mod options;
-mod promises;
+mod model_rules;
 mod requests;
-mod residents;
-mod rules;
-mod simulated;
+mod simulation;
 mod undo;
-mod without_effect;
+mod versions;
 
-use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use device::logical::{self, GrowthRule, GrowthSetting, LogicalDevice, Physical};
-use device::{Account, Driver, Holder, Limited, Owner, Simulated, Space, SpaceOptions};
-use native::{Executor, Pace, WeightKey};
+use device::{Driver, Holder, Limited, Owner, Simulated, Space, SpaceOptions};
+use native::{Executor, Pace};
 use parking_lot::Mutex;
+use placement::{Claim, OwnDevice, OwnDevices, Placement, Plan};
 use pool::Pool;
 use schedule::Lanes;
 
-use leases::is_known;
-pub(crate) use leases::{Lease, Needed, Taken};
-pub(crate) use options::DeviceOptions;
-pub(crate) use promises::Promise;
-#[cfg(test)]
-pub(crate) use promises::tests::newcomer;
+pub(crate) use config::devices::DeviceOptions;
 use requests::RequestBooks;
-pub(crate) use residents::{Board, Change, ChangeKind, Left, Newcomer, Resident, Way, Within};
-pub(crate) use rules::ModelRule;
 pub(crate) use undo::Undo;
+pub(crate) use versions::{Change, Left, Resident, ServedVersion, Way, serve};
 
 use host::HostLimit;
 
 use crate::active::Active;
 
 /// All devices of this process.
-pub(crate) struct Devices {
+pub struct Devices {
     /// Who pays on the host for what is no version's, if there is a host.
     server: Option<Arc<Owner>>,
     pub(crate) physical: Vec<PhysicalDevice>,
@@ -54,19 +45,11 @@ pub(crate) struct Devices {
     gpu_memory: Option<GrowthRule>,
     /// What the configuration had no effect on, and other things to know.
     pub(crate) warnings: Vec<String>,
-    /// What is said of models in the model config.
+    /// The configs of the models that are to be served.
     active: Arc<Active>,
-    /// The limits of models, by model and device.
-    accounts: Mutex<BTreeMap<(String, String), Arc<Account>>>,
-    /// Those whose versions are loaded, or being loaded.
-    owners: Mutex<Vec<Weak<Owner>>>,
-    /// What their weights are known by.
-    keys: Mutex<Vec<(Weak<Owner>, Vec<WeightKey>)>>,
-    /// The versions that are on devices, or look for a place.
-    residents: Mutex<Vec<Weak<Resident>>>,
-    /// Held while a place is looked for, and while devices become others.
-    leasing: Mutex<()>,
-    /// Who waits for versions to go.
+    /// The versions that are on devices or look for a place.
+    pub(crate) placement: Placement<ServedVersion>,
+    /// Told when versions go.
     pub(crate) left: Arc<Left>,
 }
 
@@ -74,7 +57,7 @@ pub(crate) struct Devices {
 pub(crate) struct PhysicalDevice {
     pub(crate) found: Physical,
     /// The memory that it has by now: that of the host can become another.
-    total_bytes: AtomicU64,
+    total_bytes: Arc<AtomicU64>,
     /// What drives it: `host`, `simulated`, `cuda`.
     pub(crate) driver_name: &'static str,
     pub(crate) driver: Arc<Limited>,
@@ -85,10 +68,17 @@ pub(crate) struct PhysicalDevice {
 }
 
 /// A share of one, with lanes of its own.
-pub(crate) struct Logical {
-    pub(crate) device: Mutex<LogicalDevice>,
-    pub(crate) space: Arc<Space>,
+pub struct Logical {
+    own: Arc<OwnDevice>,
     pub(crate) executor: Executor,
+}
+
+impl Deref for Logical {
+    type Target = OwnDevice;
+
+    fn deref(&self) -> &OwnDevice {
+        &self.own
+    }
 }
 
 /// How lanes are made.
@@ -141,27 +131,28 @@ impl Devices {
         let devices = Devices {
             server,
             physical,
-            logical: Mutex::new(all),
+            logical: Mutex::default(),
             host_limit,
             lanes: lanes.clone(),
             step_bytes: options.step_bytes,
             gpu_memory: options.gpu.gpu_memory,
-            warnings: [configured.warnings, options.without_effect()].concat(),
+            warnings: (configured.warnings.iter().map(ToString::to_string))
+                .chain(options.without_effect())
+                .collect(),
             active,
-            accounts: Mutex::default(),
-            owners: Mutex::default(),
-            keys: Mutex::default(),
-            residents: Mutex::default(),
-            leasing: Mutex::default(),
+            placement: Placement::default(),
             left: Arc::default(),
         };
+        drop(devices.replace(all));
+        devices.tell_models();
         devices.check_simulations(&options.simulations)?;
         devices.simulate(&options.simulations());
         let devices = Arc::new(devices);
         let told = Arc::downgrade(&devices);
         devices.active.tell_of_changes(move || {
             if let Some(devices) = told.upgrade() {
-                devices.relimit();
+                devices.tell_models();
+                devices.own().relimit();
                 devices.left.changed.notify_one();
             }
         });
@@ -173,13 +164,34 @@ impl Devices {
         &self.lanes.pool
     }
 
+    /// The same devices, as placement sees them.
+    pub fn own(&self) -> &OwnDevices {
+        self.placement.own()
+    }
+
+    /// The models that are to be served, as placement was told.
+    pub fn models(&self) -> &placement::Models {
+        self.placement.models()
+    }
+
+    /// Where versions go that come one after another, by the same function as when they are served.
+    pub fn plan(&self, claims: &[Claim]) -> Plan {
+        self.placement.plan(claims)
+    }
+
+    /// Replaces the logical devices, and gives those that were there.
+    fn replace(&self, all: Vec<Arc<Logical>>) -> Vec<Arc<Logical>> {
+        self.own().replace(all.iter().map(|one| Arc::clone(&one.own)).collect());
+        std::mem::replace(&mut *self.logical.lock(), all)
+    }
+
     /// The logical devices, CPUs first.
-    pub(crate) fn all(&self) -> Vec<Arc<Logical>> {
+    pub fn all(&self) -> Vec<Arc<Logical>> {
         self.logical.lock().clone()
     }
 
     /// The host: what cannot be on a GPU is there.
-    pub(crate) fn host(&self) -> Option<Arc<Logical>> {
+    pub fn host(&self) -> Option<Arc<Logical>> {
         host_among(&self.all()).cloned()
     }
 
@@ -190,50 +202,15 @@ impl Devices {
     }
 
     /// The logical device of this name.
-    pub(crate) fn logical(&self, name: &str) -> Option<Arc<Logical>> {
+    pub fn logical(&self, name: &str) -> Option<Arc<Logical>> {
         self.all().into_iter().find(|logical| logical.space.name() == name)
-    }
-
-    /// The versions that hold memory of a device.
-    pub(crate) fn owners_on(&self, space: &Arc<Space>) -> Vec<Arc<Owner>> {
-        let mut owners = self.owners.lock();
-        owners.retain(|owner| owner.strong_count() > 0);
-        let all = owners.iter().filter_map(Weak::upgrade);
-        all.filter(|owner| Arc::ptr_eq(owner.space().root(), space)).collect()
-    }
-
-    /// Whether one only holds what a version on a GPU has of the host.
-    pub(crate) fn is_beside_a_gpu(&self, owner: &Arc<Owner>) -> bool {
-        let owners: Vec<Arc<Owner>> = self.owners.lock().iter().filter_map(Weak::upgrade).collect();
-        is_beside(owner, &owners)
-    }
-
-    /// Notes one who holds memory of a device.
-    pub(crate) fn note(&self, owner: &Arc<Owner>) {
-        self.owners.lock().push(Arc::downgrade(owner));
-    }
-
-    /// Forgets versions that are gone; whether there were any. What is known of them would hold
-    /// pages of the heap that loads use, and with each page what else there was on it.
-    pub(crate) fn forget_gone(&self) -> bool {
-        fn keep<T>(all: &Mutex<Vec<T>>, is_here: impl Fn(&T) -> bool) -> bool {
-            let mut all = all.lock();
-            let n_before = all.len();
-            all.retain(is_here);
-            all.shrink_to_fit();
-            all.len() < n_before
-        }
-        self.accounts.lock().retain(|_, account| is_known(account));
-        keep(&self.owners, |owner| owner.strong_count() > 0);
-        keep(&self.keys, |(owner, _)| owner.strong_count() > 0);
-        keep(&self.residents, |resident| resident.strong_count() > 0)
     }
 
     /// Gives back all memory that nobody uses, on every device; how many bytes of each.
     pub(crate) fn trim(&self, cause: &'static str) -> Vec<(String, u64)> {
         let trim = |logical: &Arc<Logical>| (logical.space.name().to_owned(), logical.trim(cause));
         let given = self.all().iter().map(trim).collect();
-        self.forget_gone();
+        self.placement.forget_gone();
         // Last, so that it gives back what the others let go of.
         trim_heap();
         given
@@ -243,7 +220,7 @@ impl Devices {
 /// Trims the heap, and wakes the threads that serve: each gives back what it kept for itself as it
 /// goes on waiting, and one that nobody asked for anything would keep it.
 pub(crate) fn trim_heap() {
-    device::trim_heap();
+    heap::trim();
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         // Whoever wakes may take two of them.
         for _ in 0..2 * runtime.metrics().num_workers() {
@@ -266,7 +243,7 @@ impl PhysicalDevice {
         all: impl IntoIterator<Item = &'a Arc<Logical>>,
     ) -> u64 {
         let has = |one: &Arc<Logical>| {
-            one.device.lock().physical == number && one.space.context_bytes() > 0
+            one.device.lock().physical == number && one.space.books().context_bytes() > 0
         };
         if all.into_iter().any(has) { 0 } else { self.driver.context_bytes() }
     }
@@ -294,11 +271,6 @@ pub(crate) fn growth_text(setting: GrowthSetting) -> String {
         GrowthRule::OnDemand => format!("grow as models need it ({setting})"),
         GrowthRule::Reserved => format!("reserve all that they may hold at the start ({setting})"),
     }
-}
-
-/// Whether an owner only holds what one of these has of the host, beside a GPU.
-fn is_beside(owner: &Arc<Owner>, all: &[Arc<Owner>]) -> bool {
-    all.iter().any(|other| other.is_split() && Arc::ptr_eq(other.host(), owner))
 }
 
 /// The most lanes of all devices together: they are threads.
@@ -353,5 +325,7 @@ fn logical(device: LogicalDevice, around: &Around<'_>) -> Result<Logical> {
         device: space.name().into(),
         pace: of.pace.as_ref().map(|pace| Arc::new(pace.share())),
     };
-    Ok(Logical { device: Mutex::new(device), space, executor })
+    let total_bytes = Arc::clone(&of.total_bytes);
+    let own = OwnDevice { device: Mutex::new(device), space, n_lanes, total_bytes };
+    Ok(Logical { own: Arc::new(own), executor })
 }

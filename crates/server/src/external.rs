@@ -1,28 +1,24 @@
-//! GPUs that only TensorFlow's workers can use: placed, limited and in the books, without an arena
-//! of ours. NVIDIA's management library knows them, and who holds how much of their memory.
+//! GPUs that only TensorFlow's workers can use: found, configured, watched and shown. NVIDIA's
+//! management library knows them, and who holds how much of their memory.
 
-mod board;
-mod books;
-mod metrics;
+mod monitor;
 mod pages;
-mod place;
-mod reserve;
-mod visible;
+mod settings;
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use device::Kind;
 use device::logical::{self, DeviceRule, GpuOptions, GrowthRule, LogicalDevice, Physical};
-use device::{Account, Kind};
-use parking_lot::Mutex;
-use tensorflow::{Gpu, GpuProcess, Nvml, WorkerSnapshot, Workers};
-
-pub(crate) use books::watch;
-pub(crate) use pages::Pages;
-pub(crate) use place::{Placed, Wish};
+pub(crate) use placement::{Admission, ExternalDevice};
+use placement::{ExternalDevices, GpuUsage};
+use tensorflow::{Gpu, Nvml, WorkerSnapshot, Workers, visible};
+use tokio_util::sync::CancellationToken;
 
 use crate::devices::{DeviceOptions, Devices, Undo};
-use books::Books;
+use monitor::Meter;
+pub(crate) use pages::Pages;
 
 /// The environment variable that names another library with NVML's functions.
 const LIBRARY: &str = "TENSORD_NVML";
@@ -30,93 +26,78 @@ const LIBRARY: &str = "TENSORD_NVML";
 /// The device of versions that are on no GPU.
 pub(crate) const HOST: &str = "cpu:0";
 
-/// What TensorFlow has: its GPUs, its workers, and what they hold.
-pub(crate) struct External {
-    nvml: Option<Nvml>,
+/// The pause between two looks at what workers hold.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// TensorFlow's GPUs and workers.
+pub struct External {
+    meter: Arc<Meter>,
     /// The GPUs that were found, as they were then.
     found: Vec<Gpu>,
-    logical: Mutex<Vec<Arc<ExternalDevice>>>,
-    workers: Option<Arc<Workers>>,
+    pub(crate) placed: Arc<ExternalDevices>,
     /// How GPUs grow of which a device config says nothing, if a flag says it.
     gpu_memory: Option<GrowthRule>,
     devices: Arc<Devices>,
-    books: Books,
-}
-
-/// A share of such a GPU.
-pub(crate) struct ExternalDevice {
-    device: Mutex<LogicalDevice>,
-    /// Whether somebody gave it a limit that TensorFlow has to be told.
-    is_limited: bool,
-    gpu: Gpu,
-    /// What was promised to models, against the limit.
-    account: Account,
-    /// What is promised to whom.
-    admissions: Mutex<Vec<Weak<Admission>>>,
-    /// What a worker holds of the GPU beside variables, as last measured.
-    context_bytes: Mutex<Option<u64>>,
-}
-
-/// Memory of a GPU that was promised to a version, until it is unloaded.
-pub(crate) struct Admission {
-    device: Arc<ExternalDevice>,
-    model: String,
-    version: i64,
-    needed: GpuNeed,
-}
-
-/// What a version needs of a GPU.
-#[derive(Debug, Clone, Copy)]
-struct GpuNeed {
-    weights_bytes: u64,
-    /// What is reserved for it at least.
-    reserved_bytes: u64,
-    /// What of its worker is counted for it.
-    context_bytes: u64,
-}
-
-impl GpuNeed {
-    fn bytes(&self) -> u64 {
-        self.weights_bytes.max(self.reserved_bytes) + self.context_bytes
-    }
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        self.device.account.refund(self.needed.bytes());
-    }
 }
 
 impl External {
     /// Looks for GPUs that our own engine has no kernels for, and makes of them what the options
     /// say. Where GPUs are simulated, those of the machine are left alone.
-    pub(crate) fn start(
+    pub fn start(
         options: &DeviceOptions,
         workers: Option<Arc<Workers>>,
         devices: Arc<Devices>,
     ) -> Result<Arc<Self>> {
         let nvml = if options.simulated_gpus.is_empty() { open() } else { None };
         let found = nvml.as_ref().map(found).unwrap_or_default();
-        let logical = configure(&found, options).context("GPUs of TensorFlow")?;
-        for one in &logical {
+        let meter = Meter { nvml: nvml.filter(|_| !found.is_empty()), workers };
+        let external = Self::new(meter, found, options, devices)?;
+        for one in external.all() {
             let device = one.device.lock();
             let (limit, gpu) = (device.limit_bytes >> 20, &one.gpu.name);
             tracing::info!("Found device {} with {limit} MB memory: {gpu}", device.name);
         }
-        let books = Books::new(&devices);
-        let logical = Mutex::new(logical);
-        let gpu_memory = options.gpu.gpu_memory;
-        Ok(Arc::new(Self { nvml, found, logical, workers, gpu_memory, devices, books }))
+        Ok(Arc::new(external))
+    }
+
+    /// The GPUs that were found, as the options configure them.
+    fn new(
+        meter: Meter,
+        found: Vec<Gpu>,
+        options: &DeviceOptions,
+        devices: Arc<Devices>,
+    ) -> Result<Self> {
+        let logical = configure(&found, options).context("GPUs of TensorFlow")?;
+        let meter = Arc::new(meter);
+        let placed = devices.placement.add_external(logical, Arc::clone(&meter) as _);
+        Ok(Self { meter, found, placed, gpu_memory: options.gpu.gpu_memory, devices })
     }
 
     /// TensorFlow's workers, if there is a TensorFlow.
-    pub(crate) fn workers(&self) -> Option<&Arc<Workers>> {
-        self.workers.as_ref()
+    pub fn workers(&self) -> Option<&Arc<Workers>> {
+        self.meter.workers.as_ref()
     }
 
     /// The devices, by number.
-    pub(crate) fn all(&self) -> Vec<Arc<ExternalDevice>> {
-        self.logical.lock().clone()
+    pub(crate) fn all(&self) -> &[Arc<ExternalDevice>] {
+        self.placed.all()
+    }
+
+    /// The device of this name; `None` for the host.
+    pub(crate) fn device(&self, name: &str) -> Option<Arc<ExternalDevice>> {
+        self.all().iter().find(|one| one.name() == name).cloned()
+    }
+
+    /// The devices that a model may be on.
+    pub fn candidates(&self, model: &str) -> Vec<Arc<ExternalDevice>> {
+        self.placed.candidates(&self.devices.placement.models().get(model))
+    }
+
+    /// The device with the most room among those that a model may be on.
+    pub fn roomiest(&self, model: &str) -> Option<Arc<ExternalDevice>> {
+        let usage = self.placed.usage();
+        let all = self.candidates(model);
+        all.into_iter().min_by_key(|one| u64::MAX - one.room(&usage))
     }
 
     /// What was made of the GPUs, by number.
@@ -125,20 +106,22 @@ impl External {
     }
 
     /// The GPUs at this moment.
-    fn gpus(&self) -> Vec<Gpu> {
-        let Some(nvml) = self.nvml.as_ref().filter(|_| !self.found.is_empty()) else {
-            return Vec::new();
-        };
-        nvml.snapshot()
+    pub(crate) fn gpus(&self) -> Vec<GpuUsage> {
+        self.meter.gpus()
     }
 
     /// What a worker holds of a GPU, if the driver tells.
-    pub(crate) fn held(&self, device: &ExternalDevice, worker: &WorkerSnapshot) -> Option<u64> {
+    pub fn held(&self, device: &ExternalDevice, worker: &WorkerSnapshot) -> Option<u64> {
         device.held_by(&self.gpus(), worker.pid)
     }
 
-    fn worker_snapshots(&self) -> Vec<WorkerSnapshot> {
-        self.workers.as_ref().map(|workers| workers.snapshot()).unwrap_or_default()
+    pub(crate) fn worker_snapshots(&self) -> Vec<WorkerSnapshot> {
+        self.meter.workers()
+    }
+
+    /// Brings the books up to date. Gives the bytes of workers that there is no room for.
+    pub fn refresh(&self) -> u64 {
+        self.placed.refresh()
     }
 
     /// Puts other limits in force, all or none. Gives the names of the devices that are ours
@@ -154,7 +137,7 @@ impl External {
         // Workers were told which there are and how large they may become.
         logical::check_change(&before, &configured.devices, |_| true)?;
         let mut undo = Undo::default();
-        for (one, new) in all.into_iter().zip(&configured.devices) {
+        for (one, new) in all.iter().zip(&configured.devices) {
             let limit = one.account.limit_bytes();
             one.account.set_limit(new.limit_bytes)?;
             let before = std::mem::replace(&mut *one.device.lock(), new.clone());
@@ -167,32 +150,15 @@ impl External {
     }
 }
 
-impl ExternalDevice {
-    pub(crate) fn name(&self) -> String {
-        self.device.lock().name.clone()
-    }
-
-    /// The GPU's name, for people.
-    pub(crate) fn gpu_name(&self) -> &str {
-        &self.gpu.name
-    }
-
-    /// The most that may be held.
-    pub(crate) fn limit_bytes(&self) -> u64 {
-        self.account.limit_bytes()
-    }
-
-    fn admissions(&self) -> Vec<Arc<Admission>> {
-        let mut all = self.admissions.lock();
-        all.retain(|one| one.strong_count() > 0);
-        all.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// What a process holds of the GPU, if the driver tells.
-    fn held_by(&self, gpus: &[Gpu], pid: Option<u32>) -> Option<u64> {
-        let gpu = gpus.iter().find(|gpu| gpu.uuid == self.gpu.uuid)?;
-        let is_it = |process: &&GpuProcess| Some(process.pid) == pid;
-        gpu.processes.iter().find(is_it)?.used_bytes
+/// Keeps the books up to date until the token is cancelled.
+pub(crate) async fn watch(external: Arc<External>, token: CancellationToken) {
+    let mut was_missing = false;
+    while token.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        let missing = external.refresh();
+        if missing > 0 && !was_missing {
+            tracing::warn!("workers hold {missing} bytes more than cpu:0 has room for");
+        }
+        was_missing = missing > 0;
     }
 }
 
@@ -213,11 +179,11 @@ fn open() -> Option<Nvml> {
 /// The GPUs that CUDA's programs see.
 fn found(nvml: &Nvml) -> Vec<Gpu> {
     let list = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    visible::visible(nvml.snapshot(), list.as_deref())
+    visible(nvml.snapshot(), list.as_deref())
 }
 
 /// The names of the GPUs that only TensorFlow could use, for people.
-pub(crate) fn names() -> Vec<String> {
+pub fn names() -> Vec<String> {
     open().as_ref().map(found).unwrap_or_default().into_iter().map(|gpu| gpu.name).collect()
 }
 
@@ -250,16 +216,39 @@ fn configure(found: &[Gpu], options: &DeviceOptions) -> Result<Vec<Arc<ExternalD
     };
     configured.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let device = |device: LogicalDevice| {
-        let account = Account::new(device.name.clone(), device.limit_bytes);
-        let gpu = found[device.physical].clone();
-        Arc::new(ExternalDevice {
-            device: Mutex::new(device),
-            is_limited,
-            gpu,
-            account,
-            admissions: Mutex::default(),
-            context_bytes: Mutex::default(),
-        })
+        let gpu = monitor::gpu(&found[device.physical]);
+        Arc::new(ExternalDevice::new(device, gpu, is_limited))
     };
     Ok(configured.devices.into_iter().map(device).collect())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use pool::Pool;
+
+    use super::*;
+    use crate::active::Active;
+    use crate::devices::LaneOptions;
+
+    /// TensorFlow with GPUs of so many GiB beside the host.
+    pub(crate) fn external_with(
+        gpus: &[u64],
+        options: &DeviceOptions,
+        active: Arc<Active>,
+    ) -> External {
+        let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
+        let lanes = LaneOptions { n_lanes: 1, inline_max, run_max: None, pool };
+        let devices = Devices::start(options, &lanes, active).unwrap();
+        let gpu = |(number, gib): (usize, &u64)| Gpu {
+            index: u32::try_from(number).unwrap(),
+            uuid: format!("GPU-{number}"),
+            name: "a GPU".to_owned(),
+            total_bytes: gib << 30,
+            used_bytes: 0,
+            compute_capability: None,
+            processes: Vec::new(),
+        };
+        let found: Vec<Gpu> = gpus.iter().enumerate().map(gpu).collect();
+        External::new(Meter { nvml: None, workers: None }, found, options, devices).unwrap()
+    }
 }

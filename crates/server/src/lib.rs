@@ -1,4 +1,4 @@
-//! The binary: flags → config → wiring; the subcommands. It knows everything and decides nothing.
+//! Flags → config → wiring: a serving process. It knows everything and decides nothing.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -6,7 +6,8 @@
     reason = "this crate talks to the terminal and reads the environment; there are many dtypes"
 )]
 
-/// Prints a line to standard output. Whoever reads it may have had enough: that is no error.
+/// Prints a line to standard output. A reader that has had enough is no error.
+#[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{
         use std::io::Write as _;
@@ -16,42 +17,32 @@ macro_rules! say {
 
 mod active;
 mod api_keys;
-mod arguments;
 mod arrange;
 mod banner;
 mod batching;
-mod channel_arguments;
-mod cli;
 mod commands;
-mod config;
 mod control;
 mod devices;
-mod discover;
-mod engines;
 mod external;
-mod fence;
-mod flags;
 mod loader;
 mod loads;
 mod logging;
 mod memory;
 mod metrics;
-mod model_config;
-mod monitoring;
-#[doc(hidden)]
-pub mod npz;
-mod replicas;
 mod request_log;
 mod sample;
 mod scheduler;
-mod settle;
 mod signals;
 mod source;
 mod ssl_config;
 mod warmup;
 mod warmups;
 
-pub use cli::{Persona, main};
+pub use commands::devices::{devices_page, find as find_devices};
+pub use commands::serve::{Refused, main as serve};
+pub use devices::{Devices, Logical};
+pub use external::{External, names as gpu_names};
+pub use logging::start as start_logging;
 
 #[global_allocator]
-static HEAP: device::Heap = device::Heap;
+static HEAP: heap::Heap = heap::Heap;

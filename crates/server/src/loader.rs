@@ -5,10 +5,14 @@ mod workers;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use lifecycle::{Code, LoadError, Loader};
+use config::engines::{Choices, Engine};
+use config::{Session, Warmup};
+use lifecycle::{LoadError, Loader};
 use native::Opened;
 use parking_lot::Mutex;
-use session::{Error, Servable};
+use placement::{Claim, Demand, Lease, Needed, Refusal, WeightKey, Within};
+use session::{Member, Replicas, Servable};
+use status::{Code, Status};
 use storage::Storage;
 use tensorflow::HOW_TO_INSTALL;
 use tokio_util::sync::CancellationToken;
@@ -16,11 +20,8 @@ use tokio_util::sync::CancellationToken;
 use crate::active::Active;
 use crate::arrange::GivingWay;
 use crate::batching::Versions;
-use crate::config::{Session, Warmup};
-use crate::devices::{Devices, Lease, Logical, Needed, Newcomer, Resident, Within};
-use crate::engines::{Choices, Engine};
-use crate::external::{External, Wish};
-use crate::replicas::{Member, Replicas};
+use crate::devices::{Devices, Resident, ServedVersion, serve};
+use crate::external::External;
 use crate::warmups::Warmups;
 use crate::{source, warmup};
 
@@ -85,7 +86,7 @@ impl Loader for Engines {
             Engine::TensorFlow => self.tensorflow(&wanted),
         };
         let servable = servable.map_err(|error| {
-            let failure = load_error(&error);
+            let failure = LoadError::from(error);
             if wanted.is_too_large.get() { failure.finally() } else { failure }
         })?;
         let engine = servable.engine.name();
@@ -124,31 +125,24 @@ impl Settings {
 
 impl Engines {
     /// Loads a version on our own engine, on as many devices as it is to be on.
-    fn native(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
+    fn native(&self, wanted: &Wanted<'_>) -> status::Result<Servable> {
         let Wanted { model, version, ref dir, path, cancel, ref is_too_large } = *wanted;
-        self.devices.check_rule(model).map_err(|e| Error::InvalidArgument(format!("{e:#}")))?;
+        self.devices.check_rule(model).map_err(|e| Status::invalid(format!("{e:#}")))?;
         let opened = Opened::open(dir, &self.options)?;
         let needed = self.needed(model, &opened, dir)?;
-        let keys = opened.weight_keys().to_vec();
-        let keeps_state = opened.keeps_state();
-        let resident = self.devices.admit(Newcomer {
+        let demand = Demand {
             model: model.into(),
             version,
-            dir: dir.clone(),
-            path: path.to_owned(),
             needed,
-            keys,
-            keeps_state,
+            keys: opened.weight_keys().iter().map(weight_key).collect(),
+            keeps_state: opened.keeps_state(),
             within: Within::Devices,
-        });
-        let leases = self.find_place(&resident, cancel, || {
-            self.devices.lease(&resident, || self.external.board(Some(&resident))).map_err(
-                |refusal| Error::ResourceExhausted(format!("{model} version {version}: {refusal}")),
-            )
-        });
-        let leases = leases.inspect_err(|error| {
-            let lacks_room = matches!(error, Error::ResourceExhausted(_));
-            is_too_large.set(lacks_room && !self.devices.could_hold(&resident));
+        };
+        let files = ServedVersion::new(dir.clone(), path, &self.devices.left);
+        let resident = self.devices.placement.admit(demand, files);
+        let leases = self.find_place(&resident, cancel).inspect_err(|error| {
+            let lacks_room = error.code == Code::ResourceExhausted;
+            is_too_large.set(lacks_room && !self.devices.own().could_hold(&resident));
         })?;
         let mut opened = Some(opened);
         let (mut servable, mut members) = (None, Vec::new());
@@ -158,43 +152,48 @@ impl Engines {
                 Some(opened) => opened,
                 None => Opened::open(dir, &self.options)?,
             };
-            let device = lease.owner.space().root().name().to_owned();
-            let owner = Arc::clone(&lease.owner);
-            let loaded = self.load_on(opened, lease, &resident)?;
+            let loaded = self.load_on(opened, &lease, &resident)?;
             // What it was promised until now is told more exactly when it is made ready.
-            owner.note_peak(resident.needed.largest_run_bytes);
-            members.push(Member::new(device, Arc::clone(&loaded.engine)));
+            if let Some(owner) = &lease.owner {
+                owner.note_peak(needed.largest_run_bytes);
+            }
+            members.push(Member::new(lease.device, Arc::clone(&loaded.engine)));
             servable.get_or_insert(loaded);
         }
-        let mut servable: Servable = servable.expect("there is at least one lease");
-        let replicas = Arc::new(Replicas::new(members, Some(Arc::clone(&resident))));
-        resident.serve(&replicas);
-        servable.engine = replicas;
+        let servable = servable.expect("there is at least one lease");
+        Ok(self.serve_on_all(servable, members, &resident))
+    }
+
+    /// The servable of a version whose runs go to any of its replicas.
+    fn serve_on_all(
+        &self,
+        first: Servable,
+        members: Vec<Member>,
+        resident: &Arc<Resident>,
+    ) -> Servable {
+        let replicas = Arc::new(Replicas::new(members, Some(Arc::clone(resident) as _)));
+        serve(resident, &replicas);
         self.devices.left.changed.notify_one();
-        Ok(servable)
+        Servable { engine: replicas, ..first }
     }
 
     /// The most that a version holds at once: while it is loaded, or when it then runs a single
     /// row. It is rehearsed, unless there is so much room that it does not matter; and if that run
     /// would not fit where there is the most room, offsets with which it does are searched for.
-    fn needed(&self, model: &str, opened: &Opened, dir: &Storage) -> session::Result<Needed> {
+    fn needed(&self, model: &str, opened: &Opened, dir: &Storage) -> status::Result<Needed> {
         let at_least = opened.weights_bytes();
         let ample = at_least.saturating_mul(AMPLE).saturating_add(AMPLE_BYTES);
-        if self.devices.has_room(model, ample) {
+        if self.devices.own().has_room(model, ample) {
             return Ok(Needed { bytes: at_least, ..Needed::default() });
         }
-        let (kind, pool) = (self.devices.kind_for(model), self.devices.pool());
+        let own = self.devices.own();
+        let (kind, pool) = (own.kind_for(model), self.devices.pool());
         let rehearsal = opened.rehearse(&self.options, pool, kind)?;
         let need = rehearsal.need();
         let batch = rehearsal.batch(None, native::Sizes::of_rows(1))?;
-        let names = self.devices.rule(model).devices;
-        let is_named = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
-        let free = |one: &Arc<Logical>| self.devices.room_for(model, one);
-        let all = self.devices.all();
-        let may_be = |one: &&Arc<Logical>| one.space.kind() == kind && is_named(one.space.name());
         let room = graph::Room {
-            device_bytes: all.iter().filter(may_be).map(free).max().unwrap_or(0),
-            host_bytes: self.devices.host().as_ref().map_or(u64::MAX, free),
+            device_bytes: own.room_among(model, kind),
+            host_bytes: own.host().map_or(u64::MAX, |host| own.room_for(model, &host)),
         };
         // What cannot be planned beforehand is found out when it runs.
         let plan = batch.as_ref().and_then(|one| rehearsal.plan_within(one, room).ok());
@@ -212,6 +211,7 @@ impl Engines {
             resident_bytes: need.resident_bytes(),
             run_bytes: run.0,
             largest_run_bytes: largest.map_or(run.0, |plan| plan.total_bytes().max(run.0)),
+            worker_bytes: 0,
         })
     }
 
@@ -219,19 +219,20 @@ impl Engines {
     pub(crate) fn load_on(
         &self,
         opened: Opened,
-        lease: Lease,
+        lease: &Lease,
         resident: &Resident,
-    ) -> session::Result<Servable> {
-        let Lease { executor, owner } = lease;
-        let device = owner.space().root().name().to_owned();
-        match opened.load(&self.options, &executor, Some(owner)) {
+    ) -> status::Result<Servable> {
+        let Lease { device, owner } = lease;
+        // A device on which somebody owns memory does not become another.
+        let Some(logical) = self.devices.logical(device) else {
+            return Err(Status::unavailable(format!("there is no {device} any more")));
+        };
+        match opened.load(&self.options, &logical.executor, owner.clone()) {
             Ok(loaded) => Ok(loaded.servable),
-            Err(Error::ResourceExhausted(text)) => {
-                let logical = self.devices.logical(&device);
-                let (who, needed) = (resident.who(), resident.needed.bytes);
-                let why = logical.map(|logical| self.devices.refusal(who, &logical, needed));
-                let why = why.map_or_else(String::new, |refusal| format!(" ({refusal})"));
-                Err(Error::ResourceExhausted(format!("{text}{why}")))
+            Err(error) if error.code == Code::ResourceExhausted => {
+                let needed = resident.demand().needed.bytes;
+                let why = self.devices.own().refusal(&resident.holder(), &logical, needed);
+                Err(error.map_message(|text| format!("{text} ({why})")))
             }
             Err(error) => Err(error),
         }
@@ -239,13 +240,11 @@ impl Engines {
 
     /// TensorFlow for a model that is placed on a GPU which our own engine has no kernels for; else
     /// our own engine if it can run all signatures, else TensorFlow if there is one.
-    fn either(&self, wanted: &Wanted<'_>) -> session::Result<Servable> {
+    fn either(&self, wanted: &Wanted<'_>) -> status::Result<Servable> {
         let (model, version) = (wanted.model, wanted.version);
-        let (config, rule) = (self.settings.active.get(model), self.devices.rule(model));
-        let wish = Wish { model, version, config: &config, rule: &rule };
-        let gpu = self.external.candidates(&wish).first().cloned();
+        let gpu = self.external.candidates(model).first().cloned();
         if let Some(gpu) = gpu.filter(|_| self.external.workers().is_some()) {
-            let (name, gpu) = (gpu.name(), gpu.gpu_name().to_owned());
+            let (name, gpu) = (gpu.name(), gpu.gpu.name.clone());
             tracing::info!(model, version, "goes to TensorFlow: {name} ({gpu}) is for it alone");
             return self.tensorflow(wanted);
         }
@@ -260,31 +259,25 @@ impl Engines {
                     Ok(servable)
                 }
             },
-            (Err(Error::Unimplemented(why)), Some(_)) => {
+            (Err(why), Some(_)) if why.code == Code::Unimplemented => {
                 tracing::info!(model, version, "goes to TensorFlow: {why}");
                 self.tensorflow(wanted)
             }
-            (Err(Error::Unimplemented(why)), None) => {
-                Err(Error::Unimplemented(format!("{why}; TensorFlow could: {HOW_TO_INSTALL}")))
+            (Err(why), None) if why.code == Code::Unimplemented => {
+                Err(why.map_message(|why| format!("{why}; TensorFlow could: {HOW_TO_INSTALL}")))
             }
             (Err(error), _) => Err(error),
         }
     }
 }
 
-fn load_error(error: &Error) -> LoadError {
-    let code = match error {
-        Error::InvalidArgument(_) => Code::InvalidArgument,
-        Error::NotFound(_) => Code::NotFound,
-        Error::FailedPrecondition(_) => Code::FailedPrecondition,
-        Error::OutOfRange(_) => Code::OutOfRange,
-        Error::Unimplemented(_) => Code::Unimplemented,
-        Error::ResourceExhausted(_) => Code::ResourceExhausted,
-        Error::DataLoss(_) => Code::DataLoss,
-        Error::DeadlineExceeded(_) => Code::DeadlineExceeded,
-        Error::Cancelled(_) => Code::Cancelled,
-        Error::Unavailable(_) | Error::Busy { .. } => Code::Unavailable,
-        Error::Internal(_) => Code::Internal,
-    };
-    LoadError::new(code, error.to_string())
+/// The error of a version for which there is no room.
+pub(crate) fn refused(claim: &Claim, refusal: &Refusal) -> Status {
+    let (model, version) = (&claim.demand.model, claim.demand.version);
+    Status::exhausted(format!("{model} version {version}: {refusal}"))
+}
+
+/// The key of a weight, as placement compares it.
+fn weight_key(key: &native::WeightKey) -> WeightKey {
+    WeightKey { checksum: key.checksum, bytes: key.bytes }
 }

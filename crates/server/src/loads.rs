@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{Kind, Metric, Point, Value};
 use arc_swap::ArcSwap;
-use lifecycle::{Code, LoadError, Loader};
+use lifecycle::{LoadError, Loader};
+use metrics::{Point, Value};
 use parking_lot::{Condvar, Mutex};
+use status::Code;
 use tokio_util::sync::CancellationToken;
 
 /// How much a thread that loads gives way to others: of two threads on one core, the one that
@@ -43,27 +44,29 @@ impl Loads {
         load.took += took;
     }
 
-    /// A copy, as metrics of TensorFlow's names.
-    pub(crate) fn snapshot(&self) -> [Metric; 2] {
-        let by_path = self.by_path.lock().clone();
-        let mut attempts = Vec::new();
-        let mut latency = Vec::new();
-        for (path, load) in by_path {
-            for (status, n) in [("success", load.n_succeeded), ("fail", load.n_failed)] {
-                if n > 0 {
-                    let labels = vec![("model_path", path.clone()), ("status", status.to_owned())];
-                    attempts.push(Point { labels, value: Value::Counter(n) });
-                }
-            }
+    /// The number of loads by path and outcome.
+    pub(crate) fn attempts(&self) -> Vec<Point> {
+        let by_path = self.by_path.lock();
+        let of_path = |(path, load): (&String, &Load)| {
+            let outcomes = [("success", load.n_succeeded), ("fail", load.n_failed)];
+            let outcomes = outcomes.into_iter().filter(|(_, n)| *n > 0);
+            let point = |(status, n): (&str, u64)| {
+                let labels = vec![("model_path", path.clone()), ("status", status.to_owned())];
+                Point::new(labels, Value::Count(n))
+            };
+            outcomes.map(point).collect::<Vec<_>>()
+        };
+        by_path.iter().flat_map(of_path).collect()
+    }
+
+    /// The microseconds that loads took, by path.
+    pub(crate) fn latency(&self) -> Vec<Point> {
+        let by_path = self.by_path.lock();
+        let point = |(path, load): (&String, &Load)| {
             let micros = u64::try_from(load.took.as_micros()).unwrap_or(u64::MAX);
-            let labels = vec![("model_path", path)];
-            latency.push(Point { labels, value: Value::Counter(micros) });
-        }
-        let metric = |name, points| Metric { name, kind: Kind::Counter, points };
-        [
-            metric("/tensorflow/cc/saved_model/load_attempt_count", attempts),
-            metric("/tensorflow/cc/saved_model/load_latency", latency),
-        ]
+            Point::new(vec![("model_path", path.clone())], Value::Count(micros))
+        };
+        by_path.iter().map(point).collect()
     }
 }
 
@@ -108,9 +111,9 @@ pub(crate) fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result
         // table that grows with the threads that wait: not on pages that go with a model.
         drop(ArcSwap::from_pointee(()).load());
         Condvar::new().wait_for(&mut Mutex::new(()).lock(), Duration::ZERO);
-        device::use_heap_of_loads();
+        heap::use_for_loads();
         let done = work();
-        device::settle_stack();
+        heap::settle_stack();
         done
     };
     std::thread::scope(|scope| {
@@ -142,19 +145,18 @@ mod tests {
         loads.count("/m/1", false, Duration::from_micros(5));
         loads.count("/m/1", true, Duration::from_micros(7));
         loads.count("/n/2", true, Duration::from_micros(3));
-        let shown = |metric: &Metric| -> Vec<String> {
+        let shown = |points: Vec<Point>| -> Vec<String> {
             let point = |point: &Point| {
                 let values: Vec<&str> = point.labels.iter().map(|label| &*label.1).collect();
                 format!("{} {:?}", values.join(" "), point.value)
             };
-            metric.points.iter().map(point).collect()
+            points.iter().map(point).collect()
         };
-        let [attempts, latency] = loads.snapshot();
         assert_eq!(
-            shown(&attempts),
-            ["/m/1 success Counter(1)", "/m/1 fail Counter(1)", "/n/2 success Counter(1)"]
+            shown(loads.attempts()),
+            ["/m/1 success Count(1)", "/m/1 fail Count(1)", "/n/2 success Count(1)"]
         );
-        assert_eq!(shown(&latency), ["/m/1 Counter(12)", "/n/2 Counter(3)"]);
+        assert_eq!(shown(loads.latency()), ["/m/1 Count(12)", "/n/2 Count(3)"]);
     }
 
     #[test]

@@ -2,12 +2,11 @@
 
 use std::io::IsTerminal as _;
 
+use config::flags::LogFormat;
 use tracing_subscriber::EnvFilter;
 
-use crate::flags::LogFormat;
-
 /// Starts logging. `TENSORD_LOG` chooses what is logged, `info` if it is not set.
-pub(crate) fn start(format: LogFormat) {
+pub fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_env("TENSORD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let is_terminal = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt()

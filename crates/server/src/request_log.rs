@@ -11,11 +11,12 @@ use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Result, bail, ensure};
-use api::{Kind, Metric, Point, Record, Recorder, Value};
-use lifecycle::Code;
+use anyhow::Result;
+use api::{Record, Recorder};
+use metrics::{Point, Value};
 use prost::Message as _;
-use proto::serving::{LoggingConfig, ModelConfig, SamplingConfig};
+use proto::serving::SamplingConfig;
+use status::Code;
 use tracing::{error, warn};
 
 use crate::active::Active;
@@ -42,36 +43,6 @@ struct Job {
     record: Record,
 }
 
-/// Refuses a logging config that could not be followed.
-pub(crate) fn check(model: &ModelConfig) -> Result<()> {
-    let Some(LoggingConfig { log_collector_config, sampling_config, custom_logging_config }) =
-        &model.logging_config
-    else {
-        return Ok(());
-    };
-    let name = &model.name;
-    if let Some(any) = custom_logging_config {
-        bail!("Model {name}: custom_logging_config {} is not supported", any.type_url);
-    }
-    let collector = log_collector_config.clone().unwrap_or_default();
-    ensure!(
-        ["", "tfrecord"].contains(&collector.r#type.as_str()),
-        "Model {name}: log_collector_config.type {:?} is not supported; tfrecord is",
-        collector.r#type
-    );
-    ensure!(
-        collector.filename_prefix.starts_with('/'),
-        "Model {name}: log_collector_config.filename_prefix must be an absolute path; got {:?}",
-        collector.filename_prefix
-    );
-    let rate = sampling_config.as_ref().map_or(0.0, |sampling| sampling.sampling_rate);
-    ensure!(
-        (0.0..=1.0).contains(&rate),
-        "Model {name}: sampling_rate must be from 0 to 1; got {rate}"
-    );
-    Ok(())
-}
-
 impl RequestLog {
     /// Starts the thread that writes. `tags` are those of the meta graph that is served.
     pub(crate) fn start(active: Arc<Active>, tags: Vec<String>) -> std::io::Result<Self> {
@@ -79,7 +50,7 @@ impl RequestLog {
         let counts = Arc::new(Counts::default());
         let (written_tags, written) = (tags.clone(), Arc::clone(&counts));
         let write = move || {
-            device::share_heap();
+            heap::share();
             let mut files = Files::default();
             for job in receive {
                 let model = job.record.model.clone();
@@ -99,15 +70,14 @@ impl RequestLog {
         })
     }
 
-    /// How many requests were logged, or could not be, as TensorFlow Serving's metric.
-    pub(crate) fn snapshot(&self) -> Metric {
+    /// The number of requests that were logged, or could not be, by model and code.
+    pub(crate) fn points(&self) -> Vec<Point> {
         let counts = self.counts.by_kind.lock();
         let points = counts.iter().map(|((model, code), n)| Point {
             labels: vec![("model_name", model.clone()), ("status_code", (*code).to_owned())],
-            value: Value::Counter(*n),
+            value: Value::Count(*n),
         });
-        let name = "/tensorflow/serving/request_log_count";
-        Metric { name, kind: Kind::Counter, points: points.collect() }
+        points.collect()
     }
 
     /// Writes what is waiting, and takes nothing more.
@@ -200,28 +170,6 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check_config(text: &str, expected: &str) {
-        let model: ModelConfig =
-            proto::text::parse(&format!("name: 'm' logging_config {{ {text} }}")).unwrap();
-        let found = check(&model).map_or_else(|error| error.to_string(), |()| String::new());
-        assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{found}");
-    }
-
-    #[test]
-    fn a_logging_config_that_cannot_be_followed_is_refused() {
-        let prefix = "filename_prefix: '/tmp/x'";
-        let good =
-            format!("log_collector_config {{ {prefix} }} sampling_config {{ sampling_rate: 1 }}");
-        check_config(&good, "");
-        check_config(&format!("log_collector_config {{ type: 'tfrecord' {prefix} }}"), "");
-        check_config(&format!("log_collector_config {{ type: 'kafka' {prefix} }}"), "kafka");
-        check_config("log_collector_config { filename_prefix: 'x' }", "absolute path");
-        check_config("", "absolute path");
-        let rate = "sampling_config { sampling_rate: 1.5 }";
-        check_config(&format!("log_collector_config {{ {prefix} }} {rate}"), "from 0 to 1");
-    }
 
     #[test]
     fn a_rate_chooses_its_share_of_requests() {

@@ -1,6 +1,5 @@
 //! What is known of queues and lanes, for people and programs: `GET /v1/scheduler` and metrics.
 
-mod metrics;
 mod page;
 
 use std::sync::Arc;
@@ -10,7 +9,6 @@ use schedule::Lanes;
 use crate::batching::Versions;
 use crate::devices::Devices;
 
-pub(crate) use self::metrics::metrics;
 pub(crate) use self::page::page;
 
 /// Whoever knows the queues and the lanes.
@@ -22,7 +20,7 @@ pub(crate) struct Scheduler {
 
 impl Scheduler {
     /// The lanes of each device, by its name.
-    fn lanes(&self) -> Vec<(String, Arc<Lanes>)> {
+    pub(crate) fn lanes(&self) -> Vec<(String, Arc<Lanes>)> {
         let all = self.devices.all();
         let name = |one: &crate::devices::Logical| one.space.name().to_owned();
         all.iter().map(|one| (name(one), Arc::clone(&one.executor.lanes))).collect()

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use config::control::Fence;
+use config::{Config, is_saved_model};
 use lifecycle::{Child, LoadError, Source, Tree, children, tree};
 use savedmodel::SavedModel;
 use storage::Storage;
 
-use crate::config::Config;
-use crate::fence::Fence;
 use crate::warmup::read_error;
 
 /// The version of a SavedModel that stands by itself, without a folder for its versions.
@@ -68,9 +68,4 @@ fn folder(path: &str) -> String {
         }
         _ => path.to_owned(),
     }
-}
-
-/// Whether a folder is a SavedModel.
-pub(crate) fn is_saved_model(dir: &Path) -> bool {
-    ["saved_model.pb", "saved_model.pbtxt"].iter().any(|name| dir.join(name).is_file())
 }

@@ -4,19 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use api::{Pem, Tls};
-use proto::serving::SslConfig;
+use anyhow::Result;
+use api::Tls;
+use config::Settling;
+use config::ssl_config::{pem, read, wrong};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::settle::Settling;
-
 /// How often the file is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// The most bytes of the file.
-const BYTES_MAX: u64 = 4 << 20;
 
 /// Keys from a file.
 pub(crate) struct SslConfigFile {
@@ -57,33 +53,4 @@ impl SslConfigFile {
         }
         self.text = text;
     }
-}
-
-fn read(path: &Path) -> Result<String> {
-    let metadata = std::fs::metadata(path)
-        .with_context(|| format!("cannot read --ssl_config_file {}", path.display()))?;
-    ensure!(
-        metadata.len() <= BYTES_MAX,
-        "--ssl_config_file {} is larger than {BYTES_MAX} bytes",
-        path.display()
-    );
-    std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read --ssl_config_file {}", path.display()))
-}
-
-fn pem(text: &str, path: &Path) -> Result<Pem> {
-    let config: SslConfig =
-        proto::text::parse(text).map_err(|error| wrong(path, &error.to_string()))?;
-    if config.client_verify && config.custom_ca.is_empty() {
-        return Err(wrong(path, "client_verify needs a custom_ca to verify clients with"));
-    }
-    Ok(Pem {
-        key: config.server_key,
-        certificates: config.server_cert,
-        client_authorities: config.client_verify.then_some(config.custom_ca),
-    })
-}
-
-fn wrong(path: &Path, why: &str) -> anyhow::Error {
-    anyhow!("Invalid protobuf file: '{}': {why}", path.display())
 }

@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use api::Replayed;
+use config::Warmup;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use lifecycle::{Code, LoadError};
+use lifecycle::LoadError;
 use session::Servable;
+use status::Code;
 use storage::Storage;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::config::Warmup;
 use crate::warmups::Warmups;
 
 /// How many requests are run between two words on how far it is.
@@ -47,7 +48,7 @@ impl Version<'_> {
             }
             Err(error) => Err(read_error(&error)),
         };
-        let status = outcome.as_ref().map_or_else(|error| error.code.name(), |()| "OK");
+        let status = outcome.as_ref().map_or_else(|error| error.status.code.name(), |()| "OK");
         warmups.count(self.path, status, n_records.into_inner(), start.elapsed());
         outcome
     }
@@ -83,7 +84,7 @@ impl Version<'_> {
                 let mut outcome = Replayed::Empty;
                 for _ in 0..options.n_iterations {
                     let replayed = api::replay(self.servable, &record).await;
-                    outcome = replayed.map_err(|s| LoadError::new(s.code, s.message))?;
+                    outcome = replayed?;
                 }
                 Ok::<_, LoadError>(outcome)
             })
@@ -128,28 +129,7 @@ async fn too_late(options: Warmup) {
 
 /// The failure of a load whose files cannot be read.
 pub(crate) fn read_error(error: &savedmodel::Error) -> LoadError {
-    use proto::error::Code as C;
-    let code = match error.code() {
-        C::Ok | C::Unknown | C::DoNotUseReservedForFutureExpansionUseDefaultInSwitchInstead => {
-            Code::Unknown
-        }
-        C::Cancelled => Code::Cancelled,
-        C::InvalidArgument => Code::InvalidArgument,
-        C::DeadlineExceeded => Code::DeadlineExceeded,
-        C::NotFound => Code::NotFound,
-        C::AlreadyExists => Code::AlreadyExists,
-        C::PermissionDenied => Code::PermissionDenied,
-        C::Unauthenticated => Code::Unauthenticated,
-        C::ResourceExhausted => Code::ResourceExhausted,
-        C::FailedPrecondition => Code::FailedPrecondition,
-        C::Aborted => Code::Aborted,
-        C::OutOfRange => Code::OutOfRange,
-        C::Unimplemented => Code::Unimplemented,
-        C::Internal => Code::Internal,
-        C::Unavailable => Code::Unavailable,
-        C::DataLoss => Code::DataLoss,
-    };
-    LoadError::new(code, error.to_string())
+    LoadError::new(error.code(), error.to_string())
 }
 
 #[cfg(test)]
@@ -161,22 +141,10 @@ mod tests {
     use prost::Message as _;
     use proto::serving::prediction_log::LogType;
     use proto::serving::{PredictLog, PredictRequest, PredictionLog};
-    use session::{Engine, Reply, Run, Signature, Weights};
+    use session::{Signature, Weights};
 
     use super::*;
-
-    /// Never answers.
-    struct Stuck;
-
-    impl Engine for Stuck {
-        fn start(&self, _: Run, reply: Reply) {
-            std::mem::forget(reply);
-        }
-
-        fn name(&self) -> &'static str {
-            "stuck"
-        }
-    }
+    use session::fake::FakeEngine;
 
     fn servable() -> Servable {
         let signature = Signature {
@@ -191,7 +159,7 @@ mod tests {
             signature_defs: BTreeMap::new(),
             refused: BTreeMap::new(),
             weights: Weights::default(),
-            engine: Arc::new(Stuck),
+            engine: Arc::new(FakeEngine::slow()),
         }
     }
 
@@ -215,9 +183,8 @@ mod tests {
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
         let _entered = runtime.enter();
         let warmups = Warmups::default();
-        assert_eq!(fresh.warm_up(options, &warmups, cancel).unwrap_err().code, expected);
-        let [_, records] = warmups.snapshot();
-        assert_eq!(records.points[0].labels[1].1, expected.name());
+        assert_eq!(fresh.warm_up(options, &warmups, cancel).unwrap_err().status.code, expected);
+        assert_eq!(warmups.records()[0].labels[1].1, expected.name());
     }
 
     #[test]

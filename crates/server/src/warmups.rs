@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::{Kind, Metric, Point, Value, latency_limits};
+use metrics::{Histogram, LATENCY_LIMITS, Point, Value};
 use parking_lot::Mutex;
 
 /// How many paths and outcomes are counted one by one; beyond that the first are forgotten.
@@ -16,50 +16,44 @@ pub(crate) struct Warmups {
 }
 
 /// The warm-ups of one path that ended alike.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Counts {
     n_records: u64,
-    /// How many took less than each limit, and not less than the one before.
-    counts: Vec<u64>,
-    micros: f64,
+    micros: Histogram,
 }
 
 impl Warmups {
     /// A warm-up ended, well (`OK`) or with a code.
     pub(crate) fn count(&self, path: &str, status: &'static str, n_records: u64, took: Duration) {
-        let limits = latency_limits();
         let mut by_kind = self.by_kind.lock();
         let kind = (path.to_owned(), status);
         if by_kind.len() >= KINDS_MAX && !by_kind.contains_key(&kind) {
             by_kind.pop_first();
         }
-        let warmups = by_kind.entry(kind).or_insert_with(|| Counts {
-            n_records: 0,
-            counts: vec![0; limits.len() + 1],
-            micros: 0.0,
-        });
-        let micros = took.as_secs_f64() * 1e6;
+        let warmups = by_kind
+            .entry(kind)
+            .or_insert_with(|| Counts { n_records: 0, micros: Histogram::new(&LATENCY_LIMITS) });
         warmups.n_records += n_records;
-        warmups.counts[limits.partition_point(|limit| *limit <= micros)] += 1;
-        warmups.micros += micros;
+        warmups.micros.add(took.as_secs_f64() * 1e6);
     }
 
-    /// A copy, as metrics of TensorFlow Serving's names.
-    pub(crate) fn snapshot(&self) -> [Metric; 2] {
-        let by_kind = self.by_kind.lock().clone();
-        let (mut latency, mut records) = (Vec::new(), Vec::new());
-        for ((path, status), Counts { n_records, counts, micros }) in by_kind {
-            let labels = vec![("model_path", path), ("status", status.to_owned())];
-            let limits = latency_limits();
-            let value = Value::Histogram { limits, counts, sum: micros };
-            latency.push(Point { labels: labels.clone(), value });
-            records.push(Point { labels, value: Value::Counter(n_records) });
-        }
-        let metric = |name, kind, points| Metric { name, kind, points };
-        [
-            metric("/tensorflow/serving/model_warmup_latency", Kind::Histogram, latency),
-            metric("/tensorflow/serving/model_warmup_records_read", Kind::Counter, records),
-        ]
+    /// The time of warm-ups in microseconds, by path and outcome.
+    pub(crate) fn latency(&self) -> Vec<Point> {
+        self.points(|counts| counts.micros.value())
+    }
+
+    /// The number of records that warm-ups read, by path and outcome.
+    pub(crate) fn records(&self) -> Vec<Point> {
+        self.points(|counts| Value::Count(counts.n_records))
+    }
+
+    fn points(&self, value: fn(&Counts) -> Value) -> Vec<Point> {
+        let by_kind = self.by_kind.lock();
+        let point = |((path, status), counts): (&(String, &'static str), &Counts)| {
+            let labels = vec![("model_path", path.clone()), ("status", (*status).to_owned())];
+            Point::new(labels, value(counts))
+        };
+        by_kind.iter().map(point).collect()
     }
 }
 
@@ -73,13 +67,13 @@ mod tests {
         warmups.count("/m/1", "OK", 5, Duration::from_micros(5));
         warmups.count("/m/1", "OK", 2, Duration::from_micros(12));
         warmups.count("/m/2", "DATA_LOSS", 0, Duration::from_secs(7200));
-        let [latency, records] = warmups.snapshot();
-        let labels: Vec<&str> = records.points.iter().map(|point| &*point.labels[1].1).collect();
+        let (latency, records) = (warmups.latency(), warmups.records());
+        let labels: Vec<&str> = records.iter().map(|point| &*point.labels[1].1).collect();
         assert_eq!(labels, ["OK", "DATA_LOSS"]);
-        assert_eq!(records.points[0].value, Value::Counter(7));
-        let Value::Histogram { counts, sum, .. } = &latency.points[0].value else { panic!() };
+        assert_eq!(records[0].value, Value::Count(7));
+        let Value::Histogram { counts, sum, .. } = &latency[0].value else { panic!() };
         assert_eq!((&counts[..3], *sum), (&[1, 1, 0][..], 17.0));
-        let Value::Histogram { counts, .. } = &latency.points[1].value else { panic!() };
+        let Value::Histogram { counts, .. } = &latency[1].value else { panic!() };
         assert_eq!(counts.last(), Some(&1));
     }
 

@@ -1,18 +1,18 @@
-//! How a servable's signatures are batched, and what is known of their queues.
+//! Batching of a servable's signatures, and the state of their queues.
 
 use std::time::Duration;
 
 use batch::Order;
 use schedule::{Failure, QueueSnapshot};
+use status::Status;
 
-use crate::error::Error;
-
-/// How the signatures of a servable are batched.
+/// The rule by which the signatures of a servable are batched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Batching {
     /// Not at all.
     Off,
-    /// Where rows are proved to be independent. What does not fit in a batch runs alone.
+    /// Batches signatures whose rows are proved to be independent. A task that does not fit in a
+    /// batch runs alone.
     Proved(batch::Options),
     /// Wherever running a signature leaves nothing behind, as TensorFlow Serving does when it is
     /// asked to; with its refusals and codes.
@@ -29,7 +29,7 @@ impl Batching {
     }
 }
 
-/// How a servable stands against others, and its requests against each other.
+/// The rank of a servable among others, and of its requests among each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Priorities {
     /// Its weight against other models on the same lanes: twice the weight, twice the time.
@@ -38,7 +38,7 @@ pub struct Priorities {
     pub default_level: usize,
     /// The limits of its levels, the most urgent first.
     pub levels: Vec<batch::Level>,
-    /// What requests of lower levels do in the batches of higher ones.
+    /// The part that requests of lower levels take in the batches of higher ones.
     pub mixed: batch::MixedPriority,
     /// The wait that weighs as much as one level, if it is set.
     pub ageing: Option<Duration>,
@@ -56,7 +56,7 @@ impl Priorities {
         }
     }
 
-    /// Whether requests of different levels are told apart.
+    /// Returns whether requests of different levels are told apart.
     pub fn has_levels(&self) -> bool {
         !self.levels.is_empty() || self.default_level > 0 || self.ageing.is_some()
     }
@@ -89,7 +89,7 @@ pub struct QueueState {
     pub signature: String,
     /// The device whose lanes run them.
     pub device: String,
-    /// Why tasks run one by one, if they do.
+    /// The reason that tasks run one by one, if they do.
     pub why_single: Option<String>,
     /// The level of requests that name none.
     pub default_level: usize,
@@ -97,24 +97,24 @@ pub struct QueueState {
     pub snapshot: QueueSnapshot,
 }
 
-/// What a failure on the lanes is to a client. `is_asked` is whether TensorFlow Serving's code for
-/// what expires in a queue is wanted.
-pub fn failure(failure: &Failure, is_asked: bool) -> Error {
+/// The status that a failure on the lanes has for a client. `is_asked` selects TensorFlow Serving's
+/// code for tasks that expire in a queue.
+pub fn failure(failure: &Failure, is_asked: bool) -> Status {
     let refusal = match failure {
         Failure::Refused(refusal) => refusal,
         Failure::Failed(fault) => {
-            let own = fault.error.downcast_ref::<Error>().cloned();
-            return own.unwrap_or_else(|| Error::Internal(fault.error.to_string()));
+            let own = fault.error.downcast_ref::<Status>().cloned();
+            return own.unwrap_or_else(|| Status::internal(fault.error.to_string()));
         }
     };
     let text = refusal.to_string();
-    let busy = |text| Error::Busy { text, retry_after: refusal.retry_after };
+    let busy = |text| Status::unavailable(text).with_retry_after(refusal.retry_after);
     match &refusal.error {
         schedule::Error::Batch(error) => match error {
             batch::Error::QueueFull { .. } | batch::Error::NoCapacity { .. } => busy(text),
-            batch::Error::Expired | batch::Error::Tensor(_) => Error::ResourceExhausted(text),
+            batch::Error::Expired | batch::Error::Tensor(_) => Status::exhausted(text),
             batch::Error::ScalarOutput | batch::Error::OutputRows => {
-                Error::FailedPrecondition(text)
+                Status::failed_precondition(text)
             }
             batch::Error::NoInputs
             | batch::Error::ScalarInput
@@ -124,19 +124,19 @@ pub fn failure(failure: &Failure, is_asked: bool) -> Error {
             | batch::Error::Handles(_)
             | batch::Error::LastAllowedSize { .. }
             | batch::Error::AllowedOrder
-            | batch::Error::NotPositive { .. } => Error::InvalidArgument(text),
+            | batch::Error::NotPositive { .. } => Status::invalid(text),
         },
-        schedule::Error::TooLate { left, .. } if left.is_zero() => Error::DeadlineExceeded(text),
-        schedule::Error::TooLate { .. } => busy(text),
+        schedule::Error::TooLate { left, .. } if left.is_zero() => Status::deadline_exceeded(text),
+        schedule::Error::TooLate { .. } | schedule::Error::Overrun { .. } => busy(text),
         // TensorFlow Serving's code and text, where its batching was asked for.
         schedule::Error::Expired { .. } if is_asked => {
-            Error::ResourceExhausted(batch::Error::Expired.to_string())
+            Status::exhausted(batch::Error::Expired.to_string())
         }
         schedule::Error::Expired { .. } | schedule::Error::RanTooLong { .. } => {
-            Error::DeadlineExceeded(text)
+            Status::deadline_exceeded(text)
         }
-        schedule::Error::Cancelled => Error::Cancelled(text),
-        schedule::Error::Closed => Error::Unavailable(text),
+        schedule::Error::Cancelled => Status::cancelled(text),
+        schedule::Error::Closed => Status::unavailable(text),
     }
 }
 
@@ -145,6 +145,7 @@ mod tests {
     use std::sync::Arc;
 
     use schedule::{Blame, Fault, Refusal};
+    use status::Code;
 
     use super::*;
 
@@ -155,23 +156,37 @@ mod tests {
     #[test]
     fn what_expires_has_the_code_that_was_asked_for() {
         let expired = refused(schedule::Error::Expired { waited: Duration::from_millis(7) });
-        let text = "Run() timeout exceeded while waiting in batching queue".to_owned();
-        assert_eq!(super::failure(&expired, true), Error::ResourceExhausted(text));
-        let text = "the deadline passed after 7 ms in the queue".to_owned();
-        assert_eq!(super::failure(&expired, false), Error::DeadlineExceeded(text));
+        let text = "Run() timeout exceeded while waiting in batching queue";
+        assert_eq!(super::failure(&expired, true), Status::exhausted(text));
+        let text = "the deadline passed after 7 ms in the queue";
+        assert_eq!(super::failure(&expired, false), Status::deadline_exceeded(text));
+    }
+
+    #[test]
+    fn a_model_with_too_many_endless_runs_is_unavailable() {
+        let refused = Failure::Refused(Refusal {
+            error: schedule::Error::Overrun { n_runs: 2 },
+            retry_after: None,
+        });
+        let text = "2 runs of this model have gone on for far longer than expected: it gets no new \
+                    ones until one of them ends";
+        let expected = Status::unavailable(text);
+        assert_eq!(super::failure(&refused, false), expected);
     }
 
     #[test]
     fn a_full_queue_says_when_to_try_again() {
         let full = refused(batch::Error::QueueFull { n_batches: 2, max: 2 }.into());
-        let Error::Busy { text, retry_after } = super::failure(&full, true) else { panic!() };
-        assert!(text.ends_with("currently 2 batches enqueued and max_enqueued_batches is 2"));
-        assert_eq!(retry_after, Some(Duration::from_millis(3)));
+        let busy = super::failure(&full, true);
+        assert_eq!(busy.code, Code::Unavailable);
+        let text = "currently 2 batches enqueued and max_enqueued_batches is 2";
+        assert!(busy.message.ends_with(text), "{busy}");
+        assert_eq!(busy.retry_after, Some(Duration::from_millis(3)));
     }
 
     #[test]
     fn an_engines_own_error_stays_as_it_is() {
-        let own = Error::OutOfRange("index 7".to_owned());
+        let own = Status::new(Code::OutOfRange, "index 7");
         let fault = Fault { error: Arc::new(own.clone()), blame: Blame::Rows };
         assert_eq!(super::failure(&Failure::Failed(fault), false), own);
     }

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use status::Result;
 use tensor::Tensor;
 
 use crate::batching::{Batching, Priorities, QueueState};
-use crate::error::Result;
 
 /// One run of a signature.
 #[derive(Debug, Clone)]
@@ -16,9 +16,9 @@ pub struct Run {
     pub signature: String,
     /// The inputs, in the order of the signature's.
     pub inputs: Vec<Tensor>,
-    /// Which outputs are wanted, by their places among the signature's.
+    /// The outputs wanted, by their places among the signature's.
     pub outputs: Vec<usize>,
-    /// When the answer is no longer wanted.
+    /// The time from which the answer is no longer wanted.
     pub deadline: Option<Instant>,
     /// Its priority, 0 being the most urgent; the model's own if none is given.
     pub level: Option<usize>,
@@ -27,16 +27,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether nobody waits for the answer any more.
+    /// Returns whether nobody waits for the answer any more.
     pub fn is_moot(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 }
 
-/// How urgent a run is.
+/// The urgency of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Urgency {
-    /// When the answer is no longer wanted.
+    /// The time from which the answer is no longer wanted.
     pub deadline: Option<Instant>,
     /// Its priority, 0 being the most urgent; the model's own if none is given.
     pub level: Option<usize>,
@@ -48,7 +48,9 @@ pub const LEVEL_MAX: usize = 15;
 /// Takes the answer of a run, from any thread. Dropped unused, it tells that the run was lost.
 pub type Reply = Box<dyn FnOnce(Result<Vec<Tensor>>) + Send>;
 
-/// What runs a servable's signatures: our own executor, a worker process, a GPU stream.
+/// An engine, which runs a servable's signatures: our own executor, a worker process, a GPU stream.
+///
+/// No method has a default, so that an engine which wraps another cannot forget one.
 pub trait Engine: Send + Sync {
     /// Starts a run. The reply comes once, from any thread, maybe before this returns.
     fn start(&self, run: Run, reply: Reply);
@@ -59,40 +61,28 @@ pub trait Engine: Send + Sync {
     /// Puts another way of batching in force, for what waits and what comes. Fails, and changes
     /// nothing, if the settings contradict each other. An engine that has no queues of its own
     /// does nothing.
-    fn set_batching(&self, batching: &Batching) -> Result<()> {
-        let _ = batching;
-        Ok(())
-    }
+    fn set_batching(&self, batching: &Batching) -> Result<()>;
 
     /// Puts other priorities in force, for what waits and what comes. An engine that has no queues
     /// of its own does nothing.
-    fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
-        let _ = priorities;
-        Ok(())
-    }
+    fn set_priorities(&self, priorities: &Priorities) -> Result<()>;
 
     /// Tells that a run is on its way, so that what it will need can be made ready meanwhile on
     /// another thread. Takes no time worth mentioning.
-    fn expect(&self) {}
+    fn expect(&self);
 
     /// Makes ready for runs of the sizes that it is known to get, as far as that is worth it: on
     /// this thread, before the first of them comes. What fails here is left to the runs.
-    fn prepare(&self) {}
+    fn prepare(&self);
 
-    /// When a run that starts now would be answered; `None` if there is no telling.
-    fn forecast(&self, run: &Run) -> Option<schedule::Replica> {
-        let _ = run;
-        None
-    }
+    /// Predicts the time until a run that starts now would be answered; `None` if there is no
+    /// telling.
+    fn forecast(&self, run: &Run) -> Option<schedule::Replica>;
 
-    /// What is gone when all that it holds was given back: a run may hold on to it for a moment
-    /// after it was answered. `None` if that ends with the engine.
-    fn end(&self) -> Option<Weak<()>> {
-        None
-    }
+    /// A token that is gone when all memory of the engine was given back: a run may hold on to it
+    /// for a moment after it was answered. `None` if that ends with the engine.
+    fn end(&self) -> Option<Weak<()>>;
 
-    /// What is known of its queues.
-    fn queues(&self) -> Vec<QueueState> {
-        Vec::new()
-    }
+    /// The state of its queues.
+    fn queues(&self) -> Vec<QueueState>;
 }

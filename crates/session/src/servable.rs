@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proto::tensorflow::SignatureDef;
+use status::{Result, Status};
 use tensor::Tensor;
 use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Run, Urgency};
-use crate::error::{Error, Result};
 use crate::signature::{DEFAULT_SIGNATURE, Signature};
 
 /// One loaded version of a model, ready to run.
@@ -20,10 +20,10 @@ pub struct Servable {
     /// All signatures as they stand in the SavedModel, for metadata.
     pub signature_defs: BTreeMap<String, SignatureDef>,
     /// Signatures that cannot be run, and why.
-    pub refused: BTreeMap<String, Error>,
+    pub refused: BTreeMap<String, Status>,
     /// The memory of its weights.
     pub weights: Weights,
-    /// What runs it.
+    /// The engine that runs the servable.
     pub engine: Arc<dyn Engine>,
 }
 
@@ -65,7 +65,7 @@ impl Servable {
         // If nobody waits any more, the answer is of no use to anybody.
         let reply = Box::new(move |answer| drop(send.send(answer)));
         self.engine.start(run, reply);
-        let lost = || Error::Internal("the run was lost: a kernel panicked".to_owned());
+        let lost = || Status::internal("the run was lost: a kernel panicked");
         receive.await.unwrap_or_else(|_| Err(lost()))
     }
 }

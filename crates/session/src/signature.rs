@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use status::{Result, Status};
 use tensor::{DType, Spec, Tensor};
-
-use crate::error::{Error, Result};
 
 /// The signature that a request means when it names none.
 pub const DEFAULT_SIGNATURE: &str = "serving_default";
@@ -63,7 +62,7 @@ impl Signature {
         for (alias, proto) in &from.defaults {
             let value = Tensor::from_proto(proto, DEFAULT_LIMIT_BYTES).map_err(|error| {
                 let place = format!("signature {}, default of {alias}", from.name);
-                Error::InvalidArgument(format!("{place}: {error}"))
+                Status::invalid(format!("{place}: {error}"))
             })?;
             defaults.insert(alias.clone(), value);
         }

@@ -1,9 +1,9 @@
 //! Opens a path below a directory without ever leaving it.
 //!
-//! What Linux calls `RESOLVE_BENEATH`, done by hand so that it works on every kernel: each
-//! component is opened relative to the one before without following links, and a link's target is
-//! walked like the rest of the path. The check and the opening are one, so nobody can swap a
-//! directory for a link between them.
+//! This is Linux's `RESOLVE_BENEATH`, done by hand so that it works on every kernel: each component
+//! is opened relative to the one before without following links, and a link's target is walked like
+//! the rest of the path. The check and the opening are one, so nobody can swap a directory for a
+//! link between them.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};

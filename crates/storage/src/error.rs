@@ -1,11 +1,12 @@
-//! What can go wrong with files.
+//! Errors of files.
 
 use std::io;
 
 /// The result of a storage operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a file could not be listed or read. Paths are as asked for, below the storage's own.
+/// The reason that a file could not be listed or read. Paths are as asked for, below the storage's
+/// own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The URL is of a kind that is not built in.
@@ -33,7 +34,7 @@ pub enum Error {
     Escapes {
         /// The path.
         path: String,
-        /// How it would get out.
+        /// The way by which the path would get out.
         reason: &'static str,
     },
     /// It is a file where a directory is needed, or the other way round, or neither.
@@ -41,9 +42,9 @@ pub enum Error {
     Kind {
         /// The path.
         path: String,
-        /// What is needed.
+        /// The kind that is needed.
         expected: &'static str,
-        /// What is there.
+        /// The kind that is there.
         got: &'static str,
     },
     /// The file is larger than the reader wants to take.
@@ -61,11 +62,11 @@ pub enum Error {
     Truncated {
         /// The path.
         path: String,
-        /// Where the read started.
+        /// The offset at which the read started.
         offset: u64,
-        /// How many bytes were wanted.
+        /// The number of bytes that were wanted.
         wanted: u64,
-        /// How long the file is.
+        /// The length of the file.
         len: u64,
     },
     /// Anything else the system reports.

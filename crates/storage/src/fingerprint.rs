@@ -14,7 +14,7 @@ pub struct Fingerprint {
     pub n_files: u64,
     /// The sum of their lengths.
     pub n_bytes: u64,
-    /// When the newest file or directory changed, the one looked at included.
+    /// The time at which the newest file or directory changed, the one looked at included.
     pub newest: SystemTime,
     digest: u64,
 }

@@ -19,7 +19,7 @@ pub struct Storage {
     path: PathBuf,
 }
 
-/// What stands at a path.
+/// The kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -45,27 +45,27 @@ impl Kind {
 pub struct Entry {
     /// The name within the directory.
     pub name: String,
-    /// What it is, or what it links to.
+    /// The kind of the entry, or of the target of its link.
     pub kind: Kind,
-    /// Whether it is a symbolic link.
+    /// `true` if the entry is a symbolic link.
     pub is_link: bool,
 }
 
 impl Entry {
-    /// Whether it is a directory, or a link to one.
+    /// Returns whether the entry is a directory, or a link to one.
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Dir
     }
 }
 
-/// What is known of a file without reading it.
+/// The facts about a file that are known without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// The kind of the file.
     pub kind: Kind,
-    /// Its length in bytes.
+    /// The file's length in bytes.
     pub len: u64,
-    /// When it was last written.
+    /// The time at which the file was last written.
     pub modified: SystemTime,
 }
 
@@ -94,8 +94,8 @@ impl Storage {
         Ok(Self { root: Arc::new(root.into()), path: self.path.join(path) })
     }
 
-    /// What is in a directory, sorted by name. Names that are not UTF-8 are left out: no path can
-    /// name them. Costs one look at each entry.
+    /// Lists the entries of a directory, sorted by name. Names that are not UTF-8 are left out: no
+    /// path can name them. Costs one look at each entry.
     ///
     /// # Errors
     /// If it is not there, is no directory, or is outside of this storage.
@@ -116,7 +116,7 @@ impl Storage {
         Ok(entries)
     }
 
-    /// What is known of the file or directory at `path`.
+    /// Returns the facts about the file or directory at `path`.
     ///
     /// # Errors
     /// If it is not there, or is outside of this storage.
@@ -124,7 +124,7 @@ impl Storage {
         stat_of(&fs::File::from(confined::open(&self.root, path)?), path)
     }
 
-    /// Whether there is a file or directory at `path`.
+    /// Returns whether there is a file or directory at `path`.
     ///
     /// # Errors
     /// If that cannot be told: the path is outside of this storage, or unreadable.
@@ -181,8 +181,8 @@ fn kind_of(file_type: fs::FileType) -> Kind {
     }
 }
 
-/// What a name in a directory is; `None` for a link, or if it is gone. A link that is followed
-/// counts as what it leads to, even outside: a version directory may be a link.
+/// Returns the kind of a name in a directory; `None` for a link, or if it is gone. A link that is
+/// followed counts as what it leads to, even outside: a version directory may be a link.
 fn kind_in(dir: &fs::File, name: &str, flags: AtFlags) -> Option<Kind> {
     match FileType::from_raw_mode(statat(dir, name, flags).ok()?.st_mode) {
         FileType::RegularFile => Some(Kind::File),

@@ -51,12 +51,12 @@ impl Dim {
         usize::try_from(self.known()?).ok()
     }
 
-    /// Whether two dimensions are surely the same.
+    /// Returns whether two dimensions are surely the same.
     pub fn same(&self, other: &Self) -> bool {
         *self != Self::Unknown && self == other
     }
 
-    /// Whether two dimensions surely differ.
+    /// Returns whether two dimensions surely differ.
     pub fn differs(&self, other: &Self) -> bool {
         matches!((self, other), (Self::Known(a), Self::Known(b)) if a != b)
     }

@@ -111,17 +111,17 @@ impl DType {
         self.row().3
     }
 
-    /// Whether elements are plain bytes of a fixed size.
+    /// Returns whether elements are plain bytes of a fixed size.
     pub fn is_plain(self) -> bool {
         self.size() > 0
     }
 
-    /// Whether it is a floating-point type.
+    /// Returns whether the type is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16)
     }
 
-    /// Whether it is a plain integer type.
+    /// Returns whether the type is a plain integer type.
     pub fn is_integer(self) -> bool {
         use DType::{I8, I16, I32, I64, U8, U16, U32, U64};
         matches!(self, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)

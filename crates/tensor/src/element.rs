@@ -10,7 +10,7 @@ pub trait Element: bytemuck::Pod + Send + Sync {
     /// The dtype it stands for first of all.
     const DTYPE: DType;
 
-    /// Whether a tensor of `dtype` may be seen as a slice of this type.
+    /// Returns whether a tensor of `dtype` may be seen as a slice of this type.
     fn stands_for(dtype: DType) -> bool {
         dtype == Self::DTYPE
     }

@@ -1,4 +1,6 @@
-//! What can be wrong with a tensor.
+//! Errors of tensors.
+
+use status::Code;
 
 use crate::{DType, Shape};
 
@@ -30,7 +32,7 @@ pub enum Error {
     /// A `TensorProto` that cannot be a tensor.
     #[error("malformed TensorProto: {reason}")]
     Proto {
-        /// What is wrong with it.
+        /// The fault of the message.
         reason: String,
     },
     /// There is no memory for it.
@@ -40,3 +42,16 @@ pub enum Error {
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The canonical code.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Memory(_) => Code::ResourceExhausted,
+            Self::TooLarge { .. }
+            | Self::NegativeDim { .. }
+            | Self::WrongCount { .. }
+            | Self::Proto { .. } => Code::InvalidArgument,
+        }
+    }
+}

@@ -34,7 +34,7 @@ impl Handle {
         Arc::clone(&self.0).downcast().ok()
     }
 
-    /// Whether both refer to one object.
+    /// Returns whether both refer to one object.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

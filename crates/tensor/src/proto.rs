@@ -12,7 +12,7 @@ use bytemuck::Pod;
 use crate::error::{Error, Result};
 use crate::{DType, Dim, Shape, Spec, Tensor};
 
-/// How the elements of a `TensorProto` are written.
+/// The layout of the elements of a `TensorProto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// One entry of a typed field for each, as TensorFlow Serving answers.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub struct Shape(SmallVec<[usize; 5]>);
 
 impl Shape {
-    /// What it takes of the heap: nothing but for very many dimensions.
+    /// Returns the bytes of the heap that the shape takes: none but for very many dimensions.
     pub fn heap_bytes(&self) -> usize {
         if self.0.spilled() { self.0.capacity() * size_of::<usize>() } else { 0 }
     }
@@ -72,7 +72,7 @@ impl Shape {
         self.0.iter().map(|dim| i64::try_from(*dim).expect("a dimension fits in memory")).collect()
     }
 
-    /// How many elements apart neighbours along each dimension are, in row-major order.
+    /// Returns how many elements apart neighbours along each dimension are, in row-major order.
     pub fn strides(&self) -> SmallVec<[usize; 5]> {
         let mut strides = SmallVec::from_elem(1, self.rank());
         for i in (1..self.rank()).rev() {
@@ -81,7 +81,8 @@ impl Shape {
         strides
     }
 
-    /// Whether the dimensions, even those around a zero, multiply to less than memory can hold.
+    /// Returns whether the dimensions, even those around a zero, multiply to less than memory can
+    /// hold.
     fn fits(&self) -> bool {
         let mut product: usize = 16;
         for dim in self.0.iter().filter(|dim| **dim != 0) {

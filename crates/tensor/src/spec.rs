@@ -14,11 +14,11 @@ pub struct Spec {
     pub dtype: DType,
     /// The dimensions; `None` if not even their number is known.
     pub dims: Option<SmallVec<[Dim; 5]>>,
-    /// What is known of the elements.
+    /// The facts that are known of the elements.
     pub value: Value,
 }
 
-/// What is known of the elements of a tensor.
+/// The facts that are known of the elements of a tensor.
 #[derive(Debug, Clone, Default)]
 pub enum Value {
     /// Nothing.
@@ -32,18 +32,18 @@ pub enum Value {
     List(ListSpec),
 }
 
-/// What is known of a list of tensors.
+/// The known properties of a list of tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListSpec {
     /// The dtype of its tensors.
     pub dtype: DType,
-    /// How many there are, set or not.
+    /// The number of tensors, set or not.
     pub len: Dim,
-    /// What is known of them.
+    /// The known properties of the tensors.
     pub items: Items,
 }
 
-/// What is known of the tensors of a list.
+/// The known properties of the tensors of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Items {
     /// None is set.
@@ -100,21 +100,21 @@ impl Spec {
         spec
     }
 
-    /// The same with elements that are sizes.
+    /// Returns the spec with elements that are sizes.
     #[must_use]
     pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = Dim>) -> Self {
         self.value = Value::Sizes(sizes.into_iter().collect());
         self
     }
 
-    /// The same for a handle of a list.
+    /// Returns the spec for a handle of a list.
     #[must_use]
     pub fn with_list(mut self, list: ListSpec) -> Self {
         self.value = Value::List(list);
         self
     }
 
-    /// What is known of the list that a handle stands for.
+    /// Returns the known properties of the list that a handle stands for.
     pub fn list(&self) -> Option<&ListSpec> {
         match &self.value {
             Value::List(list) => Some(list),
@@ -122,7 +122,7 @@ impl Spec {
         }
     }
 
-    /// The same shape in another dtype, its value forgotten.
+    /// Returns the same shape in another dtype, its value forgotten.
     #[must_use]
     pub fn with_dtype(&self, dtype: DType) -> Self {
         Self { dtype, dims: self.dims.clone(), value: Value::Unknown }

@@ -8,7 +8,7 @@ use crate::error::Result;
 /// booked to whom the thread works for before it is taken, so that adding strings may be refused.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub struct Strings {
-    /// Where each string ends in `bytes`.
+    /// The end of each string in `bytes`.
     ends: BookedVec<usize>,
     bytes: BookedVec<u8>,
 }
@@ -60,7 +60,7 @@ impl Strings {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

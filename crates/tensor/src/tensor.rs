@@ -140,12 +140,13 @@ impl Tensor {
         Self::from_buffer(dtype, shape, buffer)
     }
 
-    /// Whether nobody has its elements: see [`Tensor::vacant`].
+    /// Returns whether nobody has the tensor's elements: see [`Tensor::vacant`].
     pub fn is_vacant(&self) -> bool {
         self.buffer().is_some_and(Buffer::is_vacant)
     }
 
-    /// Whether its elements are counted but not meant: see [`Buffer::is_rehearsed`].
+    /// Returns whether the tensor's elements are counted but not meant: see
+    /// [`Buffer::is_rehearsed`].
     pub fn is_rehearsed(&self) -> bool {
         self.buffer().is_some_and(Buffer::is_rehearsed)
     }
@@ -221,7 +222,7 @@ impl Tensor {
         }
     }
 
-    /// The same elements in another shape of as many. Shares the memory.
+    /// Returns the same elements in another shape of as many. Shares the memory.
     pub fn reshaped(&self, shape: Shape) -> Result<Self> {
         if shape.n_elements() != self.n_elements() {
             return Err(Error::WrongCount { got: self.n_elements(), shape });
@@ -229,7 +230,7 @@ impl Tensor {
         Ok(Self { dtype: self.dtype, shape, data: self.data.clone() })
     }
 
-    /// The same bits as another dtype of the same width. Shares the memory.
+    /// Returns the same bits as another dtype of the same width. Shares the memory.
     ///
     /// # Panics
     /// If the widths differ or the elements are not plain.

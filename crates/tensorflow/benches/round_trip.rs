@@ -1,4 +1,5 @@
-//! What a worker costs: the same runs in a worker and in this process, one after the other.
+//! Benchmark of a worker's cost: the same runs in a worker and in this process, one after the
+//! other.
 //!
 //! `TENSORD_TENSORFLOW=VENV cargo bench -p tensorflow` prints a line for each size: the median of
 //! each, and of the difference between neighbours. The model gives its input's first element, so

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use spans::Spans;
 
-/// What an area keeps of its pages when it is idle.
+/// The pages in bytes that an area keeps when it is idle.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// A stretch of shared memory, and which of its spans are given out.
@@ -179,7 +179,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Where it begins in the area.
+    /// Returns the offset of the span in the area.
     pub(crate) fn offset(&self) -> u64 {
         self.offset as u64
     }

@@ -11,16 +11,16 @@ pub(crate) struct Bell {
     file: OwnedFd,
 }
 
-/// What a supervisor waits for beside its own bell.
+/// The events that a supervisor waits for beside its own bell.
 #[derive(Clone, Copy)]
 pub(crate) struct Watched<'a> {
-    /// What a worker rings.
+    /// The bell that a worker rings.
     pub(crate) bell: &'a Bell,
-    /// What ends with the worker.
+    /// The socket that is closed when the worker ends.
     pub(crate) socket: &'a UnixStream,
 }
 
-/// Why a wait ended. None may be true, when a bell rang or time was up.
+/// The reason that a wait ended: `by_socket` is not set when a bell rang or time was up.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Woken {
     pub(crate) by_socket: bool,

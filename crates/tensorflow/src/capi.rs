@@ -63,7 +63,7 @@ impl Api {
     }
 }
 
-/// Whether the C API of a version is the one we know.
+/// Returns whether the C API of a version is the one we know.
 pub(crate) fn is_supported(version: &str) -> bool {
     let mut parts = version.split(['.', '-']).map(|part| part.parse::<u32>().ok());
     let (Some(Some(major)), Some(Some(minor))) = (parts.next(), parts.next()) else { return false };

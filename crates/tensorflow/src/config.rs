@@ -1,10 +1,10 @@
-//! What TensorFlow is told of a session: threads, and the memory of GPUs.
+//! Session options for TensorFlow: threads, and the memory of GPUs.
 
 use proto::tensorflow::ConfigProto;
 use proto::tensorflow::gpu_options::Experimental;
 use proto::tensorflow::gpu_options::experimental::VirtualDevices;
 
-/// How many threads a session has; 0 leaves it to TensorFlow.
+/// The number of threads of a session; 0 leaves it to TensorFlow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Threads {
     /// Within one op.

@@ -1,14 +1,15 @@
 //! `TensorFlowEngine`: runs the signatures of one servable in a worker.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::Mutex;
 use schedule::Replica;
-use session::{Batching, Engine, Error, Priorities, QueueState, Reply, Result, Run};
+use session::{
+    Batching, Engine, Priorities, QueueSettings, QueueState, Queues, Reply, Run, Settings,
+};
+use status::{Result, Status};
 
-use crate::queues::{Queues, Target, asked, bad};
+use crate::queues;
 use crate::worker::{Sent, Turns, Worker};
 
 /// A model in a worker. Dropping it unloads the model, and waits for the end of a worker that it
@@ -20,16 +21,7 @@ pub(crate) struct TensorFlowEngine {
     signatures: BTreeMap<String, (u32, usize)>,
     /// There if runs have ever been merged.
     queues: OnceLock<Queues>,
-    /// Whether runs are merged.
-    is_batched: AtomicBool,
-    /// What is in force; held while that is changed.
-    settings: Mutex<Settings>,
-}
-
-/// How runs are batched, and who goes first.
-struct Settings {
-    batching: Batching,
-    priorities: Priorities,
+    settings: Settings,
 }
 
 impl TensorFlowEngine {
@@ -46,58 +38,48 @@ impl TensorFlowEngine {
             seat,
             signatures: numbered.collect(),
             queues: OnceLock::new(),
-            is_batched: AtomicBool::new(false),
-            settings: Mutex::new(Settings {
-                batching: Batching::Off,
-                priorities: Priorities::plain(),
-            }),
+            settings: Settings::plain(),
         }
     }
 
     /// The queues of batches, if runs are merged.
-    fn merging(&self) -> Option<&Queues> {
-        self.queues.get().filter(|_| self.is_batched.load(Ordering::Acquire))
+    fn merging(&self, settings: &QueueSettings) -> Option<&Queues> {
+        self.queues.get().filter(|_| matches!(settings.batching, Batching::Asked(_)))
     }
 
     /// Puts settings in force, for what waits and what comes. Fails, and changes nothing, if they
     /// contradict each other.
-    fn apply(&self, Settings { batching, priorities }: &Settings) -> Result<()> {
+    fn apply(&self, new: &QueueSettings) -> Result<()> {
         let waiting_max = self.worker.options.queue_max;
-        let Some(options) = asked(batching) else {
-            let turns = Turns::single(priorities, waiting_max);
-            self.worker.set_turns(self.seat, &turns).map_err(bad)?;
+        let turns = match new.batching {
+            Batching::Asked(_) => {
+                self.made_queues()?.apply(new)?;
+                Turns::batches(&new.priorities, waiting_max)
+            }
             // What waits in the queues is still run.
-            self.is_batched.store(false, Ordering::Release);
-            return Ok(());
+            Batching::Off | Batching::Proved(_) => Turns::single(&new.priorities, waiting_max),
         };
-        if let Some(queues) = self.queues.get() {
-            queues.set_options(options, priorities)?;
-        } else {
-            let (worker, seat, signatures) = (&self.worker, self.seat, &self.signatures);
-            let target = Target { worker, seat, signatures };
-            let queues = Queues::new(&target, options, priorities)?;
-            self.queues.get_or_init(|| queues);
-        }
-        let turns = Turns::batches(priorities, waiting_max);
-        self.worker.set_turns(self.seat, &turns).map_err(bad)?;
-        self.is_batched.store(true, Ordering::Release);
-        Ok(())
+        let set = self.worker.set_turns(self.seat, &turns);
+        set.map_err(|error| Status::invalid(error.to_string()))
     }
 
-    /// What is known of the runs that go to the worker one by one.
-    fn singles(&self) -> Vec<QueueState> {
-        let settings = self.settings.lock();
-        let why = match settings.batching {
-            Batching::Off => "batching is off",
-            Batching::Proved(_) | Batching::Asked(_) => {
-                "rows of TensorFlow's graphs are not proved to be independent"
-            }
-        };
+    /// The queues, made if they are not there; settings are changed one at a time.
+    fn made_queues(&self) -> Result<&Queues> {
+        if self.queues.get().is_none() {
+            let queues = queues::queues(&self.worker, self.seat, &self.signatures)?;
+            return Ok(self.queues.get_or_init(|| queues));
+        }
+        Ok(self.queues.get().expect("it is there"))
+    }
+
+    /// Returns the state of the runs that go to the worker one by one.
+    fn singles(&self, settings: &QueueSettings) -> Vec<QueueState> {
+        let why = queues::row_facts().why_single(&settings.batching);
         let state = |(name, (number, _)): (&String, &(u32, usize))| {
             Some(QueueState {
                 signature: name.clone(),
                 device: self.worker.role.placement.device.clone(),
-                why_single: Some(why.to_owned()),
+                why_single: Some(why.clone()),
                 default_level: settings.priorities.default_level,
                 snapshot: self.worker.queue(self.seat, *number)?,
             })
@@ -110,17 +92,18 @@ impl Engine for TensorFlowEngine {
     fn start(&self, run: Run, reply: Reply) {
         let Some((signature, _)) = self.signatures.get(&run.signature).copied() else {
             let text = format!("no signature is called {}", run.signature);
-            reply(Err(Error::NotFound(text)));
+            reply(Err(Status::not_found(text)));
             return;
         };
         if run.is_moot() {
-            reply(Err(Error::Cancelled("nobody waits for the answer".to_owned())));
+            reply(Err(Status::cancelled("nobody waits for the answer")));
             return;
         }
-        if let Some(queues) = self.merging() {
-            queues.push(run, reply);
-            return;
+        let settings = self.settings.load();
+        if let Some(queues) = self.merging(&settings) {
+            return queues.push(run, reply, settings);
         }
+        drop(settings);
         self.worker.run(Sent { run, reply, seat: self.seat, signature });
     }
 
@@ -129,33 +112,38 @@ impl Engine for TensorFlowEngine {
     }
 
     fn set_batching(&self, batching: &Batching) -> Result<()> {
-        let mut settings = self.settings.lock();
-        let priorities = settings.priorities.clone();
-        let new = Settings { batching: batching.clone(), priorities };
-        self.apply(&new)?;
-        *settings = new;
-        Ok(())
+        self.settings.set_batching(batching, |new| self.apply(new))
     }
 
     fn set_priorities(&self, priorities: &Priorities) -> Result<()> {
-        let mut settings = self.settings.lock();
-        let batching = settings.batching.clone();
-        let new = Settings { batching, priorities: priorities.clone() };
-        self.apply(&new)?;
-        *settings = new;
-        Ok(())
+        self.settings.set_priorities(priorities, |new| self.apply(new))
     }
 
+    /// The memory is the worker's own, which does not rest.
+    fn expect(&self) {}
+
+    /// TensorFlow makes itself ready with the first runs.
+    fn prepare(&self) {}
+
     fn forecast(&self, run: &Run) -> Option<Replica> {
-        if let Some(queues) = self.merging() {
-            return queues.forecast(run);
+        let settings = self.settings.load();
+        if let Some(queues) = self.merging(&settings) {
+            let forecast = queues.forecast(run, &settings)?;
+            return Some(Replica { forecast, until_ready: self.worker.until_ready(self.seat) });
         }
         let (signature, _) = *self.signatures.get(&run.signature)?;
         self.worker.forecast(self.seat, signature)
     }
 
+    /// It waits for the worker when it is dropped.
+    fn end(&self) -> Option<Weak<()>> {
+        None
+    }
+
     fn queues(&self) -> Vec<QueueState> {
-        self.merging().map_or_else(|| self.singles(), Queues::snapshot)
+        let settings = self.settings.load();
+        let merging = self.merging(&settings);
+        merging.map_or_else(|| self.singles(&settings), |queues| queues.snapshot(&settings))
     }
 }
 

@@ -1,8 +1,10 @@
-//! Why TensorFlow could not be used, loaded or run.
+//! Errors: TensorFlow could not be used, loaded or run.
 
 use std::path::PathBuf;
 
-use session::Error as SessionError;
+use status::{Code, Status};
+
+use crate::wire::Failure;
 
 /// A failure of the engine or of a worker process.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -11,22 +13,22 @@ pub enum Error {
     #[error("{text}")]
     TensorFlow {
         /// The canonical status code.
-        code: i32,
+        code: Code,
         /// TensorFlow's message.
         text: String,
     },
     /// The library cannot be used.
     #[error("cannot use {}: {reason}", path.display())]
     Library {
-        /// Where it is.
+        /// The path of the library.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The system refused something that a worker needs.
     #[error("{what}: {reason}")]
     System {
-        /// What was wanted.
+        /// The action that failed.
         what: &'static str,
         /// The system's words.
         reason: String,
@@ -70,38 +72,54 @@ impl Error {
         Self::System { what, reason: error.to_string() }
     }
 
-    /// The canonical status code.
-    pub(crate) fn code(&self) -> i32 {
+    /// The canonical code.
+    pub(crate) fn code(&self) -> Code {
         match self {
             Self::TensorFlow { code, .. } => *code,
-            Self::Library { .. } | Self::Unconfined(_) => 9,
-            Self::Full { .. } | Self::Memory(_) => 8,
-            Self::System { .. } => 14,
-            Self::TooLong(_) => 3,
-            Self::Malformed(_) => 13,
+            Self::Library { .. } | Self::Unconfined(_) => Code::FailedPrecondition,
+            Self::Full { .. } | Self::Memory(_) => Code::ResourceExhausted,
+            Self::System { .. } => Code::Unavailable,
+            Self::TooLong(_) => Code::InvalidArgument,
+            Self::Malformed(_) => Code::Internal,
         }
     }
 }
 
-impl From<Error> for SessionError {
+impl From<Error> for Status {
     fn from(error: Error) -> Self {
-        session_error(error.code(), error.to_string())
+        Self::new(told(error.code()), error.to_string())
     }
 }
 
-/// The error of a canonical code. Codes that a session does not know are internal errors.
-pub(crate) fn session_error(code: i32, text: String) -> SessionError {
+/// The status of a SavedModel that cannot be read.
+pub(crate) fn read_error(error: &savedmodel::Error) -> Status {
+    Status::new(told(error.code()), error.to_string())
+}
+
+/// The status of a failure that a worker reports.
+pub(crate) fn worker_status(failure: Failure) -> Status {
+    Status::new(Code::from_number(failure.code).map_or(Code::Internal, told), failure.text)
+}
+
+/// The code that clients are told. Those that say something of the client's rights, or that ask it
+/// to try again, would be wrong from inside of a model.
+fn told(code: Code) -> Code {
     match code {
-        1 => SessionError::Cancelled(text),
-        3 => SessionError::InvalidArgument(text),
-        4 => SessionError::DeadlineExceeded(text),
-        5 => SessionError::NotFound(text),
-        8 => SessionError::ResourceExhausted(text),
-        9 => SessionError::FailedPrecondition(text),
-        11 => SessionError::OutOfRange(text),
-        12 => SessionError::Unimplemented(text),
-        14 => SessionError::Unavailable(text),
-        15 => SessionError::DataLoss(text),
-        _ => SessionError::Internal(text),
+        Code::Unknown
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::Aborted
+        | Code::Unauthenticated => Code::Internal,
+        Code::Cancelled
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => code,
     }
 }

@@ -1,10 +1,10 @@
-//! Where TensorFlow's library is.
+//! The search for TensorFlow's library.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// What to do when there is none.
+/// Advice for users without the library.
 pub const HOW_TO_INSTALL: &str = "install TensorFlow (`pip install tensorflow-cpu`, or \
      `tensorflow[and-cuda]` for NVIDIA GPUs) into the active Python, or name its library with \
      --tensorflow_library or TENSORD_TENSORFLOW";
@@ -16,10 +16,10 @@ const NAMES: &[&str] =
 /// The folders of packages below the folder of a Python.
 const PACKAGES: &[&str] = &["site-packages", "dist-packages"];
 
-/// Where to look.
+/// The places to search.
 #[derive(Debug, Clone, Default)]
 pub struct Places {
-    /// What the user named: the library, its folder, or a folder of Python packages.
+    /// The path that the user named: the library, its folder, or a folder of Python packages.
     pub given: Option<PathBuf>,
     /// The folders that Pythons are installed in, such as `/usr`; the active one first.
     pub python_prefixes: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! What runs inside a worker process: it does what the server says through a ring, with
+//! The program inside a worker process: it follows the server's orders from a ring, with
 //! TensorFlow's library and tensors in shared memory, until the server is gone.
 
 mod arguments;
@@ -60,7 +60,7 @@ pub fn main(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// When the system runs out of memory, it should end a worker rather than the server.
+/// Asks the system to end a worker rather than the server when it runs out of memory.
 fn yield_memory_first() {
     // Some containers refuse, and then all is as it was.
     drop(std::fs::write("/proc/self/oom_score_adj", "500"));
@@ -77,19 +77,19 @@ fn outlive_nobody(mut socket: UnixStream) {
 pub(crate) struct Inside {
     api: &'static Api,
     n_threads: usize,
-    /// What arrives; whoever holds the lock reads the next order.
+    /// The orders that arrive; the thread that holds the lock reads the next order.
     orders: Mutex<Reader>,
     answers: Mutex<Answers>,
-    /// Whose spans the server gives out.
+    /// The area whose spans the server gives out.
     inputs: Arc<Area>,
-    /// Whose spans we give out.
+    /// The area whose spans we give out.
     outputs: Arc<Area>,
     /// The blocks of outputs that the server still reads, by where they begin.
     blocks: Mutex<HashMap<u64, Block>>,
     models: Mutex<HashMap<u64, Arc<Model>>>,
 }
 
-/// What is said to the server, and the bell that is rung then if it sleeps.
+/// The answers to the server, and the bell that is rung after one if the server sleeps.
 struct Answers {
     writer: Writer,
     bell: Bell,

@@ -20,6 +20,9 @@ mod direct;
 mod engine;
 mod error;
 mod find;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod inside;
 mod load;
 mod nvml;
@@ -30,6 +33,7 @@ mod ring;
 mod sandbox;
 mod snapshot;
 mod tensors;
+mod visible;
 mod wire;
 mod worker;
 
@@ -43,3 +47,4 @@ pub use load::{Needed, Request, Workers};
 pub use nvml::{Gpu, GpuProcess, Nvml};
 pub use options::{MemoryLimit, ModelSettings, Options, Placement, Program, Renewal, Sandbox};
 pub use snapshot::{ModelSnapshot, ModelState, WorkerSnapshot, WorkerState};
+pub use visible::visible;

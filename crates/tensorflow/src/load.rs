@@ -8,11 +8,13 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use proto::tensorflow::ConfigProto;
 use savedmodel::SavedModel;
-use session::{Error, Result, Servable, Signature, Weights};
+use session::{Servable, Signature, Weights};
+use status::{Code, Result, Status};
 use storage::Storage;
 
 use crate::config::{GpuOptions, Threads, session_config};
 use crate::engine::TensorFlowEngine;
+use crate::error::read_error;
 use crate::options::{ModelSettings, Options, Placement, Sandbox};
 use crate::sandbox::{self, GpuRules, Rules};
 use crate::snapshot::WorkerSnapshot;
@@ -31,26 +33,27 @@ pub struct Workers {
 
 /// A model to be loaded.
 pub struct Request<'a> {
-    /// Its name.
+    /// The model's name.
     pub model: &'a str,
-    /// Its version.
+    /// The number of the version.
     pub version: i64,
-    /// Its folder.
+    /// The version's folder.
     pub dir: &'a Storage,
-    /// What it wants of TensorFlow.
+    /// The model's settings for TensorFlow.
     pub settings: &'a ModelSettings,
-    /// Whether it is no longer wanted.
+    /// Returns whether the model is no longer wanted.
     pub is_cancelled: &'a dyn Fn() -> bool,
-    /// Whether there is room for it; asked when its worker is there and before it is loaded.
+    /// Checks that there is room for the model; called when its worker is there and before it is
+    /// loaded.
     pub admit: &'a dyn Fn(&Needed) -> Result<()>,
 }
 
-/// What a model needs, known before it is loaded.
+/// The needs of a model, known before it is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needed {
     /// The bytes of its variables.
     pub weights_bytes: u64,
-    /// What its worker holds by itself, as measured: the library and no model.
+    /// The bytes that its worker holds by itself, as measured: the library and no model.
     pub base_bytes: u64,
 }
 
@@ -112,10 +115,10 @@ impl Workers {
         let (signatures, refused) = read_signatures(&model)?;
         if signatures.is_empty() && !refused.is_empty() {
             let reasons: Vec<String> = refused.values().map(ToString::to_string).collect();
-            return Err(Error::Unimplemented(reasons.join("; ")));
+            return Err(Status::unimplemented(reasons.join("; ")));
         }
         let dir = request.dir.path().canonicalize();
-        let dir = dir.map_err(|error| Error::NotFound(error.to_string()))?;
+        let dir = dir.map_err(|error| Status::not_found(error.to_string()))?;
         let weights = weights(&model);
         let passenger = Passenger {
             model: request.model.to_owned(),
@@ -164,7 +167,7 @@ impl Workers {
             request.settings.session.is_some() || self.suspects.lock().contains(request.model);
         if !wants_own {
             match self.share(request.settings, dir, passenger, asked) {
-                Err(Error::Unavailable(why)) => {
+                Err(why) if why.code == Code::Unavailable => {
                     tracing::warn!(model = request.model, "loaded again by itself: {why}");
                     self.suspects.lock().insert(request.model.to_owned());
                 }
@@ -179,7 +182,7 @@ impl Workers {
             rules: self.rules(&request.settings.placement, vec![dir.to_owned()]),
         })?;
         let seat = worker.load(passenger.clone(), asked);
-        let ended = || Err(Error::Unavailable("the worker has ended".to_owned()));
+        let ended = || Err(Status::unavailable("the worker has ended"));
         Ok((worker, seat.unwrap_or_else(ended)?))
     }
 
@@ -286,7 +289,7 @@ fn library_folders(library: &Path) -> Vec<PathBuf> {
     folders
 }
 
-type Signatures = (BTreeMap<String, Arc<Signature>>, BTreeMap<String, Error>);
+type Signatures = (BTreeMap<String, Arc<Signature>>, BTreeMap<String, Status>);
 
 /// The signatures that can be run, and those that cannot.
 fn read_signatures(model: &SavedModel) -> Result<Signatures> {
@@ -294,7 +297,7 @@ fn read_signatures(model: &SavedModel) -> Result<Signatures> {
     for (name, from) in &model.signatures {
         if let Some((alias, why)) = from.unusable_inputs.first_key_value() {
             let text = format!("signature {name}: input {alias} cannot be fed: {why}");
-            refused.insert(name.clone(), Error::Unimplemented(text));
+            refused.insert(name.clone(), Status::unimplemented(text));
             continue;
         }
         signatures.insert(name.clone(), Arc::new(Signature::read(from)?));
@@ -315,9 +318,4 @@ fn weights(model: &SavedModel) -> Weights {
         }
     }
     weights
-}
-
-/// What a SavedModel that cannot be read is to a client.
-fn read_error(error: &savedmodel::Error) -> Error {
-    crate::error::session_error(error.code() as i32, error.to_string())
 }

@@ -9,31 +9,31 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 /// The name of the library where the driver is installed.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// What the library says when all went well, and when there was too little room.
+/// The library's code for a call that succeeded.
 const SUCCESS: c_int = 0;
 
 /// The most processes on one GPU that are listed.
 const PROCESSES_MAX: usize = 1024;
 
-/// What the library says of a process whose memory it cannot tell.
+/// The library's value for a process whose memory it cannot tell.
 const UNKNOWN: u64 = u64::MAX;
 
 /// A GPU at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
-    /// Its number, as in `CUDA_VISIBLE_DEVICES` and `visible_device_list`.
+    /// The GPU's number, as in `CUDA_VISIBLE_DEVICES` and `visible_device_list`.
     pub index: u32,
     /// The model's name.
     pub name: String,
-    /// What tells it from all others.
+    /// The id that tells the GPU from all others.
     pub uuid: String,
-    /// Its memory in bytes.
+    /// The GPU's memory in bytes.
     pub total_bytes: u64,
-    /// What is held of it, by all processes and the driver.
+    /// The bytes of the GPU that are held, by all processes and the driver.
     pub used_bytes: u64,
     /// CUDA's compute capability, if the library tells.
     pub compute_capability: Option<(u32, u32)>,
-    /// Who computes on it.
+    /// The processes that compute on the GPU.
     pub processes: Vec<GpuProcess>,
 }
 
@@ -42,7 +42,7 @@ pub struct Gpu {
 pub struct GpuProcess {
     /// The process id, as this machine counts them; inside a container it may be another.
     pub pid: u32,
-    /// What it holds of the GPU's memory, if the driver tells.
+    /// The bytes of the GPU's memory that the process holds, if the driver tells.
     pub used_bytes: Option<u64>,
 }
 

@@ -30,16 +30,16 @@ const FILES_MAX: RawFd = 1 << 16;
 /// A worker that sleeps is woken for what was freed when it is this part of its outputs.
 const QUIETLY_FREED: u64 = 8;
 
-/// What connects the server with one worker process.
+/// The connection of the server with one worker process.
 pub(crate) struct Link {
     orders: Mutex<Orders>,
-    /// Whose spans we give out.
+    /// The area whose spans we give out.
     pub(crate) inputs: Arc<Area>,
-    /// Whose spans the worker gives out.
+    /// The area whose spans the worker gives out.
     pub(crate) outputs: Arc<Area>,
 }
 
-/// What is said to a worker.
+/// The orders to a worker.
 struct Orders {
     writer: Writer,
     /// The bytes of outputs that were freed since it was last woken.
@@ -100,11 +100,11 @@ impl Link {
 /// A running worker process. Dropping it ends it.
 pub(crate) struct Process {
     child: Child,
-    /// Whether its end was waited for: then its number may be another's.
+    /// Set when the end of the process was waited for: then its number may be another's.
     has_ended: bool,
-    /// What ends with the worker; nothing is said there.
+    /// The socket that is closed when the worker ends; nothing is sent there.
     pub(crate) socket: UnixStream,
-    /// What the worker says, and the bell that it rings then.
+    /// The worker's answers, and the bell that it rings after one.
     pub(crate) answers: Reader,
     pub(crate) bell: Bell,
     pub(crate) link: Arc<Link>,
@@ -157,8 +157,8 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, in words, once it has; ends it if it has not. One that has closed its socket
-    /// but goes on is ended as well.
+    /// Returns in words how the process ended, once it has; ends it if it has not. One that has
+    /// closed its socket but goes on is ended as well.
     pub(crate) fn end(&mut self) -> String {
         // It holds nothing that it would have to write, so it need not be asked.
         if !self.has_ended {

@@ -1,4 +1,4 @@
-//! `Queues`: the runs of one servable that are merged into batches before they go to its worker.
+//! The queues of runs that are merged into batches before they go to their worker.
 //!
 //! TensorFlow's graphs are not ours to look into, so nothing is known of their rows: they are
 //! merged only where that is asked for, as TensorFlow Serving does. All else goes to the worker at
@@ -10,159 +10,41 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use batch::Class;
 use device::Workspace;
-use parking_lot::Mutex;
-use schedule::{
-    Admission, Blame, Control, Fault, Lanes, QueueId, QueueOptions, Replica, Share, Task, Work,
-};
-use session::{Batching, Error, LEVEL_MAX, Priorities, QueueState, Reply, Result, Run};
+use schedule::{Blame, Control, Fault, Work};
+use session::{QueuedSignature, Queues, Reply, RowFacts, Run, Singles};
+use status::{Result, Status};
 use tensor::Tensor;
 
 use crate::worker::{Sent, Worker};
 
-/// How often a lane that waits for an answer looks whether anybody else does.
+/// The interval at which a lane that waits for an answer checks that anybody else does.
 const PATROL: Duration = Duration::from_millis(20);
 
-/// The queues of a servable's signatures. The lanes only wait for the worker: each is a batch under
-/// way there. All models in the worker share them, each by its weight.
-pub(crate) struct Queues {
-    signatures: BTreeMap<String, QueueId>,
-    settings: Mutex<Settings>,
-    /// Where it runs.
-    worker: Arc<Worker>,
+/// Returns the facts about the rows of TensorFlow's graphs.
+pub(crate) fn row_facts() -> RowFacts {
+    let mixing = "rows of TensorFlow's graphs are not proved to be independent";
+    RowFacts { writes: false, mixing: Some(mixing.to_owned()) }
+}
+
+/// Queues for the signatures of a model in a worker, given with their places there and how many
+/// outputs they have. The lanes only wait for the worker: each is a batch under way there. All
+/// models in the worker share them, each by its weight.
+///
+/// # Errors
+/// If the system has no threads.
+pub(crate) fn queues(
+    worker: &Arc<Worker>,
     seat: u64,
-    // Dropped in this order, so that nothing is pushed to lanes that have ended.
-    share: Share,
-    _lanes: Arc<Lanes>,
-}
-
-/// What of the settings is asked for with each run.
-struct Settings {
-    pads_shapes: bool,
-    default_level: usize,
-}
-
-/// What of a worker a queue needs.
-pub(crate) struct Target<'a> {
-    pub(crate) worker: &'a Arc<Worker>,
-    pub(crate) seat: u64,
-    /// The signatures, their places in the worker, and how many outputs they have.
-    pub(crate) signatures: &'a BTreeMap<String, (u32, usize)>,
-}
-
-impl Queues {
-    /// Queues for all signatures. Fails if the options contradict each other, or the system has no
-    /// threads.
-    pub(crate) fn new(
-        target: &Target<'_>,
-        options: &batch::Options,
-        priorities: &Priorities,
-    ) -> Result<Self> {
-        let lanes = target.worker.lanes();
-        let lanes = lanes.map_err(|error| Error::ResourceExhausted(error.to_string()))?;
-        let share = lanes.share(priorities.weight);
-        let mut signatures = BTreeMap::new();
-        for (name, (signature, n_outputs)) in target.signatures {
-            let work = SignatureWork {
-                worker: Arc::clone(target.worker),
-                seat: target.seat,
-                signature: *signature,
-                n_outputs: *n_outputs,
-            };
-            let options = queue_options(options, priorities);
-            let queue = share.queue(Arc::new(work), options).map_err(bad)?;
-            signatures.insert(name.clone(), queue);
-        }
-        let settings = Mutex::new(Settings::new(options, priorities));
-        let (worker, seat) = (Arc::clone(target.worker), target.seat);
-        Ok(Self { signatures, settings, worker, seat, share, _lanes: lanes })
-    }
-
-    /// Puts other settings in force. Fails, and changes nothing, if they contradict each other.
-    pub(crate) fn set_options(
-        &self,
-        options: &batch::Options,
-        priorities: &Priorities,
-    ) -> Result<()> {
-        let new = queue_options(options, priorities);
-        new.batch.validate().map_err(bad)?;
-        for queue in self.signatures.values() {
-            self.share.set_options(*queue, new.clone()).map_err(bad)?;
-        }
-        self.share.set_weight(priorities.weight);
-        *self.settings.lock() = Settings::new(options, priorities);
-        Ok(())
-    }
-
-    /// When a run that starts now would be answered.
-    pub(crate) fn forecast(&self, run: &Run) -> Option<Replica> {
-        let queue = *self.signatures.get(&run.signature)?;
-        let n_rows = batch::n_rows(&run.inputs).ok()?;
-        let forecast = self.share.forecast(queue, n_rows);
-        Some(Replica { forecast, until_ready: self.worker.until_ready(self.seat) })
-    }
-
-    /// Pushes the task of a run, whose signature there is.
-    pub(crate) fn push(&self, run: Run, reply: Reply) {
-        let Some(queue) = self.signatures.get(&run.signature).copied() else {
-            let text = format!("no signature is called {}", run.signature);
-            return reply(Err(Error::NotFound(text)));
-        };
-        let n_rows = match batch::n_rows(&run.inputs) {
-            Ok(n_rows) => n_rows,
-            Err(error) => return reply(Err(bad(error))),
-        };
-        let Settings { pads_shapes, default_level } = *self.settings.lock();
-        let class = Class::new(&run.inputs, pads_shapes);
-        let control = Control { deadline: run.deadline, is_cancelled: run.is_cancelled };
-        let reply = Box::new(move |answer: std::result::Result<_, schedule::Failure>| {
-            reply(answer.map_err(|failure| session::failure(&failure, true)));
-        });
-        let level = run.level.unwrap_or(default_level).min(LEVEL_MAX);
-        let task = Task::new(run.inputs, run.outputs, control, n_rows, reply);
-        self.share.push(queue, task, class, level);
-    }
-
-    /// What is known of the queues.
-    pub(crate) fn snapshot(&self) -> Vec<QueueState> {
-        let default_level = self.settings.lock().default_level;
-        let state = |(signature, queue): (&String, &QueueId)| {
-            Some(QueueState {
-                signature: signature.clone(),
-                device: self.worker.role.placement.device.clone(),
-                default_level,
-                why_single: None,
-                snapshot: self.share.snapshot(*queue)?,
-            })
-        };
-        self.signatures.iter().filter_map(state).collect()
-    }
-}
-
-/// The settings of the queues, if runs are to be merged.
-pub(crate) fn asked(batching: &Batching) -> Option<&batch::Options> {
-    match batching {
-        Batching::Asked(options) => Some(options),
-        Batching::Off | Batching::Proved(_) => None,
-    }
-}
-
-impl Settings {
-    fn new(options: &batch::Options, priorities: &Priorities) -> Self {
-        let (pads_shapes, default_level) = (options.pads_shapes, priorities.default_level);
-        Self { pads_shapes, default_level }
-    }
-}
-
-fn queue_options(options: &batch::Options, priorities: &Priorities) -> QueueOptions {
-    QueueOptions { batch: priorities.applied_to(options), admission: Admission::Room }
-}
-
-/// What settings that contradict each other are to a client.
-#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-pub(crate) fn bad(error: batch::Error) -> Error {
-    Error::InvalidArgument(error.to_string())
+    signatures: &BTreeMap<String, (u32, usize)>,
+) -> Result<Queues> {
+    let lanes = worker.lanes().map_err(|error| Status::exhausted(error.to_string()))?;
+    let queued = signatures.iter().map(|(name, (signature, n_outputs))| {
+        let (signature, n_outputs) = (*signature, *n_outputs);
+        let work = SignatureWork { worker: Arc::clone(worker), seat, signature, n_outputs };
+        QueuedSignature { name: name.clone(), work: Arc::new(work), rows: row_facts() }
+    });
+    Queues::new(&worker.role.placement.device, &lanes, Singles::Elsewhere, queued)
 }
 
 /// Runs the batches of a signature in the worker.
@@ -217,11 +99,11 @@ fn await_answer(
         match receive.recv_timeout(PATROL) {
             Ok(answer) => return answer,
             Err(RecvTimeoutError::Timeout) if control.is_cancelled.load(Ordering::Relaxed) => {
-                return Err(Error::Cancelled("nobody waits for the answer".to_owned()));
+                return Err(Status::cancelled("nobody waits for the answer"));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::Internal("the run was lost".to_owned()));
+                return Err(Status::internal("the run was lost"));
             }
         }
     }

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 /// The words of a ring; a power of two, so that places may wrap around.
 const WORDS: u32 = 32 << 10;
 
-/// What stands before the words: the places, a cache line each.
+/// The bytes before the words: the places, a cache line each.
 const HEAD_BYTES: usize = 4096;
 const RING_BYTES: usize = HEAD_BYTES + WORDS as usize * size_of::<u64>();
 
@@ -33,13 +33,13 @@ pub(crate) const RINGS_BYTES: usize = 2 * RING_BYTES;
 /// The longest message.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// How long a reader that was woken early looks out for what it was woken for.
+/// The time that a reader which was woken early looks out for the word it was woken for.
 const AWAKE_FOR: Duration = Duration::from_micros(150);
 
-/// How often it waits between two looks: for a microsecond or so.
+/// The number of pauses between two looks: a microsecond or so.
 const PAUSES: usize = 32;
 
-/// Which of the two rings of an area.
+/// The direction of a ring: one of the two of an area.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Direction {
     /// From the server.
@@ -48,7 +48,7 @@ pub(crate) enum Direction {
     Answers,
 }
 
-/// What both sides share.
+/// The memory that both sides share.
 struct Ring {
     area: Arc<Area>,
     start: usize,
@@ -63,17 +63,17 @@ impl Ring {
         Self { area: Arc::clone(area), start }
     }
 
-    /// How many words were ever written.
+    /// Returns the number of words that were ever written.
     fn written(&self) -> &AtomicU32 {
         self.area.word32(self.start)
     }
 
-    /// How many words were ever read.
+    /// Returns the number of words that were ever read.
     fn read(&self) -> &AtomicU32 {
         self.area.word32(self.start + 64)
     }
 
-    /// Whether the reader sleeps.
+    /// Returns the flag that is set while the reader sleeps.
     fn sleeper(&self) -> &AtomicU32 {
         self.area.word32(self.start + 128)
     }
@@ -96,7 +96,7 @@ impl Ring {
 pub(crate) struct Writer {
     ring: Ring,
     written: u32,
-    /// What did not fit yet.
+    /// The words that did not fit yet.
     waiting: VecDeque<u64>,
 }
 
@@ -145,12 +145,12 @@ impl Writer {
         Ok(self.waiting.is_empty())
     }
 
-    /// Whether something did not fit yet.
+    /// Returns whether something did not fit yet.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether the reader sleeps and is to be woken.
+    /// Returns whether the reader sleeps and is to be woken.
     pub(crate) fn has_sleeper(&self) -> bool {
         self.ring.sleeper().load(Ordering::SeqCst) != 0
     }
@@ -259,6 +259,16 @@ impl Reader {
             std::thread::yield_now();
         }
     }
+}
+
+/// Puts words into a ring, and says that so many were written, as a hostile writer may.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn scribble(area: &Arc<Area>, direction: Direction, words: &[u64], written: u32) {
+    let ring = Ring::new(area, direction);
+    for (place, word) in ring.words().iter().zip(words) {
+        place.store(*word, Ordering::Relaxed);
+    }
+    ring.written().store(written, Ordering::Release);
 }
 
 /// Waits while a word has a value, until it is woken or time is up.

@@ -18,11 +18,11 @@ use crate::options::Sandbox;
 /// The rules for one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// How much of the sandbox must be had.
+    /// The parts of the sandbox that must be had.
     pub(crate) level: Sandbox,
     /// The folders of models and libraries that the worker reads.
     pub(crate) readable: Vec<PathBuf>,
-    /// What CUDA needs beyond that; `None` for a worker that uses no GPU.
+    /// The additional rules that CUDA needs; `None` for a worker that uses no GPU.
     pub(crate) gpu: Option<GpuRules>,
 }
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 /// A worker at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSnapshot {
-    /// Its name: that of its model, or `shared`.
+    /// The worker's name: that of its model, or `shared`.
     pub name: String,
-    /// Whether models without settings of their own share it.
+    /// `true` if models without settings of their own share the worker.
     pub is_shared: bool,
     /// The device that it was placed on; empty if nobody chose one.
     pub device: String,
-    /// How it is.
+    /// The worker's state.
     pub state: WorkerState,
-    /// Its process, if there is one.
+    /// The worker's process, if there is one.
     pub pid: Option<u32>,
     /// The version of TensorFlow that it loaded.
     pub tensorflow_version: String,
@@ -21,7 +21,7 @@ pub struct WorkerSnapshot {
     pub models: Vec<ModelSnapshot>,
     /// The devices that TensorFlow sees.
     pub devices: Vec<String>,
-    /// How often its process was started again because it had ended.
+    /// The number of times that the worker's process was started again because it had ended.
     pub n_restarts: u64,
     /// The runs in it that somebody waits for.
     pub n_running: usize,
@@ -31,17 +31,17 @@ pub struct WorkerSnapshot {
     pub n_waiting: usize,
     /// The memory of its process: the library, the models, and what it shares with the server.
     pub resident_bytes: u64,
-    /// What its process held when the library was loaded and no model yet; 0 if it has not been so
-    /// far.
+    /// The bytes that the process held when the library was loaded and no model yet; 0 if the
+    /// library was never loaded.
     pub base_bytes: u64,
-    /// What its resident memory should stay below.
+    /// The limit that the worker's resident memory should stay below.
     pub limit_bytes: Option<u64>,
-    /// How long a model may take to load.
+    /// The longest time that a model may take to load.
     pub load_timeout: Duration,
 }
 
 impl WorkerSnapshot {
-    /// Whether it holds more than it should.
+    /// Returns whether the worker holds more than its limit.
     pub fn is_over_limit(&self) -> bool {
         self.limit_bytes.is_some_and(|limit| self.resident_bytes > limit)
     }
@@ -50,11 +50,11 @@ impl WorkerSnapshot {
 /// A model in a worker, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSnapshot {
-    /// Its name.
+    /// The model's name.
     pub model: String,
-    /// Its version.
+    /// The number of the version.
     pub version: i64,
-    /// How far it is.
+    /// The model's state.
     pub state: ModelState,
     /// The bytes of its variables.
     pub weights_bytes: u64,
@@ -65,7 +65,7 @@ pub struct ModelSnapshot {
     pub grown_bytes: u64,
 }
 
-/// How far a model in a worker is.
+/// The state of a model in a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelState {
     /// Its worker is not there yet.
@@ -79,7 +79,7 @@ pub enum ModelState {
 }
 
 impl ModelState {
-    /// Its name in replies.
+    /// Returns the state's name in replies.
     pub fn name(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -91,7 +91,7 @@ impl ModelState {
 }
 
 impl WorkerState {
-    /// Its name in replies.
+    /// Returns the state's name in replies.
     pub fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -103,7 +103,7 @@ impl WorkerState {
     }
 }
 
-/// How a worker is.
+/// The state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerState {
     /// Its process starts.

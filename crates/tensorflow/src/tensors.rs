@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use device::{ALIGNMENT, Buffer, Foreign};
 use prost::bytes::Bytes;
+use status::Code;
 use tensor::{DType, Shape, Strings, Tensor};
 
 use crate::area::{Area, Block};
@@ -44,7 +45,7 @@ pub(crate) fn put(area: &Arc<Area>, tensors: &[Tensor]) -> Result<(wire::Tensors
     for tensor in tensors {
         if tensor.dtype() != DType::String && !tensor.dtype().is_plain() {
             let text = format!("a {} cannot be fed", tensor.dtype());
-            return Err(Error::TensorFlow { code: 3, text });
+            return Err(Error::TensorFlow { code: Code::InvalidArgument, text });
         }
     }
     let sizes =

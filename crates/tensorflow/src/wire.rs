@@ -1,4 +1,4 @@
-//! What the server and a worker say to each other through their rings.
+//! Messages between the server and a worker, through their rings.
 //!
 //! A message is small: tensors stay in shared memory, and messages say where.
 
@@ -7,14 +7,14 @@ use prost::bytes::Bytes;
 
 use crate::error::Error;
 
-/// What the server says.
+/// A message of the server.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ToWorker {
     #[prost(oneof = "Order", tags = "1, 2, 3, 4, 5")]
     pub(crate) order: Option<Order>,
 }
 
-/// What a worker is to do.
+/// An order to a worker.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Order {
     #[prost(message, tag = "1")]
@@ -72,7 +72,7 @@ pub(crate) struct RunOrder {
     /// The places of the outputs wanted.
     #[prost(uint32, repeated, tag = "5")]
     pub(crate) outputs: Vec<u32>,
-    /// How long it may take, in milliseconds; 0 means for ever.
+    /// The longest time that the run may take, in milliseconds; 0 means for ever.
     #[prost(int64, tag = "6")]
     pub(crate) timeout_millis: i64,
 }
@@ -80,7 +80,7 @@ pub(crate) struct RunOrder {
 /// Tensors in a block of shared memory or, if they are few bytes, in the message itself.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Tensors {
-    /// Where the block begins.
+    /// The offset of the block.
     #[prost(uint64, tag = "1")]
     pub(crate) offset: u64,
     /// Its bytes; 0 if there is none.
@@ -88,7 +88,7 @@ pub(crate) struct Tensors {
     pub(crate) len: u64,
     #[prost(message, repeated, tag = "3")]
     pub(crate) parts: Vec<Part>,
-    /// What stands for the block if there is none.
+    /// The bytes that stand for the block if there is none.
     #[prost(bytes = "bytes", tag = "4")]
     pub(crate) inline: Bytes,
 }
@@ -100,21 +100,21 @@ pub(crate) struct Part {
     pub(crate) dtype: i32,
     #[prost(int64, repeated, tag = "2")]
     pub(crate) dims: Vec<i64>,
-    /// Where its bytes begin in the block.
+    /// The offset of the tensor's bytes in the block.
     #[prost(uint64, tag = "3")]
     pub(crate) offset: u64,
     #[prost(uint64, tag = "4")]
     pub(crate) len: u64,
 }
 
-/// What a worker says.
+/// A message of a worker.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct FromWorker {
     #[prost(oneof = "Word", tags = "1, 2, 3, 4, 5")]
     pub(crate) word: Option<Word>,
 }
 
-/// What happened.
+/// An event in a worker.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Word {
     /// The library is loaded.
@@ -138,12 +138,12 @@ pub(crate) struct Ready {
     /// The version of TensorFlow.
     #[prost(string, tag = "1")]
     pub(crate) version: String,
-    /// What of the sandbox could not be had.
+    /// The parts of the sandbox that could not be had.
     #[prost(string, repeated, tag = "2")]
     pub(crate) missing: Vec<String>,
 }
 
-/// Why something failed.
+/// A failure: its code and its message.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Failure {
     /// The canonical status code.
@@ -153,7 +153,7 @@ pub(crate) struct Failure {
     pub(crate) text: String,
 }
 
-/// How a load ended.
+/// The end of a load.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Loaded {
     #[prost(uint64, tag = "1")]
@@ -165,7 +165,7 @@ pub(crate) struct Loaded {
     pub(crate) devices: Vec<String>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Done {
     #[prost(uint64, tag = "1")]
@@ -174,13 +174,13 @@ pub(crate) struct Done {
     pub(crate) failure: Option<Failure>,
     #[prost(message, optional, tag = "3")]
     pub(crate) outputs: Option<Tensors>,
-    /// Whether its inputs are still needed; `Released` will say when not.
+    /// `true` if the inputs of the run are still needed; `Released` will say when they are not.
     #[prost(bool, tag = "4")]
     pub(crate) holds_inputs: bool,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { code: error.code(), text: error.to_string() }
+        Self { code: error.code().number(), text: error.to_string() }
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use schedule::{Lanes, QueueSnapshot, Replica, Turned};
-use session::{Error, Reply, Run};
+use session::{Reply, Run};
 use tensor::Tensor;
 
 use crate::bell::Bell;
@@ -30,11 +30,12 @@ use crate::tensors;
 use crate::wire::{Order, RunOrder};
 use places::Ended;
 use state::{Flight, Phase, SeatState, State};
+use status::Status;
 
 pub(crate) use places::Turns;
 pub(crate) use state::{Passenger, places_max};
 
-/// How often a load looks whether it is still wanted.
+/// The interval at which a load checks that it is still wanted.
 const CANCEL_CHECK: Duration = Duration::from_millis(100);
 
 /// Copying so many bytes takes about as long as a process takes to wake: it is woken before.
@@ -51,20 +52,21 @@ pub(crate) struct Worker {
     /// Signalled when a load ends, a worker is ready, or the worker ends.
     changed: Condvar,
     bell: Bell,
-    /// Whether the thread that supervises it was woken for an answer that comes in a moment.
+    /// Set when the thread that supervises the worker was woken for an answer that comes in a
+    /// moment.
     is_expecting: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Those on which the models that are here wait for their batches, if there are any.
     lanes: Mutex<Weak<Lanes>>,
 }
 
-/// What a worker is for.
+/// The role of a worker.
 pub(crate) struct Role {
     pub(crate) name: String,
-    /// Whether models without settings of their own share it.
+    /// `true` if models without settings of their own share the worker.
     pub(crate) is_shared: bool,
     pub(crate) placement: Placement,
-    /// Whose models it serves.
+    /// The tenant whose models the worker serves.
     pub(crate) tenant: String,
     pub(crate) rules: Rules,
 }
@@ -72,10 +74,10 @@ pub(crate) struct Role {
 /// Those that a load asks.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    /// Whether the model is no longer wanted.
+    /// Returns whether the model is no longer wanted.
     pub(crate) is_cancelled: &'a dyn Fn() -> bool,
-    /// Whether there is room for it.
-    pub(crate) admit: &'a dyn Fn(&Needed) -> session::Result<()>,
+    /// Checks that there is room for the model.
+    pub(crate) admit: &'a dyn Fn(&Needed) -> status::Result<()>,
 }
 
 /// A run, and where it is to run.
@@ -90,12 +92,12 @@ pub(crate) struct Sent {
 impl Sent {
     /// Answers that it is not run.
     fn fail(self, why: &str) {
-        (self.reply)(Err(Error::Unavailable(why.to_owned())));
+        (self.reply)(Err(Status::unavailable(why)));
     }
 
     /// Answers one that nobody waits for.
     fn cancel(self) {
-        (self.reply)(Err(Error::Cancelled("nobody waits for the answer".to_owned())));
+        (self.reply)(Err(Status::cancelled("nobody waits for the answer")));
     }
 }
 
@@ -126,7 +128,7 @@ impl Worker {
         &self,
         passenger: Passenger,
         asked: Asked<'_>,
-    ) -> Option<session::Result<u64>> {
+    ) -> Option<status::Result<u64>> {
         let weights_bytes = passenger.weights_bytes;
         let seat = self.state.lock().sit(passenger, Instant::now())?;
         let outcome = self.admit(seat, weights_bytes, asked);
@@ -139,7 +141,7 @@ impl Worker {
 
     /// Waits until the library is loaded, and asks whether there is room for a model beside it.
     /// Gives when the load is too late.
-    fn admit(&self, seat: u64, weights_bytes: u64, asked: Asked<'_>) -> session::Result<Instant> {
+    fn admit(&self, seat: u64, weights_bytes: u64, asked: Asked<'_>) -> status::Result<Instant> {
         let end = Instant::now() + self.options.load_timeout;
         let mut state = self.state.lock();
         while state.link.is_none() {
@@ -159,11 +161,11 @@ impl Worker {
         Ok(end)
     }
 
-    fn await_load(&self, seat: u64, end: Instant, asked: Asked<'_>) -> session::Result<()> {
+    fn await_load(&self, seat: u64, end: Instant, asked: Asked<'_>) -> status::Result<()> {
         let mut state = self.state.lock();
         loop {
             match state.seats.get(&seat).map(|seat| &seat.state) {
-                None => return Err(Error::Unavailable("the worker has ended".to_owned())),
+                None => return Err(Status::unavailable("the worker has ended")),
                 Some(SeatState::Loaded) => return Ok(()),
                 Some(SeatState::Failed(error)) => return Err(error.clone()),
                 Some(SeatState::Waiting | SeatState::Loading) => {}
@@ -174,14 +176,14 @@ impl Worker {
     }
 
     /// Fails if a load is no longer wanted, or too late.
-    fn check_wanted(&self, end: Instant, asked: Asked<'_>) -> session::Result<()> {
+    fn check_wanted(&self, end: Instant, asked: Asked<'_>) -> status::Result<()> {
         if (asked.is_cancelled)() {
-            return Err(Error::Cancelled("no longer wanted".to_owned()));
+            return Err(Status::cancelled("no longer wanted"));
         }
         if Instant::now() >= end {
             let limit = self.options.load_timeout;
             let text = format!("TensorFlow did not load the model within {limit:?}");
-            return Err(Error::DeadlineExceeded(text));
+            return Err(Status::deadline_exceeded(text));
         }
         Ok(())
     }
@@ -241,17 +243,17 @@ impl Worker {
         changed
     }
 
-    /// When a run that starts now would be answered.
+    /// Returns the time at which a run that starts now would be answered.
     pub(crate) fn forecast(&self, seat: u64, signature: u32) -> Option<Replica> {
         self.state.lock().forecast(seat, signature, Instant::now())
     }
 
-    /// How long it takes until a model can be served here.
+    /// Returns the time that it takes until a model can be served here.
     pub(crate) fn until_ready(&self, seat: u64) -> Duration {
         self.state.lock().until_ready(seat, Instant::now())
     }
 
-    /// What is known of what waits for a signature.
+    /// Returns the state of a signature's queue.
     pub(crate) fn queue(&self, seat: u64, signature: u32) -> Option<QueueSnapshot> {
         self.state.lock().queue(seat, signature, Instant::now())
     }
@@ -285,7 +287,7 @@ impl Worker {
         state.take_off(id, flight, turned);
         let Some(link) = state.link.clone() else {
             drop(state);
-            return self.fail_flight(id, Error::Unavailable("the worker has ended".to_owned()));
+            return self.fail_flight(id, Status::unavailable("the worker has ended"));
         };
         drop(state);
         if ROUSING_BYTES.contains(&run.inputs.iter().map(Tensor::n_bytes).sum()) {
@@ -317,14 +319,14 @@ impl Worker {
     }
 
     /// Answers a run that could not be sent.
-    fn fail_flight(&self, id: u64, error: Error) {
+    fn fail_flight(&self, id: u64, error: Status) {
         let flight = self.state.lock().land(id, Ended::Unmeasured, Instant::now());
         if let Some(flight) = flight {
             (flight.reply)(Err(error));
         }
     }
 
-    /// What is going on.
+    /// Returns a snapshot of the worker.
     pub(crate) fn snapshot(&self) -> WorkerSnapshot {
         // Not under the lock that requests go through: the system may take its time.
         let pid = self.state.lock().pid;
@@ -367,7 +369,7 @@ impl Worker {
         tracing::info!(worker, models = models.join(" "), "{line}");
     }
 
-    /// Whether models may still take a seat.
+    /// Returns whether models may still take a seat.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.state.lock().phase, Phase::Ended)
     }

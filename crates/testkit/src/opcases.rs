@@ -1,6 +1,6 @@
 //! The op suite: cases in `testdata/ops/<Op>.txt`, with values that came from TensorFlow.
 //!
-//! The format is described in `tools/opcases.py`, which fills in the values.
+//! The format is described in `tools/opsuite/cases.py`, which fills in the values.
 
 mod generate;
 mod literal;
@@ -20,23 +20,23 @@ pub struct Case {
     pub inputs: Vec<Tensor>,
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// What is compared: references to outputs of nodes.
+    /// The outputs that are compared: references to outputs of nodes.
     pub fetches: Vec<String>,
     /// The values expected, in the order of `fetches`; for a case of a single op in the order of
     /// its outputs.
     pub outputs: Vec<Tensor>,
     /// The error expected: its code and a part of its text.
     pub error: Option<(String, String)>,
-    /// How far apart floats may be, relative to the largest expected.
+    /// The largest difference of floats, relative to the largest expected.
     pub tolerance: Option<f64>,
-    /// Whether only dtype and shape count.
+    /// `true` if only dtype and shape count.
     pub only_shape: bool,
 }
 
 /// One op of a case.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
-    /// Its name in the case.
+    /// The node's name in the case.
     pub name: String,
     /// TensorFlow's name of the op.
     pub op: String,

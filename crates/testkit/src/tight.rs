@@ -13,7 +13,7 @@ use proto::tensorflow::{
 };
 use tensor::{DType, Layout, Tensor};
 
-/// When each buffer is first needed and last, and how many units it has.
+/// The times at which each buffer is first and last needed, and the number of its units.
 const BUFFERS: [(u32, u32, usize); 10] = [
     (1, 7, 2),
     (1, 3, 7),
@@ -123,7 +123,7 @@ pub fn looped(unit_bytes: usize, n_rounds: i32) -> GraphDef {
 /// The arguments of the functions of a loop.
 const INPUTS: &str = "{ name: 'i' type: DT_INT32 }, { name: 'x' type: DT_FLOAT }";
 
-/// What is added to each element of an input of whose running sums the largest is `max`.
+/// Returns the number that is added to each element of an input whose largest running sum is `max`.
 pub fn answer(max: f32) -> f32 {
     let mut sum = max;
     let mut values = [0.0; BUFFERS.len()];

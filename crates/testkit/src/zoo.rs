@@ -1,6 +1,6 @@
 //! The small zoo: tiny models of every kind with TensorFlow's answers beside them.
 //!
-//! They are made once, by `tools/make_zoo.py`, in the user's cache folder: some two minutes. They
+//! They are made once, by `tools/zoo/make.py`, in the user's cache folder: some two minutes. They
 //! are made again only when the scripts that make them change.
 
 use std::path::{Path, PathBuf};
@@ -14,11 +14,29 @@ use std::process::Command;
 pub fn small_zoo() -> PathBuf {
     let folder = cache().join("zoo-small");
     let mut make = python();
-    make.arg(root().join("tools/make_zoo.py")).arg("--small").arg(&folder);
-    let made = make.output().expect("it starts");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(made.status.success(), "{make:?}:\n{}{}", text(&made.stdout), text(&made.stderr));
+    succeed(make.arg(root().join("tools/zoo/make.py")).arg("--small").arg(&folder));
     folder
+}
+
+/// `tools/zoo/real.py`, without arguments yet. Downloads and converts the small models that other
+/// people published, if they are not there.
+///
+/// # Panics
+/// If they are not there and cannot be made.
+pub fn small_real() -> Command {
+    let script = || {
+        let mut command = python();
+        command.arg(root().join("tools/zoo/real.py"));
+        command
+    };
+    succeed(script().args(["--make", "--small"]));
+    script()
+}
+
+fn succeed(command: &mut Command) {
+    let done = command.output().expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(done.status.success(), "{command:?}:\n{}{}", text(&done.stdout), text(&done.stderr));
 }
 
 /// Our folder below the user's cache folder.

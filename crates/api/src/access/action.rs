@@ -19,7 +19,7 @@ pub(crate) enum Action {
     ChangeServer,
 }
 
-/// What a call is about.
+/// The models that a call is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope<'a> {
     /// One model.
@@ -61,7 +61,7 @@ impl Action {
         }
     }
 
-    /// What a key is asked for before the message of a gRPC call is read.
+    /// Returns the scope that a key needs before the message of a gRPC call is read.
     pub(crate) fn scope_of_grpc(self) -> Scope<'static> {
         match self {
             Self::Infer | Self::ReadModel | Self::ChangeModel | Self::Health => Scope::Unread,

@@ -1,11 +1,11 @@
-//! When a gRPC client stops waiting.
+//! The deadline of a gRPC client.
 
 use std::time::{Duration, Instant};
 
 use http::HeaderName;
 use tonic::Request;
 
-/// What says how long a client waits.
+/// The header that holds a client's timeout.
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// The `grpc-timeout` header, counted from now. None if there is none, or one so large that it

@@ -82,7 +82,7 @@ where
     }
 }
 
-/// Whether a path names a method of a service: `/service/method`.
+/// Returns whether a path names a method of a service: `/service/method`.
 fn is_of(path: &str, service: &str) -> bool {
     let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(service));
     rest.is_some_and(|rest| rest.starts_with('/'))

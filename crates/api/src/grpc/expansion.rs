@@ -15,7 +15,7 @@ use bytes::Buf;
 use shapes::{Fixed, Part};
 pub(crate) use shapes::{Shape, Shapes, shapes};
 
-/// How deep messages and groups may be inside each other; prost allows one less.
+/// The number of levels to which messages and groups may be nested; prost allows one less.
 const DEPTH_MAX: usize = 101;
 
 /// A message that cannot be decoded.
@@ -51,6 +51,8 @@ impl<B: Buf> Skim<'_, B> {
                         seen |= 1 << (place % 64);
                         self.add(field.first);
                     }
+                    // prost reads an entry of a map however its key says that it is written.
+                    let wire = if field.first > 0 { LENGTH } else { wire };
                     self.field(&field.part, wire, depth)?;
                 }
                 None => self.skip(number, wire, depth)?,

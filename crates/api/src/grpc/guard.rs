@@ -3,14 +3,15 @@
 
 use http::{Extensions, Request, Response};
 use proto::serving::ModelSpec;
+use status::Status;
 use tonic::body::Body;
 
 use super::Grpc;
+use super::to_tonic::to_tonic;
 use crate::access::{self, Action, Digest, Scope};
 use crate::audit::{Audit, Caller};
 use crate::context::Context;
 use crate::listen::{ConnectInfo, Peer};
-use crate::status::Status;
 
 /// The key that a call presented, for those who read its messages.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +34,7 @@ pub(super) fn refusal<B>(context: &Context, request: &mut Request<B>) -> Option<
             let caller = Caller { peer: peer(request.extensions()), key: None };
             Audit::begin(caller, request.uri().path().to_owned()).end(Some(&status));
         }
-        return Some(status.to_grpc().into_http());
+        return Some(to_tonic(&status).into_http());
     }
     if let Some(digest) = presented {
         request.extensions_mut().insert(Presented(digest));
@@ -65,7 +66,7 @@ impl Grpc {
         self.context.admit(presented.map(|key| key.0).as_ref(), action, model).map(drop)
     }
 
-    /// Who replaces the list of models.
+    /// Returns the caller who replaces the list of models.
     pub(super) fn caller(&self, extensions: &Extensions) -> Result<Caller, Status> {
         let presented = Presented::of(extensions).map(|key| key.0);
         let key = self.context.admit(presented.as_ref(), Action::ChangeServer, Scope::Server)?;

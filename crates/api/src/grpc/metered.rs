@@ -20,8 +20,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Frame};
-use lifecycle::Code;
 use smallvec::SmallVec;
+use status::{Code, Status};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::body::Body;
 use tonic::server::NamedService;
@@ -30,12 +30,12 @@ use tower::Service;
 use super::expansion::{Shape, expansion, shapes};
 use super::outgoing::Unsent;
 use super::remote::Remote;
+use super::to_tonic::to_tonic;
 use crate::arrival::ArrivalLimits;
 use crate::budget::Budget;
 use crate::codec::{self, Codec, LONG_BYTES};
 use crate::held::HeldBytes;
 use crate::listen::{Client, ConnectInfo, Cut};
-use crate::status::Status;
 use arriving::Arriving;
 pub(crate) use call::CallCharge;
 use inflate::Encoding;
@@ -64,11 +64,11 @@ pub(crate) struct Limits {
     pub(crate) codec: Codec,
     /// The most bytes of a message.
     pub(crate) message_bytes_max: usize,
-    /// How many messages of one call may be in flight.
+    /// The number of messages of one call that may be in flight.
     pub(crate) messages_max: usize,
-    /// How long a client may take no part of an answer.
+    /// The longest time in which a client may take no part of an answer.
     pub(crate) patience: Duration,
-    /// How slowly a message may come.
+    /// The limits on how slowly a message may arrive.
     pub(crate) arrival: ArrivalLimits,
 }
 
@@ -167,7 +167,7 @@ where
         let answer = ready!(Pin::new(answer).poll(context));
         Poll::Ready(match answer {
             Ok(Ok(answer)) => answer,
-            Err(_) => codec::panicked().to_grpc().into_http(),
+            Err(_) => to_tonic(&codec::panicked()).into_http(),
         })
     }
 }
@@ -201,7 +201,7 @@ pub struct MeteredBody {
     /// Came on a thread that serves connections, and is to be looked at on a codec thread.
     unread: Option<Bytes>,
     messages: Messages,
-    /// What came of a message that is not complete.
+    /// The bytes that came of a message that is not complete.
     held: HeldBytes,
     ready: VecDeque<Frame<Bytes>>,
     arriving: Arriving,
@@ -235,7 +235,7 @@ impl HttpBody for MeteredBody {
                 Ok(data) => {
                     let this = &mut *self;
                     if let Err(status) = this.messages.came(&this.held, &data) {
-                        return Poll::Ready(Some(Err(status.to_grpc())));
+                        return Poll::Ready(Some(Err(to_tonic(&status))));
                     }
                     let n_held = this.messages.n_held();
                     if n_held == 0
@@ -275,7 +275,7 @@ impl MeteredBody {
             Poll::Pending if self.messages.is_under_way() => {
                 let too_slow = ready!(self.arriving.poll(context));
                 let status = Status::new(Code::DeadlineExceeded, too_slow.to_string());
-                Poll::Ready(Some(Err(status.to_grpc())))
+                Poll::Ready(Some(Err(to_tonic(&status))))
             }
             Poll::Ready(Some(Ok(frame))) => {
                 let n_bytes = frame.data_ref().map_or(0, Bytes::len);
@@ -304,10 +304,10 @@ struct Messages {
     limits: Limits,
     /// The type of the messages, if it is known.
     shape: Option<&'static Shape>,
-    /// How messages are packed that say they are.
+    /// The compression of messages that are marked as compressed.
     encoding: Option<Encoding>,
     charge: CallCharge,
-    /// What has come of a length prefix.
+    /// The bytes that have come of a length prefix.
     prefix: SmallVec<[u8; PREFIX]>,
     /// The message that is coming, whether it is packed, and what is missing of it.
     length: usize,
@@ -326,18 +326,18 @@ impl Messages {
         Self { limits, shape, encoding, charge, prefix, length: 0, is_packed, n_missing: 0 }
     }
 
-    /// Whether a part of a message has come.
+    /// Returns whether a part of a message has come.
     fn is_under_way(&self) -> bool {
         self.n_missing > 0 || !self.prefix.is_empty()
     }
 
-    /// How many of the last bytes that came are of a message that is not complete.
+    /// Returns how many of the last bytes that came are of a message that is not complete.
     fn n_held(&self) -> usize {
         if self.n_missing > 0 { PREFIX + self.length - self.n_missing } else { 0 }
     }
 
-    /// Whether the call leaves for the codec threads before a piece that came is looked at: with it
-    /// begins a message that is long or packed.
+    /// Returns whether the call leaves for the codec threads before a piece that came is looked at:
+    /// the piece begins a message that is long or compressed.
     fn moves_with(&self, data: &Bytes) -> bool {
         if self.n_missing > 0 {
             return false;

@@ -18,13 +18,14 @@ use tokio::time::Instant;
 use tonic::body::Body;
 
 use super::metered::{CALL_BYTES, CallCharge};
+use super::to_tonic::to_tonic;
 use crate::budget::{Budget, Charge, held_with};
 use crate::listen::Cut;
 
 /// Larger answers are handed on in parts of this size.
 const PART_BYTES: usize = 64 << 10;
 
-/// How often unsent answers are looked at, as a share of the time that they are given.
+/// The number of times that unsent answers are looked at within the time that they are given.
 const LOOKS: u32 = 8;
 
 /// After so many times the time that an answer is given, its connection is ended.
@@ -46,7 +47,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Answers {
     all: Vec<Weak<Mutex<Answer>>>,
-    /// Whether somebody looks at them.
+    /// Set while a task watches the answers.
     is_watched: bool,
 }
 
@@ -94,12 +95,12 @@ async fn watch(shared: Weak<Shared>) {
     }
 }
 
-/// What there is of an answer that is not sent.
+/// The part of an answer that is not sent yet.
 struct Answer {
     /// Gone when it was given up.
     content: Option<Content>,
     last_taken: Instant,
-    /// Whether all there is was taken, and the next part is not there yet.
+    /// Set when everything there is was taken, and the next part is not there yet.
     is_idle: bool,
     /// Ends its connection.
     cut: Option<Cut>,
@@ -107,11 +108,11 @@ struct Answer {
 
 struct Content {
     body: Body,
-    /// What is left of a part that is large.
+    /// The rest of a part that is large.
     rest: Bytes,
     /// Kept for its drop.
     _rest_charge: Option<Charge>,
-    /// What the call is charged, until the answer is written.
+    /// The charge of the call, held until the answer is written.
     call: Option<CallCharge>,
 }
 
@@ -214,7 +215,7 @@ impl Content {
                 self.call = Some(call);
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            let charge = budget.charged(data.len()).map_err(|status| status.to_grpc())?;
+            let charge = budget.charged(data.len()).map_err(|status| to_tonic(&status))?;
             if data.len() <= PART_BYTES {
                 return Poll::Ready(Some(Ok(Frame::data(charge.onto(data)))));
             }
@@ -222,7 +223,7 @@ impl Content {
         }
         // A copy: a part that shares its memory would keep all of it until it is sent itself.
         let part = self.rest.split_to(self.rest.len().min(PART_BYTES));
-        let charge = budget.charged(part.len()).map_err(|status| status.to_grpc())?;
+        let charge = budget.charged(part.len()).map_err(|status| to_tonic(&status))?;
         let part = charge.onto(part.to_vec());
         if self.rest.is_empty() {
             (self.rest, self._rest_charge) = (Bytes::new(), None);

@@ -29,7 +29,7 @@ use messages::{
 /// The longest time that may be asked for.
 const DURATION_MAX: Duration = Duration::from_secs(600);
 
-/// How many clients may wait at once.
+/// The number of clients that may wait at once.
 const SESSIONS_MAX: usize = 16;
 
 /// The service, to be added to a server.

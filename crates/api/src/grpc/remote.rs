@@ -9,6 +9,7 @@ use hyper::body::{Body as HttpBody, Frame};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::body::Body;
 
+use super::to_tonic::to_tonic;
 use crate::codec::{self, Codec};
 
 /// The body of a long answer, or of a stream of answers. tonic encodes a message when its body is
@@ -54,7 +55,7 @@ impl HttpBody for Remote {
                         return Poll::Pending;
                     };
                     let Ok((body, part)) = polled else {
-                        return Poll::Ready(Some(Err(codec::panicked().to_grpc())));
+                        return Poll::Ready(Some(Err(to_tonic(&codec::panicked()))));
                     };
                     self.place = Place::Here(body);
                     return Poll::Ready(part);

@@ -11,21 +11,21 @@ use super::direct::DirectLayer;
 /// The limits of connections. No client can move them.
 #[derive(Debug, Clone, Copy)]
 pub struct TransportOptions {
-    /// How many calls of one connection run at once.
+    /// The number of calls of one connection that run at once.
     pub streams_max: u32,
     /// The most bytes of a call's headers.
     pub header_bytes_max: u32,
-    /// How many calls that a client took back may wait to be looked at before the client is taken
-    /// for an attack.
+    /// The number of calls that a client cancelled and that may wait to be looked at before the
+    /// client is taken for an attack.
     pub resets_max: usize,
-    /// How often a silent connection is asked in HTTP/2 whether it is still there, if at all: the
-    /// system asks anyway, and for every request that costs nothing.
+    /// The interval of HTTP/2 pings on a silent connection, if there are any: the system's probes
+    /// are sent anyway, and cost nothing for a request.
     pub keepalive_interval: Option<Duration>,
-    /// How long it may take to say so.
+    /// The longest time that the answer to a ping may take.
     pub keepalive_timeout: Duration,
-    /// When a connection is told to end, if at all.
+    /// The age at which a connection is told to end, if at all.
     pub connection_age: Option<Duration>,
-    /// How long its requests are then given; for ever without it.
+    /// The time that the requests of an ending connection are then given; no limit without it.
     pub connection_age_grace: Option<Duration>,
 }
 

@@ -27,7 +27,7 @@ impl Cut {
         self.shared.reader.wake();
     }
 
-    /// Whether the connection was ended.
+    /// Returns whether the connection was ended.
     #[cfg(test)]
     pub(super) fn is_cut(&self) -> bool {
         self.shared.is_cut.load(Ordering::Acquire)

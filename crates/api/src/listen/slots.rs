@@ -18,7 +18,7 @@ use super::cut::Cut;
 /// A client that the server has waited for no longer than this keeps its connection.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// How often a connection that finds no slot looks for one that can be closed.
+/// The interval at which a connection that finds no slot looks for one that can be closed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The slots of a listener.
@@ -161,7 +161,7 @@ impl Client {
 }
 
 impl Seen {
-    /// Why the client is waited for, and since when.
+    /// Returns why the client is waited for, and since when.
     fn read(&self) -> (Wait, Duration) {
         let state = self.state.load(Ordering::Relaxed);
         let wait = match state & ((1 << WAIT_BITS) - 1) {

@@ -8,6 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
+use status::Status;
 use tokio::time::Instant;
 
 use super::reply::Failure;
@@ -16,12 +17,11 @@ use crate::arrival::Arrival;
 use crate::budget::Charge;
 use crate::held::HeldBytes;
 use crate::listen::Client;
-use crate::status::Status;
 
 /// So many bytes are unfolded before there must be room for more.
 const STEP: usize = 64 << 10;
 
-/// How a body is packed.
+/// The compression of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     None,
@@ -170,7 +170,7 @@ mod tests {
         let bomb = gzip(&vec![0; 8 << 20]);
         let budget = Budget::of_bytes(4 << 20);
         let refused = super::inflate(&bomb, 100 << 20, &mut budget.charge()).unwrap_err();
-        assert_eq!(refused.code, lifecycle::Code::ResourceExhausted);
+        assert_eq!(refused.code, status::Code::ResourceExhausted);
         assert_eq!(budget.used(), 0);
     }
 

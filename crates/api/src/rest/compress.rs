@@ -12,7 +12,7 @@ use super::reply::Reply;
 /// Shorter answers are sent as they are: they fit into a packet or two.
 const BYTES_MIN: usize = 4 << 10;
 
-/// Whether an answer of this size is to be packed.
+/// Returns whether an answer of this size is to be compressed.
 pub(crate) fn is_wanted(headers: &HeaderMap, n_bytes: usize) -> bool {
     n_bytes >= BYTES_MIN && headers.get_all(ACCEPT_ENCODING).iter().any(accepts_gzip)
 }
@@ -30,7 +30,7 @@ pub(crate) fn mark(reply: &mut Reply) {
     reply.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
 }
 
-/// Whether a header allows gzip: by name or `*`, and not with a quality of 0.
+/// Returns whether a header allows gzip: by name or `*`, and not with a quality of 0.
 fn accepts_gzip(header: &HeaderValue) -> bool {
     let codings = header.to_str().unwrap_or_default().split(',');
     codings.map(str::trim).any(|coding| {

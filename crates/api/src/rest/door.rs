@@ -11,12 +11,11 @@ use std::net::IpAddr;
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, StatusCode};
-use lifecycle::Code;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use status::{Code, Status};
 
 use super::reply::Failure;
 use crate::listen::Peer;
-use crate::status::Status;
 
 /// The types of bodies that a change may have. A browser asks before it sends any of them.
 const TYPES: [&str; 4] = [
@@ -76,7 +75,7 @@ fn check_host(parts: &Parts, peer: Peer, hosts: &[String]) -> Result<(), Failure
     if matches!(peer, Peer::Unix { .. } | Peer::Unnamed) {
         return Ok(()); // No browser speaks to a UNIX socket.
     }
-    let host = host(parts).unwrap_or_default();
+    let host = host(parts)?.unwrap_or_default();
     let authority: Option<Authority> = host.parse().ok().filter(|_| !host.contains('@'));
     let name = authority.as_ref().map_or("", Authority::host);
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
@@ -90,19 +89,36 @@ fn check_host(parts: &Parts, peer: Peer, hosts: &[String]) -> Result<(), Failure
     )))
 }
 
-/// The host that a request is for.
-fn host(parts: &Parts) -> Option<&str> {
-    let authority = parts.uri.authority().map(Authority::as_str);
-    authority.or_else(|| parts.headers.get(HOST)?.to_str().ok())
+/// The host that a request is for. Refuses a request that names two: somebody before this server
+/// may have looked at the other one.
+fn host(parts: &Parts) -> Result<Option<&str>, Failure> {
+    let header = only(&parts.headers, &HOST)?.and_then(|host| host.to_str().ok());
+    match (parts.uri.authority().map(Authority::as_str), header) {
+        (Some(one), Some(other)) if !one.eq_ignore_ascii_case(other) => {
+            Err(denied(format!("the request is for two hosts, {one:?} and {other:?}")))
+        }
+        (authority, header) => Ok(authority.or(header)),
+    }
+}
+
+/// The value of a header. Refuses a request that has several of it.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Failure> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        let text = format!("the request has more than one header {name}");
+        return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+    }
+    Ok(first)
 }
 
 /// Refuses a request that a page of another site sent.
 fn check_origin(parts: &Parts) -> Result<(), Failure> {
-    let Some(origin) = parts.headers.get(ORIGIN) else { return Ok(()) };
+    let Some(origin) = only(&parts.headers, &ORIGIN)? else { return Ok(()) };
     let origin = origin.to_str().unwrap_or("null");
     let from = origin.split_once("://").map(|(_, host)| host);
     if from.is_some()
-        && from.map(str::to_ascii_lowercase) == host(parts).map(str::to_ascii_lowercase)
+        && from.map(str::to_ascii_lowercase) == host(parts)?.map(str::to_ascii_lowercase)
     {
         return Ok(());
     }
@@ -110,7 +126,7 @@ fn check_origin(parts: &Parts) -> Result<(), Failure> {
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), Failure> {
-    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let Some(value) = only(headers, &CONTENT_TYPE)? else { return Ok(()) };
     let value = value.to_str().unwrap_or_default();
     let essence = value.split(';').next().unwrap_or_default().trim();
     let is_fine = TYPES.iter().any(|known| essence.eq_ignore_ascii_case(known));
@@ -207,6 +223,27 @@ mod tests {
         }
         assert!(check_untyped(&HeaderMap::new(), b"").is_ok());
         assert!(check_untyped(&HeaderMap::new(), b"{}").is_err());
+    }
+
+    #[test]
+    fn a_request_that_says_two_things_is_refused() {
+        let (host, other) = (("host", "localhost:8502"), ("host", "evil.example"));
+        check(&[host, other], 400);
+        check(&[host, host], 400);
+        let (origin, foreign) =
+            (("origin", "http://localhost:8502"), ("origin", "http://evil.example"));
+        check(&[host, origin, foreign], 400);
+        let json = ("content-type", "application/json");
+        check(&[host, json, ("content-type", "text/plain")], 400);
+        let door = Door::Management(Vec::new());
+        let check_uri = |uri: &str, expected: bool| {
+            let mut parts = parts(&[host]);
+            parts.uri = uri.parse().unwrap();
+            assert_eq!(door.check_call(&parts, PEER).is_ok(), expected, "{uri}");
+        };
+        check_uri("http://LocalHost:8502/v1/devices", true);
+        check_uri("http://127.0.0.1:8502/v1/devices", false);
+        check_uri("http://evil.example/v1/devices", false);
     }
 
     #[test]

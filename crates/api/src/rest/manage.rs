@@ -5,15 +5,15 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method as HttpMethod, Request};
 use hyper::body::Body;
-use lifecycle::{Code, Target};
+use lifecycle::Target;
+use status::{Code, Status};
 
 use super::reply::{self, Failure, Reply};
-use super::{Control, Memory, Rest, body, door, json, pages, target};
+use super::{Control, Memory, Rest, body, door, pages, target};
 use crate::access::{Action, Scope};
 use crate::audit::{Audit, Caller};
 use crate::control;
 use crate::listen::Peer;
-use crate::status::Status;
 
 /// A change that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Change {
 }
 
 impl Rest {
-    /// Whether there is such a change here at all.
+    /// Returns whether the server offers this change at all.
     pub(super) fn knows(&self, change: &Change) -> bool {
         match change {
             Change::AddModel(_) | Change::RemoveModel(_) => self.shared.control.is_some(),

@@ -2,16 +2,16 @@
 //! `manage`.
 
 use http::Method;
+use status::Status;
 
 use super::pages;
-use crate::status::Status;
 
-/// What the server says and does about memory; the answers are JSON.
+/// The server's reports and actions about memory; the answers are JSON.
 pub trait Memory: Send + Sync {
-    /// Who holds which bytes of which device.
+    /// Returns the holders of the bytes of each device.
     fn memory(&self) -> Vec<u8>;
 
-    /// Which devices were found, and what was made of them.
+    /// Returns the devices that were found, and the logical devices made of them.
     fn devices(&self) -> Vec<u8>;
 
     /// Changes limits, growth and logical devices; answers as [`Memory::devices`] does then.
@@ -32,7 +32,7 @@ pub(super) enum Ask {
 }
 
 impl Ask {
-    /// What a request asks; `None` if it is about something else.
+    /// Parses the question of a request; `None` if it is about something else.
     pub(super) fn parse(method: &Method, path: &str) -> Option<Ask> {
         match (method, pages::plain(path)) {
             (&Method::GET, "/v1/memory") => Some(Ask::Memory),

@@ -1,21 +1,22 @@
 //! Pages that are only looked at: states, metadata, the list of models, health, metrics.
 
+use ::pages::{FailureEntry, ModelEntry, ModelListPage, VersionEntry, VersionState};
 use http::{Method, StatusCode};
-use lifecycle::{Choice, ModelSnapshot, Target};
+use lifecycle::{Choice, ModelSnapshot, State, Target, VersionStatus};
 use proto::serving::model_spec::VersionChoice;
 use proto::serving::{GetModelStatusRequest, ModelSpec};
-use serde_json::{Value, json};
 use session::Urgency;
+use status::Status;
 
 use super::Shared;
 use super::reply::{self, Reply};
 use crate::Models;
 use crate::access::{Action, Key};
 use crate::call::{Call, answered};
+use crate::context::Context;
 use crate::metadata;
 use crate::model_status;
 use crate::signature_text;
-use crate::status::Status;
 
 /// The list of models, under TensorFlow Serving's name too.
 pub(crate) const LIST: &str = "/v1/models:list";
@@ -54,7 +55,7 @@ pub(crate) fn find<'a>(shared: &'a Shared, method: &Method, path: &str) -> Optio
 }
 
 impl Found<'_> {
-    /// What looking at it is.
+    /// Returns the action that reading the page is.
     pub(crate) fn action(&self) -> Action {
         match self {
             Self::Monitoring(_) | Self::Metrics(_) | Self::Look(_) => Action::ReadServer,
@@ -120,36 +121,42 @@ pub(crate) fn metadata(models: &Models, target: Target) -> Result<Vec<u8>, Statu
 
 fn unprintable(error: &proto::json::JsonError) -> Status {
     let text = format!("Failed to convert proto to json. Error: {error}");
-    Status::new(lifecycle::Code::Internal, text)
+    Status::new(status::Code::Internal, text)
 }
 
-/// All models that a key is for, with their versions, states and labels.
-pub(crate) fn list(models: &Models, key: Option<&Key>) -> Vec<u8> {
+/// All models that a key is for, with their versions, states, labels and requests.
+pub(crate) fn list(context: &Context, key: Option<&Key>) -> Vec<u8> {
     let is_shown = |name: &str| key.is_none_or(|key| key.covers(name));
-    let models = models.snapshot();
+    let models = context.models.snapshot();
     let shown = models.iter().filter(|model| is_shown(&model.name));
-    let models: Vec<Value> = shown.map(|model| listed(model)).collect();
-    let mut text = format!("{:#}", json!({ "models": models }));
-    text.push('\n');
-    text.into_bytes()
+    let page = ModelListPage { models: shown.map(|model| listed(context, model)).collect() };
+    ::pages::print(&page).into_bytes()
 }
 
-fn listed(model: &ModelSnapshot) -> Value {
-    let version = |status: &lifecycle::VersionStatus| {
-        let error = status.failure();
-        json!({
-            "version": status.version.to_string(),
-            "state": status.state.name(),
-            "status": {
-                "error_code": error.map_or("OK", |error| error.code.name()),
-                "error_message": error.map_or("", |error| &error.message),
-            },
-        })
-    };
+fn listed(context: &Context, model: &ModelSnapshot) -> ModelEntry {
     let labels = model.labels.iter().map(|(label, version)| (label.clone(), version.to_string()));
-    json!({
-        "name": model.name,
-        "versions": model.versions.iter().map(version).collect::<Vec<_>>(),
-        "labels": labels.collect::<std::collections::BTreeMap<_, _>>(),
-    })
+    ModelEntry {
+        name: model.name.clone(),
+        versions: model.versions.iter().map(version).collect(),
+        labels: labels.collect(),
+        requests: context.stats.requests(&model.name),
+    }
+}
+
+fn version(status: &VersionStatus) -> VersionEntry {
+    let error = status.failure();
+    VersionEntry {
+        version: status.version.to_string(),
+        state: match status.state {
+            State::Start => VersionState::Start,
+            State::Loading => VersionState::Loading,
+            State::Available => VersionState::Available,
+            State::Unloading => VersionState::Unloading,
+            State::End => VersionState::End,
+        },
+        status: FailureEntry {
+            error_code: error.map_or("OK", |error| error.status.code.name()).to_owned(),
+            error_message: error.map(|error| error.status.message.clone()).unwrap_or_default(),
+        },
+    }
 }

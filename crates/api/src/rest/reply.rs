@@ -1,12 +1,11 @@
-//! What goes back over HTTP.
+//! Answers over HTTP.
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::Full;
-
-use super::json::write;
-use crate::status::Status;
+use json::write;
+use status::Status;
 
 /// An answer that is whole in memory.
 pub type Reply = Response<Full<Bytes>>;
@@ -31,7 +30,7 @@ pub(crate) fn empty(code: StatusCode) -> Reply {
     page(code, None, Vec::new())
 }
 
-/// Why there is no answer, and HTTP's code for it.
+/// A failed request: the reason, and HTTP's code for it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: StatusCode,
@@ -47,7 +46,7 @@ impl Failure {
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        let code = StatusCode::from_u16(status.to_http());
+        let code = StatusCode::from_u16(status.code.to_http());
         Self { code: code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), status }
     }
 }

@@ -7,19 +7,21 @@ use bytes::Bytes;
 use http::header::ORIGIN;
 use http::request::Parts;
 use http::{HeaderMap, Method as HttpMethod, Request, StatusCode};
+use http_body_util::Full;
 use hyper::body::Body;
-use lifecycle::{Code, Handle, Target};
+use json::cost::{self, Strings};
+use json::{Format, write};
+use lifecycle::{Handle, Target};
 use proto::serving::Input;
 use session::{DEFAULT_SIGNATURE, Servable, Signature, Urgency};
+use status::{Code, Status};
 use tensor::DType;
 
-use super::json::cost::{self, Strings};
-use super::json::{self, Format, write};
 use super::manage::Change;
 use super::memory::Ask;
 use super::reply::{self, Failure, Reply};
 use super::target::{self, Method, Route};
-use super::{ModelsPage, Rest, body, compress, pages};
+use super::{ModelsPage, Rest, body, compress, pages, wait};
 use crate::access::{self, Action, Key, Scope};
 use crate::budget::Charge;
 use crate::call::Call;
@@ -28,7 +30,6 @@ use crate::level;
 use crate::listen::Peer;
 use crate::predict::{self, Inputs};
 use crate::stats::{Api, Entrypoint};
-use crate::status::Status;
 use crate::trace::{REQUEST_ID, Trace};
 use crate::{classify, regress};
 
@@ -58,6 +59,9 @@ impl Rest {
             let admitted = self.admit(&parts.headers, page.action(), Scope::Server);
             let reply = |_| page.reply(&self.shared, &path);
             return admitted.map_or_else(|failure| reply::error(&failure), reply);
+        }
+        if let Some(file) = self.shared.site.as_ref().and_then(|site| site(&parts)) {
+            return file.map(Full::new);
         }
         let request = Request::from_parts(parts, content);
         if matches!(*request.method(), HttpMethod::TRACE | HttpMethod::CONNECT) {
@@ -98,7 +102,7 @@ impl Rest {
         let lists = path == pages::LIST || (is_models && models_page == ModelsPage::List);
         if request.method() == HttpMethod::GET && lists {
             let admitted = self.admit(request.headers(), Action::ReadModel, Scope::Unread);
-            let list = |key: Option<Arc<Key>>| pages::list(&context.models, key.as_deref());
+            let list = |key: Option<Arc<Key>>| pages::list(context, key.as_deref());
             return admitted.map(list).map_or_else(|failure| reply::error(&failure), reply::json);
         }
         if let Some(change) = Change::parse(request.method(), path)
@@ -112,6 +116,7 @@ impl Rest {
             let page = admitted.map(|_| ask.answer(&**memory));
             return page.map_or_else(|failure| reply::error(&failure), reply::json);
         }
+        let (path, word) = wait::split(request.method(), path);
         let route = target::parse(request.method().as_str(), path);
         let (model, api) = match &route {
             Ok(route) => (&*route.target.model, route.method.api()),
@@ -120,7 +125,7 @@ impl Rest {
         let trace = Trace::new(request.headers());
         let in_flight = context.begin(model, api, Entrypoint::Rest, trace);
         let (parts, content) = request.into_parts();
-        let answer = self.answer(route, &parts, content).await;
+        let answer = self.answer(route, word, &parts, content).await;
         in_flight.end(answer.as_ref().err().map(|failure| &failure.status));
         match answer {
             Ok((text, charge)) => packed(&context.codec, &parts.headers, text, charge).await,
@@ -131,6 +136,7 @@ impl Rest {
     async fn answer<B>(
         &self,
         route: Result<Route, Status>,
+        word: Option<&str>,
         parts: &Parts,
         content: B,
     ) -> Result<(Vec<u8>, Charge), Failure>
@@ -152,7 +158,7 @@ impl Rest {
             Method::Predict => self.predict(target, content, urgency, charge).await?,
             Method::Classify => self.classify(target, content, urgency, charge).await?,
             Method::Regress => self.regress(target, content, urgency, charge).await?,
-            Method::Status => (pages::status(models, &target)?, charge),
+            Method::Status => (wait::status(models, &target, word).await?, charge),
             Method::Metadata => (pages::metadata(models, target)?, charge),
         };
         charge.set(CALL_BYTES.max(text.len()))?;
@@ -278,7 +284,7 @@ async fn write_results<R: prost::Message + 'static>(
     codec: &Codec,
     results: R,
     mut charge: Charge,
-    write: impl FnOnce(R) -> Result<Vec<u8>, Status> + Send + 'static,
+    write: impl FnOnce(R) -> status::Result<Vec<u8>> + Send + 'static,
 ) -> Result<(Vec<u8>, Charge), Status> {
     let n_bytes = results_bytes(&results);
     let write = move || {
@@ -294,7 +300,7 @@ fn results_bytes(results: &impl prost::Message) -> usize {
     results.encoded_len().saturating_mul(3 * 6)
 }
 
-/// Whether a model has inputs of strings.
+/// Returns whether a model has inputs of strings.
 fn takes_strings(servable: &Servable) -> Strings {
     let mut inputs = servable.signatures.values().flat_map(|signature| signature.inputs.values());
     let takes = inputs.any(|input| input.spec.dtype == DType::String);
@@ -302,7 +308,7 @@ fn takes_strings(servable: &Servable) -> Strings {
 }
 
 impl Method {
-    /// What it is to those who hold keys.
+    /// Returns the action that the method is to holders of keys.
     fn action(self) -> Action {
         match self {
             Self::Predict | Self::Classify | Self::Regress => Action::Infer,
@@ -310,7 +316,7 @@ impl Method {
         }
     }
 
-    /// What it counts as.
+    /// Returns the method under which the request is counted.
     fn api(self) -> Api {
         match self {
             Self::Predict => Api::Predict,
@@ -326,9 +332,15 @@ fn read_inputs(
     body: &[u8],
     servable: &Result<Handle<Servable>, Status>,
 ) -> Result<(String, Format, Inputs), Status> {
-    let find = |name: &str| -> Result<&Signature, Status> {
+    let find = |name: &str| -> Result<(&Signature, json::Inputs<'_>), Status> {
         let servable = servable.as_ref().map_err(Status::clone)?;
-        Ok(servable.signature(name).ok_or_else(|| missing(name))??)
+        let signature = servable.signature(name).ok_or_else(|| missing(name))??;
+        let inputs = signature.inputs.iter().map(|(name, endpoint)| json::Input {
+            name,
+            tensor: &endpoint.tensor,
+            spec: &endpoint.spec,
+        });
+        Ok((signature, json::Inputs::new(inputs)))
     };
     let json::Request { signature, format, inputs } = json::Request::read(body, find)?;
     let inputs = predict::inputs(signature, inputs, &[], usize::MAX)?;
@@ -362,7 +374,7 @@ async fn packed(codec: &Codec, headers: &HeaderMap, text: Vec<u8>, mut charge: C
     }
 }
 
-/// Whether a browser asks before it lets a page of another site ask.
+/// Returns whether the request is a browser's preflight for a page of another site.
 fn is_preflight(headers: &HeaderMap) -> bool {
     let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     origin.is_some_and(|text| text.contains("http://") || text.contains("https://"))

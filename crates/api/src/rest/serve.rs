@@ -60,7 +60,7 @@ pub async fn serve<C>(
     }
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Server {
     builder: http1::Builder,
     rest: Rest,

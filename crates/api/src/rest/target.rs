@@ -1,20 +1,18 @@
-//! What a REST request asks for, by its method and path. The rules are those of TensorFlow
-//! Serving's
-//! `http_rest_api_util.cc`: patterns match the whole path with its query, in any case, and names
-//! are decoded after that.
+//! The target of a REST request, by its method and path. The rules are those of TensorFlow
+//! Serving's `http_rest_api_util.cc`: patterns match the whole path with its query, in any case,
+//! and names are decoded after that.
 
 use lifecycle::{Choice, Target};
+use status::Status;
 
-use crate::status::Status;
-
-/// What a request below `/v1/` asks for.
+/// The target and the method of a request below `/v1/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) target: Target,
 }
 
-/// What is to be done with the target.
+/// The action on the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Predict,
@@ -26,12 +24,12 @@ pub(crate) enum Method {
 
 const MODELS: &str = "/v1/models";
 
-/// Whether a path is TensorFlow Serving's at all; for others there is no page.
+/// Returns whether a path is TensorFlow Serving's at all; for others there is no page.
 pub(crate) fn is_api(path: &str) -> bool {
     strip(path, "/v1/").is_some()
 }
 
-/// What a request asks for. `path` is the whole of it, with the query.
+/// Parses the route of a request. `path` is the whole of it, with the query.
 pub(crate) fn parse(http_method: &str, path: &str) -> Result<Route, Status> {
     let found = match http_method {
         "POST" => parse_post(path),
@@ -136,7 +134,7 @@ fn is_name(segment: &str) -> bool {
     !segment.is_empty() && !segment.contains(':')
 }
 
-/// What follows a prefix, in any case.
+/// Returns the rest of a path after a prefix, in any case.
 fn strip<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
     let (start, rest) = path.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)

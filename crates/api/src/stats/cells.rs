@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use metrics::{Histogram, LATENCY_LIMITS};
 
-use super::histogram::{Histogram, LATENCY_LIMITS};
 use super::{APIS, Api, N_CODES};
 
-/// How many signatures of versions are counted for one model; beyond that, those of the lowest
-/// version are forgotten.
+/// The number of signatures of versions that are counted for one model; beyond that, those of the
+/// lowest version are forgotten.
 const CELLS_MAX: usize = 64;
 
 /// The counts of a model's signatures. Reading takes no lock.
@@ -87,7 +87,7 @@ impl Cell {
         APIS.into_iter().zip(&self.latency)
     }
 
-    /// How many failed, by the numbers of their codes.
+    /// Returns the number of failed requests, by the numbers of their codes.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (Api, i32, u64)> {
         APIS.into_iter().zip(&self.failures).flat_map(|(api, counts)| {
             let count =

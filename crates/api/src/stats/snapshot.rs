@@ -4,102 +4,66 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use proto::error::Code;
+use metrics::{Histogram, Point, Value};
+use status::Code;
 
 use super::cells::Cell;
-use super::histogram::Histogram;
 use super::{APIS, Api, ENTRYPOINTS, Entrypoint, ModelStats, Stats};
 
-/// A metric and its points.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Metric {
-    /// Its name, as TensorFlow Serving's own code has it, such as
-    /// `/tensorflow/serving/request_count`.
-    pub name: &'static str,
-    /// What its values are.
-    pub kind: Kind,
-    /// Its points; there may be none.
-    pub points: Vec<Point>,
-}
-
-/// What the values of a metric are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Numbers that only grow.
-    Counter,
-    /// Numbers that go up and down.
-    Gauge,
-    /// Counts of values by size.
-    Histogram,
-}
-
-impl Kind {
-    /// Prometheus' word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
-
-/// A value of a metric for some labels.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Point {
-    /// Names and values of the labels, in the order they are shown.
-    pub labels: Vec<(&'static str, String)>,
-    /// The value.
-    pub value: Value,
-}
-
-/// A value of a metric. All points of a metric have values of one kind.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// A number that only grows.
-    Counter(u64),
-    /// A number that goes up and down.
-    Gauge(i64),
-    /// Counts of values by size.
-    Histogram {
-        /// The upper limits of all counts but the last, which has none.
-        limits: &'static [f64],
-        /// How many values were below each limit and not below the one before.
-        counts: Vec<u64>,
-        /// The sum of the values.
-        sum: f64,
-    },
-}
-
 impl Stats {
-    /// A copy of all counters.
-    pub fn snapshot(&self) -> Vec<Metric> {
+    /// The number of requests by model and status.
+    pub fn request_count(&self) -> Vec<Point> {
+        self.points(request_count)
+    }
+
+    /// The time of requests that ended well, in microseconds, by model, API and entrypoint.
+    pub fn request_latency(&self) -> Vec<Point> {
+        self.points(request_latency)
+    }
+
+    /// The time of runs that ended well, in microseconds, by model and API.
+    pub fn runtime_latency(&self) -> Vec<Point> {
+        self.points(runtime_latency)
+    }
+
+    /// The numbers of examples of `MultiInference`, by model.
+    pub fn example_counts(&self) -> Vec<Point> {
+        self.points(example_counts)
+    }
+
+    /// The sum of the examples of `MultiInference`, by model.
+    pub fn example_count_total(&self) -> Vec<Point> {
+        self.points(example_count_total)
+    }
+
+    /// The time of runs that ended well, in seconds, by model, version, signature and API.
+    pub fn run_seconds(&self) -> Vec<Point> {
+        self.points(run_seconds)
+    }
+
+    /// The number of runs that failed, by model, version, signature, API and code.
+    pub fn run_failures(&self) -> Vec<Point> {
+        self.points(run_failures)
+    }
+
+    /// The number of requests in flight, by model.
+    pub fn in_flight(&self) -> Vec<Point> {
+        self.points(in_flight)
+    }
+
+    /// The points of all models, by name.
+    fn points(&self, of_model: fn(&str, &ModelStats) -> Vec<Point>) -> Vec<Point> {
         let models = self.models.load_full();
         let models: BTreeMap<&str, &ModelStats> =
             models.iter().map(|(name, stats)| (&**name, &**stats)).collect();
-        let metric = |name, kind, points: fn(&str, &ModelStats) -> Vec<Point>| Metric {
-            name,
-            kind,
-            points: models.iter().flat_map(|(model, stats)| points(model, stats)).collect(),
-        };
-        use Kind::{Counter, Gauge, Histogram};
-        vec![
-            metric("/tensorflow/serving/request_count", Counter, request_count),
-            metric("/tensorflow/serving/request_latency", Histogram, request_latency),
-            metric("/tensorflow/serving/runtime_latency", Histogram, runtime_latency),
-            metric("/tensorflow/serving/request_example_counts", Histogram, example_counts),
-            metric("/tensorflow/serving/request_example_count_total", Counter, example_count_total),
-            metric("/tensord/run_latency", Histogram, run_latency),
-            metric("/tensord/run_failures", Counter, run_failures),
-            metric("/tensord/requests_in_flight", Gauge, in_flight),
-        ]
+        models.iter().flat_map(|(model, stats)| of_model(model, stats)).collect()
     }
 }
 
 fn request_count(model: &str, stats: &ModelStats) -> Vec<Point> {
     let point = |(code, count): (i32, u64)| {
         let labels = vec![("model_name", model.to_owned()), ("status", code_name(code))];
-        Point { labels, value: Value::Counter(count) }
+        Point { labels, value: Value::Count(count) }
     };
     let counts = stats.by_code.iter().map(|count| count.load(Ordering::Relaxed));
     (0..).zip(counts).filter(|(_, count)| *count > 0).map(point).collect()
@@ -113,7 +77,7 @@ fn request_latency(model: &str, stats: &ModelStats) -> Vec<Point> {
             ("API", api.name(door).to_owned()),
             ("entrypoint", door.name().to_owned()),
         ];
-        histogram_point(labels, histogram)
+        point(labels, histogram.value())
     };
     cells.zip(&stats.latency).filter_map(point).collect()
 }
@@ -125,29 +89,29 @@ fn runtime_latency(model: &str, stats: &ModelStats) -> Vec<Point> {
             ("API", api.name(Entrypoint::Grpc).to_owned()),
             ("runtime", "TF1".to_owned()),
         ];
-        histogram_point(labels, histogram)
+        point(labels, histogram.value())
     };
     APIS.iter().zip(&stats.runtime).filter_map(point).collect()
 }
 
 fn example_counts(model: &str, stats: &ModelStats) -> Vec<Point> {
     let labels = vec![("model", model.to_owned())];
-    histogram_point(labels, &stats.n_examples).into_iter().collect()
+    point(labels, stats.n_examples.value()).into_iter().collect()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of counts")]
 fn example_count_total(model: &str, stats: &ModelStats) -> Vec<Point> {
     let total = stats.n_examples.sum() as u64;
     let labels = vec![("model", model.to_owned())];
-    let point = (total > 0).then_some(Point { labels, value: Value::Counter(total) });
+    let point = (total > 0).then_some(Point { labels, value: Value::Count(total) });
     point.into_iter().collect()
 }
 
-/// The time of runs by version, signature and API.
-fn run_latency(model: &str, stats: &ModelStats) -> Vec<Point> {
+/// The time of runs in seconds, by version, signature and API.
+fn run_seconds(model: &str, stats: &ModelStats) -> Vec<Point> {
     let points = |cell: &Arc<Cell>| -> Vec<Point> {
         let point = |(api, histogram): (Api, &Histogram)| {
-            histogram_point(run_labels(model, cell, api), histogram)
+            point(run_labels(model, cell, api), histogram.seconds())
         };
         cell.latency().filter_map(point).collect()
     };
@@ -160,7 +124,7 @@ fn run_failures(model: &str, stats: &ModelStats) -> Vec<Point> {
         let point = |(api, code, count): (Api, i32, u64)| {
             let mut labels = run_labels(model, cell, api);
             labels.push(("code", code_name(code)));
-            Point { labels, value: Value::Counter(count) }
+            Point { labels, value: Value::Count(count) }
         };
         cell.failures().map(point).collect()
     };
@@ -176,21 +140,20 @@ fn run_labels(model: &str, cell: &Cell, api: Api) -> Vec<(&'static str, String)>
     ]
 }
 
-fn code_name(code: i32) -> String {
-    Code::try_from(code).unwrap_or(Code::Unknown).as_str_name().to_owned()
+/// The name of a canonical number, with that of success.
+pub(super) fn code_name(number: i32) -> String {
+    let failure = || Code::from_number(number).unwrap_or(Code::Unknown).name();
+    if number == 0 { "OK".to_owned() } else { failure().to_owned() }
 }
 
 fn in_flight(model: &str, stats: &ModelStats) -> Vec<Point> {
-    let value = Value::Gauge(stats.in_flight.load(Ordering::Relaxed));
+    let value = Value::Signed(stats.in_flight.load(Ordering::Relaxed));
     vec![Point { labels: vec![("model_name", model.to_owned())], value }]
 }
 
 /// A point, if anything was counted.
-fn histogram_point(labels: Vec<(&'static str, String)>, histogram: &Histogram) -> Option<Point> {
-    let counts = histogram.counts();
-    let (limits, sum) = (histogram.limits(), histogram.sum());
-    let is_used = counts.iter().any(|count| *count > 0);
-    is_used.then_some(Point { labels, value: Value::Histogram { limits, counts, sum } })
+fn point(labels: Vec<(&'static str, String)>, value: Value) -> Option<Point> {
+    (!value.is_empty()).then_some(Point { labels, value })
 }
 
 impl Api {

@@ -12,7 +12,7 @@ use tonic::Code;
 use crate::grpc::request;
 use crate::support::{Server, Setup};
 
-/// What more is charged at once is for a message that is decoded or encoded.
+/// The size above which a charge at once is for a message that is decoded or encoded.
 const LONG_BYTES: usize = 1 << 20;
 
 /// Books that note which threads ask for room for long messages.
@@ -97,7 +97,7 @@ async fn streams_are_decoded_and_encoded_on_codec_threads() {
     assert_eq!(threads(&noted)[0], "codec");
 }
 
-/// What waits for a run does not keep a codec thread, of which there is one.
+/// Requests that wait for a run keep no codec thread, of which there is one.
 #[tokio::test]
 async fn long_requests_that_wait_for_their_runs_keep_no_other_from_being_decoded() {
     let (server, _) = start().await;

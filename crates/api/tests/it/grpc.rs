@@ -1,4 +1,4 @@
-//! What golden files cannot show of gRPC: time, order, health.
+//! Properties of gRPC that golden files cannot show: time, order, health.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What golden files cannot show of REST: settings, headers, compression.
+//! Properties of REST that golden files cannot show: settings, headers, compression.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -7,6 +7,7 @@ use api::ModelsPage;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use pages::{ModelListPage, RequestCounts};
 
 use crate::support::{Server, Setup};
 
@@ -21,6 +22,20 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn a_reader_of_states_may_wait_for_one() {
+    let server = Server::start().await;
+    let answer = server.ask("GET", "/v1/models/m?wait=AVAILABLE", b"").await;
+    assert_eq!(answer.code, 200, "{}", answer.text());
+    // It ends when the models are gone, and not before.
+    let waiting = server.ask("GET", "/v1/models/m?wait=END", b"");
+    let (answer, removed) = tokio::join!(waiting, server.lifecycle.set_config(Vec::new()));
+    removed.unwrap();
+    assert!(answer.text().contains("\"END\""), "{}", answer.text());
+    // Any other query is a part of the name, as in TensorFlow Serving.
+    assert_eq!(server.ask("GET", "/v1/models/m?wait=1", b"").await.code, 404);
+}
+
+#[tokio::test]
 async fn under_our_own_name_the_models_are_listed() {
     let server = Setup { models_page: ModelsPage::List, ..Setup::new() }.start().await;
     let (plain, list) = (
@@ -28,9 +43,18 @@ async fn under_our_own_name_the_models_are_listed() {
         server.ask("GET", "/v1/models:list", b"").await,
     );
     assert_eq!((plain.code, plain.text()), (200, list.text()));
-    let list: serde_json::Value = serde_json::from_str(&plain.text()).unwrap();
-    assert_eq!(list["models"][1]["name"], "m");
-    assert_eq!(list["models"][1]["labels"]["old"], "1");
+    let list: ModelListPage = serde_json::from_str(&plain.text()).unwrap();
+    let model = &list.models[1];
+    assert_eq!((&*model.name, &*model.labels["old"]), ("m", "1"));
+    assert_eq!(model.requests, RequestCounts::default());
+    server.ask("POST", PREDICT, BODY).await;
+    server.ask("POST", PREDICT, b"{").await;
+    let list = server.ask("GET", "/v1/models", b"").await;
+    let list: ModelListPage = serde_json::from_str(&list.text()).unwrap();
+    let requests = &list.models[1].requests;
+    assert_eq!((requests.in_flight, requests.latency_micros.count), (0, 1));
+    let codes: Vec<(&str, u64)> = requests.by_code.iter().map(|(c, n)| (&**c, *n)).collect();
+    assert_eq!(codes, [("INVALID_ARGUMENT", 1), ("OK", 1)]);
 }
 
 #[tokio::test]

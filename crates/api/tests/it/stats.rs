@@ -1,26 +1,26 @@
-//! What is counted of requests.
+//! Counters of requests.
 
-use api::{Metric, Value};
+use api::Stats;
+use metrics::{Point, Value};
 use proto::serving::MultiInferenceRequest;
 
 use crate::grpc::request;
 use crate::support::Server;
 
 /// The points of a metric, as `label=value … number`; histograms show how many values they have.
-fn points(server: &Server, name: &str) -> Vec<String> {
-    let metrics = server.context.stats.snapshot();
-    let metric: &Metric = metrics.iter().find(|metric| metric.name == name).expect(name);
-    let point = |point: &api::Point| {
+fn points(server: &Server, points: fn(&Stats) -> Vec<Point>) -> Vec<String> {
+    let point = |point: &Point| {
         let labels: Vec<String> =
             point.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let number = match &point.value {
-            Value::Counter(number) => number.to_string(),
-            Value::Gauge(number) => number.to_string(),
+            Value::Count(number) => number.to_string(),
+            Value::Signed(number) => number.to_string(),
+            Value::Seconds(time) => time.as_secs_f64().to_string(),
             Value::Histogram { counts, .. } => counts.iter().sum::<u64>().to_string(),
         };
         format!("{} {number}", labels.join(" "))
     };
-    metric.points.iter().map(point).collect()
+    points(&server.context.stats).iter().map(point).collect()
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn requests_are_counted_by_model_and_status() {
     server.ask("GET", "/v1/nothing", b"").await;
     server.ask("OPTIONS", "/v1/models/m", b"").await;
     assert_eq!(
-        points(&server, "/tensorflow/serving/request_count"),
+        points(&server, Stats::request_count),
         [
             "model_name= status=INVALID_ARGUMENT 2",
             "model_name= status=FAILED_PRECONDITION 1",
@@ -47,18 +47,15 @@ async fn requests_are_counted_by_model_and_status() {
         ]
     );
     assert_eq!(
-        points(&server, "/tensorflow/serving/request_latency"),
+        points(&server, Stats::request_latency),
         [
             "model_name=m API=Predict entrypoint=GRPC 1",
             "model_name=m API=predict entrypoint=REST 1",
             "model_name=m API= entrypoint=REST 1",
         ]
     );
-    assert_eq!(
-        points(&server, "/tensorflow/serving/runtime_latency"),
-        ["model_name=m API=Predict runtime=TF1 2"]
-    );
-    let in_flight = points(&server, "/tensord/requests_in_flight");
+    assert_eq!(points(&server, Stats::runtime_latency), ["model_name=m API=Predict runtime=TF1 2"]);
+    let in_flight = points(&server, Stats::in_flight);
     assert_eq!(in_flight, ["model_name= 0", "model_name=m 0", "model_name=other 0"]);
 }
 
@@ -73,9 +70,9 @@ async fn examples_are_counted_for_multi_inference() {
     )
     .unwrap();
     server.predictions().await.multi_inference(request).await.unwrap();
-    assert_eq!(points(&server, "/tensorflow/serving/request_example_counts"), ["model=m 1"]);
-    assert_eq!(points(&server, "/tensorflow/serving/request_example_count_total"), ["model=m 1"]);
-    assert!(points(&server, "/tensorflow/serving/request_count").is_empty());
+    assert_eq!(points(&server, Stats::example_counts), ["model=m 1"]);
+    assert_eq!(points(&server, Stats::example_count_total), ["model=m 1"]);
+    assert!(points(&server, Stats::request_count).is_empty());
 }
 
 #[tokio::test]
@@ -84,15 +81,15 @@ async fn a_request_in_flight_is_seen_and_counts_as_cancelled_when_its_client_goe
     let mut client = server.predictions().await;
     let call = tokio::spawn(async move { client.predict(request("gated", 1.0)).await });
     let (run, _reply) = server.gate.take().await;
-    assert_eq!(points(&server, "/tensord/requests_in_flight"), ["model_name=m 1"]);
+    assert_eq!(points(&server, Stats::in_flight), ["model_name=m 1"]);
     call.abort();
     while !run.is_moot() {
         tokio::task::yield_now().await;
     }
-    while points(&server, "/tensord/requests_in_flight") != ["model_name=m 0"] {
+    while points(&server, Stats::in_flight) != ["model_name=m 0"] {
         tokio::task::yield_now().await;
     }
-    let counts = points(&server, "/tensorflow/serving/request_count");
+    let counts = points(&server, Stats::request_count);
     assert_eq!(counts, ["model_name=m status=CANCELLED 1"]);
 }
 
@@ -103,7 +100,7 @@ async fn names_that_are_made_up_do_not_fill_the_memory() {
         server.ask("GET", &format!("/v1/models/stranger{number}"), b"").await;
     }
     server.ask("GET", "/v1/models/m", b"").await;
-    let counts = points(&server, "/tensorflow/serving/request_count");
+    let counts = points(&server, Stats::request_count);
     assert!(counts.len() <= 258, "{}", counts.len());
     assert!(counts.contains(&"model_name=(others) status=NOT_FOUND 44".to_owned()), "{counts:?}");
     assert!(counts.contains(&"model_name=m status=OK 1".to_owned()));

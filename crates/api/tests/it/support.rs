@@ -11,13 +11,14 @@ use std::time::Duration;
 use api::{
     Access, ArrivalLimits, Budget, Changing, Codec, Context, Control, Door, Grpc, GrpcOptions,
     ListenOptions, Listener, MethodNames, Metrics, ModelsPage, Profiler, Protocol, Rest,
-    RestOptions, Stats, Status, Tls, TransportOptions, connections,
+    RestOptions, Stats, Tls, TransportOptions, connections,
 };
-use lifecycle::{Code, Lifecycle};
+use lifecycle::Lifecycle;
 use proto::serving::model_service_client::ModelServiceClient;
 use proto::serving::prediction_service_client::PredictionServiceClient;
 use proto::serving::{ModelConfig, ModelConfigList};
 use session::Servable;
+use status::{Code, Status};
 use tensor::Layout;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -26,13 +27,13 @@ use tonic::transport::Channel;
 pub(crate) use client::exchange;
 pub(crate) use engine::{Gate, answer};
 
-/// How long anything may take before a test gives up.
+/// The longest time that anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long idle connections stay open while a server drains.
+/// The time that idle connections stay open while a server drains.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// What a test may want otherwise.
+/// Settings that a test may want otherwise.
 pub(crate) struct Setup {
     pub(crate) method_names: MethodNames,
     pub(crate) layout: Layout,

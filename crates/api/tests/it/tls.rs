@@ -51,7 +51,7 @@ fn pem(identity: &Identity, client_authorities: Option<String>) -> Pem {
     }
 }
 
-/// What a client trusts, and who it says it is.
+/// A client that trusts `authority` and presents `identity`.
 fn client(authority: &Authority, identity: Option<&Identity>, protocol: &[u8]) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();

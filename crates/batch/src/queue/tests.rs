@@ -317,7 +317,7 @@ fn any_options() -> impl Strategy<Value = Options> {
     })
 }
 
-/// What waits according to the model: the rows of each task that have not left.
+/// The model of a queue's contents: the rows of each task that have not left.
 struct Model {
     options: Options,
     queue: Queue<usize>,

@@ -1,10 +1,10 @@
-//! What the examples have in common: options, and one line of JSON.
+//! The options and the one line of JSON that the examples have in common.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// Whether what was tried worked.
+/// The outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It did.
@@ -47,7 +47,7 @@ impl Options {
         value.parse().map_err(|e| format!("{name} {value}: {e}"))
     }
 
-    /// Whether there is an option of this name, which has no value.
+    /// Returns whether there is an option of this name, which has no value.
     #[allow(dead_code, reason = "not every example has such options")]
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|a| a == name)

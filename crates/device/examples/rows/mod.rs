@@ -5,9 +5,9 @@ use std::fs;
 /// A buffer that lives from `lower` until just before `upper`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
-    /// When it is allocated.
+    /// The time of its allocation.
     pub(crate) lower: u64,
-    /// When it is freed.
+    /// The time of its release.
     pub(crate) upper: u64,
     /// Its bytes.
     pub(crate) size: u64,

@@ -18,7 +18,7 @@ struct Entry {
     id: u32,
 }
 
-/// Where an entry stands, until the next change.
+/// The position of an entry in its bin; valid until the next change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     bin: usize,
@@ -49,7 +49,7 @@ impl Bins {
         Some(Place { bin, at: self.bins[bin].len() - 1 })
     }
 
-    /// Where a chunk stands that is in a bin.
+    /// The position of a chunk that is in a bin.
     #[inline]
     pub(super) fn place_of(&self, records: &Records, id: u32) -> Place {
         let bin = index(records.get(id).units);
@@ -127,7 +127,7 @@ impl Bins {
         self.bins.iter().rev().flatten().map(|entry| entry.id)
     }
 
-    /// What the lists cost.
+    /// The bytes of host memory that the lists take.
     pub(super) fn bytes(&self) -> usize {
         let lists: usize = self.bins.iter().map(Vec::capacity).sum();
         lists * size_of::<Entry>() + self.bins.len() * size_of::<Vec<Entry>>()
@@ -144,7 +144,7 @@ impl Bins {
     }
 }
 
-/// How many entries have at least `key`: they come first.
+/// The number of entries of at least `key`: they come first.
 #[inline]
 fn n_at_least(list: &[Entry], key: u64) -> usize {
     if list.len() > 8 {

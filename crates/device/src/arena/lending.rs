@@ -1,7 +1,7 @@
-//! How an arena that does not grow lends memory: for as long as somebody else of the device holds
-//! it, there is none behind some of its addresses.
+//! Lending of memory by an arena that does not grow. While another space of the device holds the
+//! memory, some addresses of the arena have none behind them.
 
-use super::{Arena, Growth};
+use super::{Arena, Growth, LARGE, SMALL};
 use crate::error::Result;
 
 impl Arena {
@@ -15,7 +15,7 @@ impl Arena {
         let before = self.held_bytes();
         if self.lends() {
             self.release_slabs();
-            self.give_back(bytes, &(0..0))?;
+            self.map.give_back(bytes, &(0..0))?;
         }
         self.debug_check();
         Ok(before - self.held_bytes())
@@ -28,17 +28,17 @@ impl Arena {
     pub fn take_lent(&mut self) -> Result<u64> {
         let before = self.held_bytes();
         while let Some((void, units)) = self.next_lent() {
-            let start = self.records.get(void).start;
-            self.fill(void, start..start + units)?;
+            let start = self.map.chunks().get(void).start;
+            self.map.fill(void, &(start..start + units))?;
         }
         self.debug_check();
         Ok(self.held_bytes() - before)
     }
 
-    /// What is lent and could be had again.
+    /// The bytes that are lent and can be taken back.
     pub fn lent_bytes(&self) -> u64 {
         match self.growth {
-            Growth::Reserved { bytes } if self.lends() && !self.regions.is_empty() => {
+            Growth::Reserved { bytes } if self.lends() && !self.map.is_empty() => {
                 bytes.saturating_sub(self.held_bytes())
             }
             Growth::Reserved { .. } | Growth::OnDemand { .. } => 0,
@@ -47,15 +47,15 @@ impl Arena {
 
     /// A chunk without memory, and how much of it can have some now.
     fn next_lent(&self) -> Option<(u32, u32)> {
-        let bytes = self.lent_bytes().min(self.driver.available_bytes());
-        let granules = bytes / self.unit_bytes / u64::from(self.granule_units);
-        let units = u32::try_from(granules * u64::from(self.granule_units)).unwrap_or(u32::MAX);
-        let void = self.sides.iter().find_map(|side| side.voids.first().copied())?;
-        (units > 0).then(|| (void, units.min(self.records.get(void).units)))
+        let bytes = self.lent_bytes().min(self.driver().available_bytes());
+        let units = self.map.units().granules_within(bytes);
+        let chunks = self.map.chunks();
+        let void = [SMALL, LARGE].iter().find_map(|side| chunks.voids(*side).first().copied())?;
+        (units > 0).then(|| (void, units.min(chunks.get(void).units)))
     }
 
     fn lends(&self) -> bool {
         let is_reserved = matches!(self.growth, Growth::Reserved { .. });
-        is_reserved && self.driver.properties().grows_in_place
+        is_reserved && self.driver().properties().grows_in_place
     }
 }

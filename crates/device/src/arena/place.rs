@@ -1,8 +1,8 @@
-//! Where an arena grows: the place with the fewest bytes missing.
+//! Choice of the place where an arena grows: the one with the fewest bytes missing.
 
 use std::ops::Range;
 
-use super::Arena;
+use super::chunks::Chunks;
 use super::records::{NONE, State};
 
 /// A place for a chunk among neighbours that are not in use.
@@ -12,17 +12,17 @@ pub(super) struct Place {
     pub(super) first: u32,
     /// The units of the new chunk.
     pub(super) units: Range<u32>,
-    /// How many units have no memory.
+    /// The number of units without memory.
     pub(super) missing: u32,
 }
 
-impl Arena {
+impl Chunks {
     /// The place for `units` units with the fewest missing, the lowest among equals.
     pub(super) fn find_place(&self, side: u8, units: u32) -> Option<Place> {
         let mut best: Option<Place> = None;
         let mut end = 0;
-        for &void in &self.sides[usize::from(side)].voids {
-            if self.records.get(void).start < end {
+        for &void in self.voids(side) {
+            if self.get(void).start < end {
                 continue; // In the run of the void before it.
             }
             let (first, run) = self.run_around(void);
@@ -42,38 +42,25 @@ impl Arena {
 
     /// The chunks not in use around a void one: the lowest, and the units of all.
     fn run_around(&self, void: u32) -> (u32, Range<u32>) {
-        let open = |id: u32| id != NONE && self.records.get(id).state != State::InUse;
+        let open = |id: u32| id != NONE && self.get(id).state != State::InUse;
         let (mut first, mut last) = (void, void);
-        while open(self.records.get(first).prev) {
-            first = self.records.get(first).prev;
+        while open(self.get(first).prev) {
+            first = self.get(first).prev;
         }
-        while open(self.records.get(last).next) {
-            last = self.records.get(last).next;
+        while open(self.get(last).next) {
+            last = self.get(last).next;
         }
-        (first, self.records.get(first).start..self.records.get(last).end())
+        (first, self.get(first).start..self.get(last).end())
     }
 
     fn place_at(&self, first: u32, units: Range<u32>) -> Place {
         let mut missing = 0;
         let mut id = first;
-        while id != NONE && self.records.get(id).start < units.end {
+        while id != NONE && self.get(id).start < units.end {
             missing += self.missing_in(id, &units).len();
-            id = self.records.get(id).next;
+            id = self.get(id).next;
         }
         let missing = u32::try_from(missing).expect("no more than the run has");
         Place { first, units, missing }
-    }
-
-    /// The granules of a void chunk that `units` touch; empty for other chunks.
-    pub(super) fn missing_in(&self, id: u32, units: &Range<u32>) -> Range<u32> {
-        let record = self.records.get(id);
-        if record.state != State::Void {
-            return 0..0;
-        }
-        let granule = self.granule_units;
-        let start = record.start.max(units.start / granule * granule);
-        // Cannot overflow where it matters: a void ends at a granule.
-        let end = record.end().min(units.end.checked_next_multiple_of(granule).unwrap_or(u32::MAX));
-        start..end.max(start)
     }
 }

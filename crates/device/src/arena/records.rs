@@ -8,7 +8,7 @@ const FIRST_RECORDS: usize = 1 << 16;
 
 const PAGE_BYTES: usize = 4 << 10;
 
-/// What a chunk is.
+/// The state of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// Given out.
@@ -28,7 +28,7 @@ pub(super) struct Record {
     pub(super) prev: u32,
     pub(super) next: u32,
     pub(super) state: State,
-    /// Which of the arena's sides the region belongs to.
+    /// The side of the arena that the region belongs to.
     pub(super) side: u8,
 }
 
@@ -123,12 +123,12 @@ impl Records {
         self.remove(upper);
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     pub(super) fn len(&self) -> u32 {
         u32::try_from(self.table.len()).expect("ids fit 32 bits") - self.n_unused
     }
 
-    /// What the table costs: the pages that were ever written. Room beyond them is only addresses.
+    /// The bytes that the table takes: the pages ever written. Room beyond them is only addresses.
     pub(super) fn bytes(&self) -> usize {
         (self.table.len() * size_of::<Record>()).next_multiple_of(PAGE_BYTES)
     }
@@ -145,5 +145,15 @@ impl Records {
         assert_ne!(id, NONE, "more chunks than indices");
         self.table.push(record);
         id
+    }
+
+    /// Asserts that the records that are not used are linked, and counted.
+    pub(super) fn check(&self) {
+        let mut unused = self.unused.unwrap_or(NONE);
+        for _ in 0..self.n_unused {
+            assert_ne!(unused, NONE, "a record that is not used is lost");
+            unused = self.get(unused).next;
+        }
+        assert_eq!(unused, NONE, "more records are not used than are counted");
     }
 }

@@ -4,7 +4,7 @@
 //! slots of one size. Graphs have thousands of scalars and shapes; this keeps them together, cheap
 //! to find and cheap to remember.
 
-use super::records::Records;
+use super::records::{Record, State};
 
 /// Requests of up to this many units come from slabs.
 pub(super) const SLOT_UNITS_MAX: u32 = 8;
@@ -28,7 +28,7 @@ pub(super) struct Slabs {
 
 #[derive(Debug)]
 struct Slab {
-    /// Where it begins on the device.
+    /// The slab's first address on the device.
     address: u64,
     /// Bit i is set if slot i is free.
     free: u64,
@@ -45,7 +45,7 @@ pub(super) struct Slot {
     pub(super) id: u32,
     /// The address of its slab.
     pub(super) slab: u64,
-    /// How many units above that it lies.
+    /// The slot's distance above that, in units.
     pub(super) unit: u32,
 }
 
@@ -136,12 +136,12 @@ impl Slabs {
         chunk
     }
 
-    /// How many units of slabs are not given out.
+    /// The number of units of slabs that are not given out.
     pub(super) fn free_units(&self) -> u64 {
         self.free_units
     }
 
-    /// What the tables cost.
+    /// The bytes of host memory that the tables take.
     pub(super) fn bytes(&self) -> usize {
         let lists: usize = self.partial.iter().map(Vec::capacity).sum();
         (lists + self.unused.capacity()) * size_of::<u32>()
@@ -149,7 +149,7 @@ impl Slabs {
     }
 
     /// Asserts that slabs are chunks in use, and that those with room are listed.
-    pub(super) fn check(&self, records: &Records) {
+    pub(super) fn check<'a>(&self, record: impl Fn(u32) -> &'a Record) {
         let mut free = 0;
         for (slab, at) in self.table.iter().zip(0u32..) {
             let listed = self.partial.iter().flatten().filter(|other| **other == at).count();
@@ -157,8 +157,8 @@ impl Slabs {
                 assert_eq!(listed, 0, "slab {at} is not used");
                 continue;
             }
-            let record = records.get(slab.chunk);
-            assert_eq!((record.state, record.units), (super::State::InUse, SLAB_UNITS));
+            let record = record(slab.chunk);
+            assert_eq!((record.state, record.units), (State::InUse, SLAB_UNITS));
             assert_eq!(listed, usize::from(slab.free != 0), "slab {at} is listed {listed} times");
             assert_eq!(slab.free & !all_slots(slab.slot_units), 0, "slots beyond the slab");
             let n_used = (all_slots(slab.slot_units) & !slab.free).count_ones();
@@ -168,7 +168,7 @@ impl Slabs {
     }
 }
 
-/// Whether a chunk's id is that of a slot.
+/// Returns whether a chunk's id is that of a slot.
 #[inline]
 pub(super) fn is_slot(id: u32) -> bool {
     id & SLOT != 0

@@ -1,6 +1,6 @@
-//! What an arena counts, and what it says of itself.
+//! The counters of an arena, and its report of itself.
 
-use super::{Arena, State};
+use super::Arena;
 
 /// A copy of an arena's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,15 +17,15 @@ pub struct Stats {
     pub requested_bytes: u64,
     /// The largest free chunk.
     pub largest_free_bytes: u64,
-    /// How many chunks there are, whatever their state.
+    /// The number of chunks in any state.
     pub n_chunks: u32,
-    /// How many chunks were given out.
+    /// The number of chunks given out so far.
     pub n_allocations: u64,
-    /// How often memory was taken from the driver.
+    /// The number of times memory was taken from the driver.
     pub n_growths: u64,
-    /// How often memory was given back to it.
+    /// The number of times memory was given back to the driver.
     pub n_releases: u64,
-    /// What the bookkeeping costs the host.
+    /// The bytes of host memory that the bookkeeping takes.
     pub bookkeeping_bytes: u64,
 }
 
@@ -45,22 +45,18 @@ impl Stats {
     }
 }
 
-/// What an arena counts as it goes.
+/// The chunks that an arena has given out.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) held_bytes: u64,
-    peak_held_bytes: u64,
+pub(super) struct Usage {
     pub(super) in_use_bytes: u64,
     peak_in_use_bytes: u64,
     /// The most that was given out at once since somebody asked.
     recent_peak_bytes: u64,
     requested_bytes: u64,
     n_allocations: u64,
-    n_growths: u64,
-    n_releases: u64,
 }
 
-impl Counters {
+impl Usage {
     #[inline]
     pub(super) fn allocated(&mut self, bytes: u64, requested: u64) {
         self.in_use_bytes += bytes;
@@ -87,7 +83,7 @@ impl Counters {
         self.recent_peak_bytes = self.recent_peak_bytes.max(used);
     }
 
-    /// The peaks, to be put back by [`Counters::set_peaks`] after what is not to count.
+    /// The peaks, to be put back by [`Usage::set_peaks`] after what is not to count.
     pub(super) fn peaks(&self) -> (u64, u64) {
         (self.peak_in_use_bytes, self.recent_peak_bytes)
     }
@@ -97,40 +93,30 @@ impl Counters {
         self.recent_peak_bytes = recent;
     }
 
-    pub(super) fn grew(&mut self, bytes: u64) {
-        self.held_bytes += bytes;
-        self.peak_held_bytes = self.peak_held_bytes.max(self.held_bytes);
-        self.n_growths += 1;
-    }
-
-    pub(super) fn shrank(&mut self, bytes: u64) {
-        self.held_bytes -= bytes;
-        self.n_releases += 1;
+    /// Asserts that as much is counted as the chunks add up to.
+    pub(super) fn check(&self, in_use_bytes: u64) {
+        assert_eq!(self.in_use_bytes, in_use_bytes, "what is in use is counted");
+        assert!(self.requested_bytes <= in_use_bytes, "no more was asked for than is in use");
+        assert!(in_use_bytes <= self.recent_peak_bytes, "the recent peak is that or more");
     }
 }
 
 impl Arena {
     /// A copy of the counters.
     pub fn stats(&self) -> Stats {
-        let c = &self.counters;
-        let largest = self.sides.iter().filter_map(|side| side.bins.largest());
-        let largest = largest.map(|id| self.records.get(id)).filter(|r| r.state == State::Free);
-        let largest_units = largest.map(|record| record.units).max().unwrap_or(0);
-        let sides = self.sides.iter();
-        let sides = sides.map(|s| s.bins.bytes() + s.voids.capacity() * size_of::<u32>());
-        let bookkeeping = self.records.bytes() + sides.sum::<usize>() + self.slabs.bytes();
-        let bookkeeping = bookkeeping + size_of::<Arena>();
+        let (usage, held, chunks) = (&self.usage, self.map.held(), self.map.chunks());
+        let bookkeeping = chunks.bytes() + self.slabs.bytes() + size_of::<Arena>();
         Stats {
-            held_bytes: c.held_bytes,
-            peak_held_bytes: c.peak_held_bytes,
-            in_use_bytes: c.in_use_bytes,
-            peak_in_use_bytes: c.peak_in_use_bytes,
-            requested_bytes: c.requested_bytes,
-            largest_free_bytes: u64::from(largest_units) * self.unit_bytes,
-            n_chunks: self.records.len(),
-            n_allocations: c.n_allocations,
-            n_growths: c.n_growths,
-            n_releases: c.n_releases,
+            held_bytes: held.bytes,
+            peak_held_bytes: held.peak_bytes,
+            in_use_bytes: usage.in_use_bytes,
+            peak_in_use_bytes: usage.peak_in_use_bytes,
+            requested_bytes: usage.requested_bytes,
+            largest_free_bytes: self.map.units().bytes(chunks.largest_free_units()),
+            n_chunks: chunks.len(),
+            n_allocations: usage.n_allocations,
+            n_growths: held.n_growths,
+            n_releases: held.n_releases,
             bookkeeping_bytes: bookkeeping as u64,
         }
     }

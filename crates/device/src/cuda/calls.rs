@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use cudarc::driver::sys;
 use sys::{CUcontext, CUdevice, CUdeviceptr, CUmemAllocationProp, CUmemGenericAllocationHandle};
 
-/// What a call answers with.
+/// The result of a call.
 pub(super) type Code = c_int;
 
 /// The codes that mean something here.

@@ -59,7 +59,7 @@ fn what_a_context_takes_is_measured_and_known_to_be_ours() {
     assert!(fake.counters().is_empty(), "all is given back: {:?}", fake.counters());
 }
 
-/// How many GPUs there are, or why that is not known, if the first call is answered with this.
+/// Checks the number of GPUs, or the reason that it is unknown, if the first call returns `code`.
 #[track_caller]
 fn check_start(fake: &Fake, code: i32, expected: std::result::Result<usize, &str>) {
     fake.answer_call(0, code);

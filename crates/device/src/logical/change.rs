@@ -1,12 +1,14 @@
-//! What may change while serving.
+//! Changes of devices that are allowed while serving.
 
 use std::collections::BTreeSet;
 
-use super::LogicalDevice;
-use crate::error::{ConfigCode, Error};
+use status::Code;
 
-/// Whether the devices may become others while those that `is_in_use` says are in use. Limits,
-/// growth, priorities and lanes may change at any time; which devices there are may not.
+use super::LogicalDevice;
+use crate::error::Error;
+
+/// Checks that the devices may become others while those that `is_in_use` names are in use. Limits,
+/// growth, priorities and lanes may change at any time; the set of devices may not.
 ///
 /// # Errors
 /// [`Error::Config`] with TensorFlow's message if a device in use would be gone, or a share of
@@ -24,7 +26,7 @@ pub fn check_change(
         let is_same = visible(before) == visible(after);
         let what = if is_same { "Virtual" } else { "Visible" };
         let message = format!("{what} devices cannot be modified after being initialized");
-        return Err(Error::Config { code: ConfigCode::FailedPrecondition, message });
+        return Err(Error::Config { code: Code::FailedPrecondition, message });
     }
     Ok(())
 }

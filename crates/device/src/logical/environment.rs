@@ -67,7 +67,7 @@ impl Environment {
         warnings.extend(self.without_effect.iter().map(text));
     }
 
-    /// Whether XLA would use unified memory.
+    /// Returns whether XLA would use unified memory.
     pub(super) fn forces_unified_memory(&self) -> bool {
         matches!(self.force_unified_memory.as_deref(), Some("true" | "1"))
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Environment, GpuOptions};
 
-/// Whether memory is taken as it is needed, or all at once.
+/// The rule by which a device takes memory: as needed, or all at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrowthRule {
     /// As it is needed.
@@ -39,7 +39,7 @@ pub enum GrowthSetting {
 }
 
 impl GrowthSetting {
-    /// What the setting says.
+    /// The rule that the setting stands for.
     pub fn rule(self) -> GrowthRule {
         match self {
             GrowthSetting::Default => GrowthRule::OnDemand,

@@ -6,26 +6,26 @@ use std::collections::BTreeSet;
 
 use super::virtual_devices::check_range;
 use super::{
-    Configured, GrowthRule, GrowthSetting, LANES_MAX, LogicalDevice, Physical, WHOLE_HOST,
-    check_count, check_shares, invalid,
+    ConfigWarning, Configured, GrowthRule, GrowthSetting, LANES_MAX, LogicalDevice, Physical,
+    WHOLE_HOST, check_count, check_shares, invalid,
 };
 use crate::amount::Amount;
 use crate::driver::Kind;
 use crate::error::Error;
 
-/// What is to be made of one physical device. Devices without a rule become one logical device with
-/// all their memory, which grows on demand.
+/// The rule for one physical device. Devices without a rule become one logical device with all
+/// their memory, which grows on demand.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceRule {
-    /// Which device, as in `gpu:0`.
+    /// The device, as in `gpu:0`.
     pub device: String,
-    /// Whether it is used; one that is not becomes no logical device.
+    /// `true` if the device is used; one that is not becomes no logical device.
     pub is_visible: bool,
     /// The most all of it may hold; `None` for what it has.
     pub limit: Option<Amount>,
-    /// How it grows; `None` for as the flag says, or on demand.
+    /// The device's growth; `None` follows the flag, or grows on demand.
     pub growth: Option<GrowthRule>,
-    /// How many lanes it has; `None` leaves that to the server.
+    /// The number of lanes; `None` leaves that to the server.
     pub n_lanes: Option<usize>,
     /// Its shares; empty for one with everything.
     pub logical: Vec<LogicalRule>,
@@ -50,13 +50,13 @@ impl DeviceRule {
 pub struct LogicalRule {
     /// The most it may hold.
     pub limit: Option<Amount>,
-    /// How it grows; `None` for as the device does.
+    /// The share's growth; `None` follows the device.
     pub growth: Option<GrowthRule>,
     /// The priority of its streams.
     pub priority: Option<i32>,
     /// Its place among all logical devices.
     pub ordinal: Option<i32>,
-    /// How many lanes it has; `None` for as many as the device.
+    /// The number of lanes; `None` for as many as the device has.
     pub n_lanes: Option<usize>,
 }
 
@@ -185,16 +185,17 @@ fn check_names(rules: &[DeviceRule]) -> Result<(), Error> {
 fn check_rule(
     rule: &DeviceRule,
     physical: &[Physical],
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<ConfigWarning>,
 ) -> Result<(), Error> {
     let kind = kind_of(&rule.device)
         .ok_or_else(|| invalid(format!("Unrecognized device: {}", rule.device)))?;
     let found = physical.iter().position(|device| device.name == rule.device);
     if found.is_none() {
-        warnings.push(format!("{} was not found, its rule has no effect", rule.device));
+        warnings.push(ConfigWarning::NotFound { device: rule.device.clone() });
     }
     if !rule.is_visible && rule != &rule.only_hidden() {
-        warnings.push(format!("{} is hidden, the rest of its rule has no effect", rule.device));
+        let text = format!("{} is hidden, the rest of its rule has no effect", rule.device);
+        warnings.push(ConfigWarning::Note(text));
     }
     let lanes = rule.logical.iter().filter_map(|share| share.n_lanes).chain(rule.n_lanes);
     if let Some(n_lanes) = lanes.max().filter(|n_lanes| *n_lanes > LANES_MAX) {
@@ -239,19 +240,19 @@ fn check_rule(
 }
 
 /// Says what TensorFlow would have refused, so that nobody is surprised there.
-fn warn_like_tensorflow(rules: &[DeviceRule], warnings: &mut Vec<String>) {
+fn warn_like_tensorflow(rules: &[DeviceRule], warnings: &mut Vec<ConfigWarning>) {
     let is_gpu = |rule: &&DeviceRule| kind_of(&rule.device) == Some(Kind::Gpu);
     let gpus = || rules.iter().filter(|rule| is_gpu(rule) && rule.is_visible);
     let mut growths = gpus().map(|rule| rule.growth.unwrap_or(GrowthRule::OnDemand));
     let first = growths.next();
     if growths.any(|growth| Some(growth) != first) {
         let text = "TensorFlow refuses this: Memory growth cannot differ between GPU devices";
-        warnings.push(text.to_owned());
+        warnings.push(ConfigWarning::Note(text.to_owned()));
     }
     if gpus().any(|rule| rule.growth.is_some() && !rule.logical.is_empty()) {
         let text = "TensorFlow refuses this: Cannot set memory growth on device when virtual \
                     devices configured";
-        warnings.push(text.to_owned());
+        warnings.push(ConfigWarning::Note(text.to_owned()));
     }
 }
 

@@ -6,40 +6,42 @@
 
 use std::collections::BTreeSet;
 
+use status::Code;
+
 use super::environment::Environment;
 use super::virtual_devices::check_virtual_devices;
 use super::{
-    Configured, GrowthRule, LogicalDevice, Physical, check_count, check_shares, cpus, growth,
-    indices, invalid,
+    ConfigWarning, Configured, GrowthRule, LogicalDevice, Physical, check_count, check_shares,
+    cpus, growth, indices, invalid,
 };
 use crate::amount::scale;
 use crate::driver::Kind;
-use crate::error::{ConfigCode, Error};
+use crate::error::Error;
 
 /// TensorFlow's `GPUOptions`, as far as they concern memory, with `device_count` of its config.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GpuOptions {
-    /// How many GPUs may be used; `None` for all.
+    /// The number of GPUs that may be used; `None` for all.
     pub device_count: Option<usize>,
     /// The limit as a share of all memory of a GPU; 0 for what is free less a reserve.
     pub per_process_gpu_memory_fraction: f64,
     /// Empty or `BFC`.
     pub allocator_type: String,
-    /// Whether memory is taken as it is needed, if that is written out.
+    /// `true` to take memory as it is needed; `None` if the option is not written out.
     pub allow_growth: Option<bool>,
-    /// What our own flag `--gpu_memory` says of that, if it was given.
+    /// The growth that our own flag `--gpu_memory` asks for, if it was given.
     pub gpu_memory: Option<GrowthRule>,
-    /// Which GPUs, in which order; empty for all.
+    /// The GPUs in their order; empty for all.
     pub visible_device_list: String,
     /// Logical devices for each visible GPU; empty for one each.
     pub virtual_devices: Vec<VirtualDevices>,
-    /// Whether memory of the host may stand in.
+    /// `true` if memory of the host may stand in.
     pub use_unified_memory: bool,
     /// So many logical devices of equal size for each GPU; 0 for one.
     pub num_virtual_devices_per_gpu: i32,
     /// The reserve left to the system, in MiB; 0 for the default.
     pub gpu_system_memory_size_in_mb: i32,
-    /// What is said of other options that are set and mean nothing here, for people.
+    /// Notes for people on options that are set and mean nothing here.
     pub without_effect: Vec<String>,
 }
 
@@ -128,7 +130,8 @@ pub fn configure(
             (device.limit_bytes, device.limit_by) = (limit, limit_variable(kind));
         }
     }
-    Ok(Configured { devices, physical_limit_bytes, warnings: configuration.warnings })
+    let warnings = configuration.warnings.into_iter().map(ConfigWarning::Note).collect();
+    Ok(Configured { devices, physical_limit_bytes, warnings })
 }
 
 struct Configuration<'a> {
@@ -184,7 +187,7 @@ impl Configuration<'_> {
         Ok(())
     }
 
-    /// What a GPU gives to a single logical device, and the setting that says so.
+    /// The bytes that a GPU gives to a single logical device, and the setting that says so.
     fn limit(&mut self, gpu: usize) -> Result<(u64, &'static str), Error> {
         let device = &self.physical[gpu];
         let fraction = self.options.per_process_gpu_memory_fraction;
@@ -193,10 +196,7 @@ impl Configuration<'_> {
             if device.compute_capability.is_some() && major < 6 {
                 let message = "Unified memory on GPUs with compute capability lower than 6.0 \
                                (pre-Pascal class GPUs) does not support oversubscription.";
-                return Err(Error::Config {
-                    code: ConfigCode::Internal,
-                    message: message.to_owned(),
-                });
+                return Err(Error::Config { code: Code::Internal, message: message.to_owned() });
             }
             self.warn_of_unified_memory(gpu);
         }
@@ -229,7 +229,7 @@ impl Configuration<'_> {
         Ok(limit)
     }
 
-    /// Whether memory of the host may stand in for that of GPUs.
+    /// Returns whether memory of the host may stand in for that of GPUs.
     fn wants_unified_memory(&self) -> bool {
         let is_more_than_all = self.options.per_process_gpu_memory_fraction > 1.0;
         let is_asked_for = self.options.use_unified_memory || is_more_than_all;
@@ -243,7 +243,7 @@ impl Configuration<'_> {
         ));
     }
 
-    /// What is free less a reserve in MiB; a warning if it is less than that.
+    /// The free bytes less a reserve in MiB; warns if fewer than the reserve are free.
     fn less_system(&mut self, gpu: usize, reserve_mb: u64) -> Option<u64> {
         let free = self.physical[gpu].free_bytes;
         let rest = reserve_mb.checked_mul(1 << 20).and_then(|reserve| free.checked_sub(reserve));
@@ -282,7 +282,7 @@ fn limit_variable(kind: Kind) -> &'static str {
     }
 }
 
-/// What is free, less what TensorFlow leaves to the system.
+/// The free bytes less those that TensorFlow leaves to the system.
 fn less_reserve(free_bytes: u64, major: u32) -> u64 {
     let reserve_mb = match major {
         _ if free_bytes < 1 << 31 => 225,

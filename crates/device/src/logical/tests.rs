@@ -41,7 +41,7 @@ fn show(configured: &Result<Configured, Error>, physical: &[Physical]) -> Vec<St
         format!("{}={of} {}MiB {growth}", device.name, device.limit_bytes / MIB)
     };
     let devices = configured.devices.iter().filter(|device| device.name != "cpu:0").map(line);
-    devices.chain(configured.warnings.iter().cloned()).collect()
+    devices.chain(configured.warnings.iter().map(ToString::to_string)).collect()
 }
 
 #[track_caller]
@@ -485,7 +485,8 @@ fn check_variables(variables: &[(&str, &str)], host_mib: u64, expected: &[&str])
     let made = configure(&GpuOptions::unset(), &environment, &machine(&[8])).unwrap();
     assert_eq!(made.devices[0].limit_bytes, host_mib * MIB);
     assert_eq!(made.physical_limit_bytes[0], host_mib * MIB);
-    assert_eq!(made.warnings, expected);
+    let warnings: Vec<String> = made.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, expected);
 }
 
 #[test]

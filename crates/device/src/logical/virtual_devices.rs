@@ -1,10 +1,12 @@
-//! Whether TensorFlow's `virtual_devices` can be had; follows `VerifyVirtualDeviceSettings` of
+//! Validation of TensorFlow's `virtual_devices`; follows `VerifyVirtualDeviceSettings` of
 //! `gpu_device.cc`.
+
+use status::Code;
 
 use super::tensorflow::{GpuOptions, VirtualDevices};
 use super::{Physical, check_count, invalid};
 use crate::driver::Kind;
-use crate::error::{ConfigCode, Error};
+use crate::error::Error;
 
 /// The entries for the visible GPUs; empty if there are none. Where there are fewer GPUs than
 /// entries, TensorFlow would give up; here the first are configured, with a warning.
@@ -42,7 +44,7 @@ pub(super) fn check_virtual_devices<'a>(
             "The number of valid GPUs doesn't match the number of elements in the \
              virtual_devices list. #valid GPUs: {n_gpus} virtual_devices.size(): {n_entries}"
         );
-        return Err(Error::Config { code: ConfigCode::Unknown, message });
+        return Err(Error::Config { code: Code::Unknown, message });
     }
     check_ordinals(entries)?;
     check_priorities(entries)?;

@@ -8,11 +8,13 @@
 //! whoever needs it gets it, and limits hold.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::{IDLE, Shelf, Space};
+use super::Space;
+use super::arenas::{Arenas, IDLE};
+use super::shelf::Shelf;
 use crate::arena::{Arena, Chunk};
 use crate::driver::Driver as _;
 use crate::error::Result;
@@ -25,69 +27,103 @@ const KEPT_BYTES: u64 = 4 << 20;
 /// The most that is taken ahead for what may come.
 pub const AHEAD_BYTES_MAX: u64 = 256 << 20;
 
-/// How much memory gets its pages before others get their turn.
+/// The bytes that get their pages before other threads get their turn.
 const STEP_BYTES: u64 = 256 << 10;
 
 /// The cause of growths.
 const AHEAD: &str = "ahead";
 
 /// Memory that was taken ahead, and whose pages are not all there yet.
-#[derive(Debug)]
 pub struct Pages {
     /// Addresses, and whose memory they are.
-    left: Vec<(Arc<Space>, Range<u64>)>,
+    left: Vec<(Arc<Arenas>, Range<u64>)>,
 }
 
-/// The memory of runs that was larger than any before it, or that the space grew for.
-#[derive(Default)]
-pub(super) struct Outgrown {
-    /// Nothing is behind it yet.
-    chunks: Mutex<Vec<Large>>,
+/// The need of past runs for passing memory.
+#[derive(Debug, Default)]
+pub(super) struct Demand {
+    /// The bytes in use before the space rested; 0 if it does not rest.
+    rested: AtomicU64,
+    /// The memory of runs that was larger than any before it, or that the space grew for, and that
+    /// nothing is behind yet.
+    outgrown: Mutex<Vec<Large>>,
     /// The largest since the space rested.
     most_bytes: AtomicU64,
 }
 
 /// Memory of a run.
+#[derive(Debug)]
 struct Large {
     address: u64,
     bytes: u64,
-    /// Whether the space grew for it: nobody knew of such a run before.
+    /// Set when the space grew for the run: no such run was known before.
     is_growth: bool,
 }
 
 /// So many lanes are thought of at once.
 const N_OUTGROWN_MAX: usize = 64;
 
-impl Outgrown {
+impl Demand {
     /// Notes memory that a run got. In steady state that costs next to nothing.
     pub(super) fn note(&self, chunk: &Chunk, is_growth: bool) {
         let most = self.most_bytes.fetch_max(chunk.bytes(), Ordering::Relaxed);
         if is_growth || chunk.bytes() > most {
-            let mut chunks = self.chunks.lock();
-            if chunks.len() < N_OUTGROWN_MAX {
+            let mut outgrown = self.outgrown.lock();
+            if outgrown.len() < N_OUTGROWN_MAX {
                 let (address, bytes) = (chunk.address(), chunk.bytes());
-                chunks.push(Large { address, bytes, is_growth });
+                outgrown.push(Large { address, bytes, is_growth });
             }
         }
     }
 
-    /// Forgets all of it: the space rests.
-    fn clear(&self) {
+    /// Returns whether a run was larger than any before it, or the space grew for it.
+    fn is_outgrown(&self) -> bool {
+        !self.outgrown.lock().is_empty()
+    }
+
+    /// Takes the runs that nothing is behind yet.
+    fn take_outgrown(&self) -> Vec<Large> {
+        std::mem::take(&mut *self.outgrown.lock())
+    }
+
+    /// Remembers how much was used, if less is held by now; runs from now on are the first.
+    fn remember(&self, used_bytes: u64, held_bytes: u64) {
         self.most_bytes.store(0, Ordering::Relaxed);
-        self.chunks.lock().clear();
+        self.outgrown.lock().clear();
+        if used_bytes > held_bytes {
+            self.rested.fetch_max(used_bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.rested.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes what was in use before the space rested; it does not rest any more.
+    fn take_rested(&self) -> u64 {
+        self.rested.swap(0, Ordering::Relaxed)
+    }
+
+    /// Asserts that the runs are as few as they may be, and no larger than the largest.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let outgrown = self.outgrown.lock();
+        assert!(outgrown.len() <= N_OUTGROWN_MAX, "so many lanes are thought of at once");
+        let most = self.most_bytes.load(Ordering::Relaxed);
+        assert!(outgrown.iter().all(|large| large.bytes <= most), "the largest is remembered");
     }
 }
 
 impl Pages {
     /// Puts some of the pages there; `false` when all are.
     pub fn step(&mut self) -> bool {
-        let Some((space, range)) = self.left.last_mut() else { return false };
-        let step = STEP_BYTES.max(space.driver.properties().granule_bytes);
+        let Some((arenas, range)) = self.left.last_mut() else { return false };
+        let step = STEP_BYTES.max(arenas.driver().properties().granule_bytes);
         let some = range.start..range.end.min(range.start + step);
         range.start = some.end;
         let is_done = range.is_empty();
         // With the lock, so that nobody takes the memory away meanwhile.
-        space.passing().lock().populate(&some);
+        arenas.passing().lock().populate(&some);
         if is_done {
             self.left.pop();
         }
@@ -95,16 +131,72 @@ impl Pages {
     }
 }
 
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.left.iter().map(|(_, addresses)| addresses)).finish()
+    }
+}
+
+impl Arenas {
+    /// Gives back all that nobody uses but a few megabytes, and remembers how much was used.
+    fn rest(&self) -> Result<u64> {
+        let is_other = |shelf: &&Shelf| !std::ptr::eq(*shelf, self.passing());
+        let mut went = 0;
+        for shelf in self.iter().filter(is_other) {
+            went += self.trim(shelf, 0, IDLE)?;
+        }
+        let idle: u64 = self.iter().filter(is_other).map(Shelf::idle_bytes).sum();
+        let used = self.passing().lock().take_recent_peak();
+        went += self.trim(self.passing(), KEPT_BYTES.saturating_sub(idle), IDLE)?;
+        self.demand.remember(used, self.passing().lock().held_bytes());
+        Ok(went)
+    }
+
+    /// Takes as much memory as was in use before the space rested, if it does.
+    fn wake(self: &Arc<Self>) -> Option<Pages> {
+        let used = self.demand.take_rested();
+        let in_use = if used > 0 { self.passing().lock().in_use_bytes() } else { 0 };
+        let more = used.checked_sub(in_use).filter(|more| *more > 0)?;
+        Some(self.take_ahead(|arena| arena.grow_again(more)))
+    }
+
+    /// Takes some memory behind that of runs which needed more than any before them.
+    fn catch_up(self: &Arc<Self>) -> Option<Pages> {
+        let outgrown = self.demand.take_outgrown();
+        if outgrown.is_empty() {
+            return None;
+        }
+        Some(self.take_ahead(|arena| {
+            let grow = |Large { address, bytes, is_growth }| {
+                // What was known of had its memory before it came.
+                let most_elsewhere = if is_growth { AHEAD_BYTES_MAX } else { 0 };
+                arena.grow_behind(address, bytes, most_elsewhere)
+            };
+            outgrown.into_iter().flat_map(grow).collect()
+        }))
+    }
+
+    /// Has memory taken for what passes, and notes it.
+    fn take_ahead(self: &Arc<Self>, take: impl FnOnce(&mut Arena) -> Vec<Range<u64>>) -> Pages {
+        let (mut arena, start) = (self.passing().lock(), Instant::now());
+        let held = arena.held_bytes();
+        let left = take(&mut arena);
+        self.journal().changed(held, arena.held_bytes(), AHEAD, start);
+        drop(arena);
+        Pages { left: left.into_iter().map(|range| (Arc::clone(self), range)).collect() }
+    }
+}
+
 impl Space {
     /// Takes memory for `n` times buffers of these sizes, each first buffers first, as far as
     /// limits, half of what is left and [`AHEAD_BYTES_MAX`] allow. One time of them counts as
     /// having been used.
-    pub fn grow_ahead(self: &Arc<Self>, sizes: &[u64], n: usize) -> Pages {
-        let sizes: Vec<u64> =
-            sizes.iter().copied().filter(|bytes| *bytes > 0 && !self.is_for_heap(*bytes)).collect();
+    pub fn grow_ahead(&self, sizes: &[u64], n: usize) -> Pages {
+        let is_chunk = |bytes: &u64| *bytes > 0 && !self.heap.takes(*bytes);
+        let sizes: Vec<u64> = sizes.iter().copied().filter(is_chunk).collect();
         let once: u64 = sizes.iter().sum();
         let all: Vec<u64> = std::iter::repeat_n(sizes, n).flatten().collect();
-        self.take_ahead(|arena| {
+        self.arenas.take_ahead(|arena| {
             let left = arena.grow_ahead(&all, AHEAD_BYTES_MAX);
             arena.note_use(once.min(AHEAD_BYTES_MAX));
             left
@@ -118,98 +210,48 @@ impl Space {
     /// # Errors
     /// As [`Space::trim`].
     pub fn rest(&self) -> Result<u64> {
-        self.forget_gone();
-        if self.growth == GrowthRule::Reserved {
+        self.books.forget_gone();
+        if self.growth() == GrowthRule::Reserved {
             return Ok(0);
         }
-        let mut went = self.rest_children()?;
-        let [_, others @ ..] = &self.arenas.all;
-        for arena in others.iter().flatten() {
-            went += self.trim_arena(arena, 0, IDLE)?;
-        }
-        let idle: u64 = others.iter().flatten().map(Shelf::idle_bytes).sum();
-        let used = self.passing().lock().take_recent_peak();
-        went += self.trim_arena(self.passing(), KEPT_BYTES.saturating_sub(idle), IDLE)?;
-        self.remember(used);
-        Ok(went)
-    }
-
-    /// Lets what was set aside of it give back what it holds beyond that.
-    fn rest_children(&self) -> Result<u64> {
         let mut went = 0;
-        for child in self.living().iter().filter(|child| child.kept.is_some()) {
-            let used = child.passing().lock().take_recent_peak();
+        for child in self.children.growing() {
+            let passing = child.arenas.passing();
+            let used = passing.lock().take_recent_peak();
             went += child.trim(IDLE)?;
-            child.remember(used);
+            child.arenas.demand.remember(used, passing.lock().held_bytes());
         }
-        Ok(went)
+        Ok(went + self.arenas.rest()?)
     }
 
-    /// Remembers how much was used, if it holds less by now; runs from now on are the first.
-    fn remember(&self, used: u64) {
-        self.outgrown.clear();
-        if used > self.passing().lock().held_bytes() {
-            self.rested.fetch_max(used, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether [`Space::wake`] would do something. Costs next to nothing.
+    /// Returns whether [`Space::wake`] would do something. Costs next to nothing.
     pub fn is_at_rest(&self) -> bool {
-        self.rested.load(Ordering::Relaxed) > 0
+        self.arenas.demand.is_at_rest()
     }
 
     /// Takes as much memory as was in use before the space rested, if that much is left; its pages
     /// come step by step. `None` if it does not rest. For a thread that no request waits for.
-    pub fn wake(self: &Arc<Self>) -> Option<Pages> {
-        let used = self.rested.swap(0, Ordering::Relaxed);
-        let in_use = if used > 0 { self.passing().lock().in_use_bytes() } else { 0 };
-        let more = used.checked_sub(in_use).filter(|more| *more > 0)?;
-        Some(self.take_ahead(|arena| arena.grow_again(more)))
+    pub fn wake(&self) -> Option<Pages> {
+        self.arenas.wake()
     }
 
-    /// Whether [`Space::catch_up`] would do something. Costs next to nothing.
+    /// Returns whether [`Space::catch_up`] would do something. Costs next to nothing.
     pub fn is_outgrown(&self) -> bool {
-        let is = |space: &Space| !space.outgrown.chunks.lock().is_empty();
-        // Lanes ask after each run, so nothing is allocated.
-        is(self) || self.children.lock().iter().filter_map(Weak::upgrade).any(|child| is(&child))
+        let is = |space: &Space| space.arenas.demand.is_outgrown();
+        is(self) || self.children.any(is)
     }
 
     /// Takes some memory behind that of runs which needed more than any before them, so that the
     /// next larger ones need not grow; its pages come step by step. Those in what was set aside of
     /// it get theirs too, as far as they may hold more. `None` if there were none. For a thread
     /// that no request waits for.
-    pub fn catch_up(self: &Arc<Self>) -> Option<Pages> {
-        let mut spaces = self.living();
-        spaces.push(Arc::clone(self));
-        let taken: Vec<Pages> = spaces.iter().filter_map(Space::catch_up_alone).collect();
+    pub fn catch_up(&self) -> Option<Pages> {
+        let children = self.children.living();
+        let all = children.iter().map(|child| &child.arenas).chain([&self.arenas]);
+        let taken: Vec<Pages> = all.filter_map(Arenas::catch_up).collect();
         let is_any = !taken.is_empty();
         let left = taken.into_iter().flat_map(|pages| pages.left).collect();
         is_any.then_some(Pages { left })
-    }
-
-    fn catch_up_alone(self: &Arc<Self>) -> Option<Pages> {
-        let chunks = std::mem::take(&mut *self.outgrown.chunks.lock());
-        if chunks.is_empty() {
-            return None;
-        }
-        Some(self.take_ahead(|arena| {
-            let grow = |Large { address, bytes, is_growth }| {
-                // What was known of had its memory before it came.
-                let most_elsewhere = if is_growth { AHEAD_BYTES_MAX } else { 0 };
-                arena.grow_behind(address, bytes, most_elsewhere)
-            };
-            chunks.into_iter().flat_map(grow).collect()
-        }))
-    }
-
-    /// Has memory taken for what passes, and notes it.
-    fn take_ahead(self: &Arc<Self>, take: impl FnOnce(&mut Arena) -> Vec<Range<u64>>) -> Pages {
-        let (mut arena, start) = (self.passing().lock(), Instant::now());
-        let held = arena.held_bytes();
-        let left = take(&mut arena);
-        self.journal().changed(held, arena.held_bytes(), AHEAD, start);
-        drop(arena);
-        Pages { left: left.into_iter().map(|range| (Arc::clone(self), range)).collect() }
     }
 }
 

@@ -7,22 +7,88 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::events::Events;
-use super::reserve::Lent;
-use super::shelf::Shelf;
-use super::{Arenas, PASSING, PRESSURE, RESERVATION, Space, SpaceOptions};
+use super::Space;
+use super::arenas::{Arenas, PRESSURE, RESERVATION};
+use super::books::Books;
+use super::heap::HeapCharges;
+use super::reserve::Loan;
 use crate::account::Account;
-use crate::arena::{Arena, Growth};
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::kept::Kept;
 use crate::ledger::Holder;
 use crate::limit::Limited;
 use crate::logical::GrowthRule;
-use crate::sync::AtomicU64;
+use crate::sync::Mutex;
 
 /// The least by which memory grows beyond what was set aside.
 const STEP_BYTES: u64 = 256 << 10;
+
+/// The space that another was set aside of, and for whom.
+pub(super) struct Parent {
+    pub(super) space: Arc<Space>,
+    pub(super) holder: Holder,
+    /// The last to go: all that was held is free by then.
+    _loan: Loan,
+}
+
+/// The spaces that were set aside of another.
+#[derive(Default)]
+pub(super) struct Children(Mutex<Vec<Weak<Space>>>);
+
+impl Children {
+    fn add(&self, child: &Arc<Space>) {
+        let mut children = self.0.lock();
+        children.retain(|child| child.strong_count() > 0);
+        children.push(Arc::downgrade(child));
+    }
+
+    /// Those that are still there.
+    pub(super) fn living(&self) -> Vec<Arc<Space>> {
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Those of them that may grow beyond what was set aside.
+    pub(super) fn growing(&self) -> Vec<Arc<Space>> {
+        let mut children = self.living();
+        children.retain(|child| child.arenas.kept().is_some());
+        children
+    }
+
+    /// Returns whether `is` holds of one of the spaces. Lanes ask after each run, so nothing is
+    /// allocated.
+    pub(super) fn any(&self, is: impl Fn(&Space) -> bool) -> bool {
+        self.0.lock().iter().filter_map(Weak::upgrade).any(|child| is(&child))
+    }
+
+    /// The idle bytes that the spaces, but for one of them, hold beyond the part set aside. Lanes
+    /// ask before each run, so nothing is allocated.
+    pub(super) fn excess_bytes(&self, but: Option<&Space>) -> u64 {
+        let is_other =
+            |child: &Arc<Space>| but.is_none_or(|but| !std::ptr::eq(&raw const **child, but));
+        let children = self.0.lock();
+        let others = children.iter().filter_map(Weak::upgrade).filter(is_other);
+        others.map(|child| child.arenas.excess_bytes()).sum()
+    }
+
+    /// Lets them give back what they hold beyond what was set aside.
+    ///
+    /// # Errors
+    /// As [`Space::trim`].
+    pub(super) fn trim(&self, cause: &'static str) -> Result<u64> {
+        self.growing().iter().map(|child| child.trim(cause)).sum()
+    }
+
+    /// Asserts that all of them are in `parent`, and as they say.
+    #[cfg(test)]
+    pub(super) fn check(&self, parent: &Space) {
+        for child in self.living() {
+            let of = child.parent.as_ref().expect("it was set aside");
+            assert!(std::ptr::eq(&raw const *of.space, parent), "it was set aside of this");
+            child.check();
+        }
+    }
+}
 
 impl Space {
     /// Sets memory aside for `holder`: as much as `account` allows is taken now, and given back
@@ -35,11 +101,10 @@ impl Space {
         holder: Holder,
         account: &Arc<Account>,
     ) -> Result<Arc<Space>> {
-        let bytes = self.aside_bytes(account.limit_bytes(), account.limit_bytes());
+        let bytes = self.arenas.aside_bytes(account.limit_bytes(), account.limit_bytes());
         self.adopt(holder, bytes, || {
-            let inner = Arc::clone(&self.driver) as Arc<dyn Driver>;
-            let driver = Arc::new(Limited::with(inner, Arc::clone(account)));
-            Space::make(self.inside(driver, GrowthRule::Reserved))
+            let inner = Arc::clone(self.arenas.driver()) as Arc<dyn Driver>;
+            Arenas::reserved(Arc::new(Limited::with(inner, Arc::clone(account))), 0)
         })
     }
 
@@ -55,161 +120,96 @@ impl Space {
         account: &Arc<Account>,
         least_bytes: u64,
     ) -> Result<Arc<Space>> {
-        let least = self.aside_bytes(least_bytes, account.limit_bytes());
+        let least = self.arenas.aside_bytes(least_bytes, account.limit_bytes());
         self.adopt(holder, least, || {
-            let kept = Kept::new(Arc::clone(&self.driver) as Arc<dyn Driver>, least)?;
-            let kept = Arc::new(kept);
+            let device = Arc::clone(self.arenas.driver()) as Arc<dyn Driver>;
+            let kept = Arc::new(Kept::new(device, least)?);
             let inner = Arc::clone(&kept) as Arc<dyn Driver>;
             let driver = Arc::new(Limited::with(inner, Arc::clone(account)));
-            let growth = Growth::OnDemand { step_bytes: STEP_BYTES };
-            let mut arena = Arena::new(Arc::clone(&driver) as Arc<dyn Driver>, growth)?;
-            arena.keep(least)?;
-            let child = Space::make(self.inside(driver, GrowthRule::OnDemand))?;
-            // One arena for all, so that what is set aside is for whatever comes.
-            let all = [Some(Shelf::new(arena)), None, None];
-            let arenas = Arenas { all, set_aside_of: None };
-            Ok(Space { arenas, heap_below_bytes: 0, kept: Some(kept), ..child })
+            Arenas::keeping(driver, kept, STEP_BYTES)
         })
     }
 
-    /// What is held when `least_bytes` are set aside of a space for somebody who may hold
-    /// `limit_bytes`: whole granules, and never more than the limit.
-    pub fn aside_bytes(&self, least_bytes: u64, limit_bytes: u64) -> u64 {
-        let granule = self.driver.properties().granule_bytes;
-        let most = limit_bytes / granule * granule;
-        least_bytes.checked_next_multiple_of(granule).unwrap_or(u64::MAX).min(most)
-    }
-
-    /// What a space inside this one is made of.
-    fn inside(&self, driver: Arc<Limited>, growth: GrowthRule) -> SpaceOptions {
-        let physical = Arc::clone(self.account());
-        SpaceOptions { driver, physical, growth, step_bytes: STEP_BYTES, context_bytes: 0 }
-    }
-
-    /// Takes a space that `make` makes of so many bytes in; what nobody uses goes back first if it
+    /// Takes memory in that `make` makes of so many bytes; what nobody uses goes back first if it
     /// has to, and a space that does not grow lends them.
     fn adopt(
         self: &Arc<Self>,
         holder: Holder,
         bytes: u64,
-        make: impl Fn() -> Result<Space>,
+        make: impl Fn() -> Result<Arenas>,
     ) -> Result<Arc<Space>> {
         let start = Instant::now();
-        let lent = Lent::new(self, bytes)?;
+        // What is held on the way goes back if it comes to nothing.
+        let loan = Loan(Arc::clone(&self.arenas));
+        self.lend(bytes)?;
         let made = make().or_else(|error| {
             let trimmed = self.root().trim(PRESSURE);
             // Somebody was faster, or it came back with what others gave.
             let lent = self.lend(bytes);
             if trimmed.unwrap_or(0) + lent.unwrap_or(0) > 0 { make() } else { Err(error) }
         });
-        let mut child = made.map_err(|error| self.with_holders(error))?;
-        self.root().events.changed(0, child.arenas_bytes(), RESERVATION, start);
-        child.arenas.set_aside_of = Some(Arc::clone(self.root()));
-        let parent = Some((Arc::clone(self), holder));
-        let child = Arc::new(Space { parent, _lent: Some(lent), ..child });
-        let mut children = self.children.lock();
-        children.retain(|child| child.strong_count() > 0);
-        children.push(Arc::downgrade(&child));
+        let mut arenas = made.map_err(|error| self.with_holders(error))?;
+        arenas.set_lender(&self.arenas);
+        arenas.journal().changed(0, arenas.held_bytes(), RESERVATION, start);
+        let accounts = vec![Arc::clone(arenas.driver().account()), Arc::clone(self.account())];
+        let books = Books::new(accounts.clone(), 0)?;
+        let mut child = Space::of(books, HeapCharges::no_buffers(accounts), arenas);
+        child.faults = Arc::clone(&self.faults);
+        child.parent = Some(Parent { space: Arc::clone(self), holder, _loan: loan });
+        let child = Arc::new(child);
+        self.children.add(&child);
         Ok(child)
     }
 
     /// The space that it was set aside of, or itself.
     pub fn root(self: &Arc<Self>) -> &Arc<Space> {
-        self.parent.as_ref().map_or(self, |(parent, _)| parent.root())
+        self.parent.as_ref().map_or(self, |parent| parent.space.root())
     }
 
-    /// What of it stays set aside if it may grow beyond that, and 0 if it is no such space.
-    pub fn kept_bytes(&self) -> u64 {
-        self.kept.as_ref().map_or(0, |kept| kept.least_bytes())
+    /// Gives up `bytes` of what a space without growth holds, for one that is set aside of it: what
+    /// nobody uses, also of others that were set aside. How many went; 0 if the space grows.
+    fn lend(&self, bytes: u64) -> Result<u64> {
+        if self.growth() != GrowthRule::Reserved {
+            return Ok(0);
+        }
+        let lent = self.arenas.lend(bytes)?;
+        if lent < bytes && self.children.trim(PRESSURE)? > 0 {
+            // With what they gave, what was lent before came back too.
+            return self.arenas.lend(bytes);
+        }
+        Ok(lent)
     }
 
-    /// Whether it holds more than was set aside, where it may.
-    pub fn is_beyond_kept(&self) -> bool {
-        self.kept.is_some() && self.arenas_bytes() > self.kept_bytes()
-    }
-
-    /// What it holds and nobody uses, or was promised.
-    pub fn idle_bytes(&self) -> u64 {
-        self.arenas().map(Shelf::idle_bytes).sum::<u64>() + self.spare_bytes()
-    }
-
-    /// What was promised and has no memory behind it while that moves.
-    pub(super) fn spare_bytes(&self) -> u64 {
-        self.kept.as_ref().map_or(0, |kept| kept.spare_bytes())
-    }
-
-    /// How many bytes could be taken besides what it holds: also what others of the device have to
-    /// spare, as far as its own limit goes.
+    /// The bytes that the space could take besides those it holds: also those that others of the
+    /// device have to spare, as far as its own limit goes.
     pub(super) fn available_bytes(&self) -> u64 {
-        let bytes = match (&self.parent, &self.kept) {
-            (Some((parent, _)), Some(kept)) => {
-                let idle: u64 = parent.arenas().map(Shelf::idle_bytes).sum();
-                let elsewhere = idle + parent.excess_of_children(Some(self));
+        let driver = self.arenas.driver();
+        let bytes = match (&self.parent, self.arenas.kept()) {
+            (Some(Parent { space, .. }), Some(kept)) => {
+                let elsewhere =
+                    space.arenas.unused_bytes() + space.children.excess_bytes(Some(self));
                 let most = kept.available_bytes().saturating_add(elsewhere);
                 self.account().free_bytes().min(most)
             }
-            _ => self.driver.available_bytes().saturating_add(self.excess_of_children(None)),
+            _ => driver.available_bytes().saturating_add(self.children.excess_bytes(None)),
         };
-        self.takeable_bytes(bytes)
-    }
-
-    /// What those that were set aside of it hold beyond that and do not use, but for one of them.
-    /// Lanes ask before each run, so nothing is allocated.
-    fn excess_of_children(&self, but: Option<&Space>) -> u64 {
-        let is_other =
-            |child: &Arc<Space>| but.is_none_or(|but| !std::ptr::eq(&raw const **child, but));
-        let children = self.children.lock();
-        let others = children.iter().filter_map(Weak::upgrade).filter(is_other);
-        others.map(|child| child.excess_bytes()).sum()
-    }
-
-    /// Which allocation is to be refused: one is said for the whole device.
-    pub(super) fn faults(&self) -> &AtomicU64 {
-        self.parent.as_ref().map_or(&self.fail_in, |(parent, _)| parent.faults())
-    }
-
-    /// What nobody uses of what it holds beyond what was set aside.
-    fn excess_bytes(&self) -> u64 {
-        let Some(kept) = &self.kept else { return 0 };
-        let idle: u64 = self.arenas().map(Shelf::idle_bytes).sum();
-        idle.min(self.account().held_bytes().saturating_sub(kept.least_bytes()))
-    }
-
-    /// The spaces that were set aside of it.
-    pub(super) fn living(&self) -> Vec<Arc<Space>> {
-        self.children.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// Lets what was set aside of it give back what it holds beyond that.
-    pub(super) fn trim_children(&self, cause: &'static str) -> Result<u64> {
-        let children = self.living();
-        children.iter().filter(|child| child.kept.is_some()).map(|child| child.trim(cause)).sum()
+        self.heap.takeable_bytes(bytes, driver.properties().granule_bytes)
     }
 
     /// Lets others of the device give back what they have to spare, since somebody needs `bytes`;
     /// how many bytes.
     pub(super) fn relieve_relatives(&self, bytes: u64) -> u64 {
-        let outcome = match (&self.parent, &self.kept) {
-            (Some((parent, _)), Some(_)) if parent.growth == GrowthRule::Reserved => {
-                parent.lend(bytes.saturating_add(STEP_BYTES))
+        let outcome = match (&self.parent, self.arenas.kept()) {
+            (Some(Parent { space, .. }), Some(_)) if space.growth() == GrowthRule::Reserved => {
+                space.lend(bytes.saturating_add(STEP_BYTES))
             }
-            (Some((parent, _)), Some(_)) => parent.trim(PRESSURE),
+            (Some(Parent { space, .. }), Some(_)) => space.trim(PRESSURE),
             // It has all that it may have.
             (Some(_), None) => Ok(0),
-            (None, _) => self.trim_children(PRESSURE),
+            (None, _) => self.children.trim(PRESSURE),
         };
         // A driver that refuses is asked again when the space is trimmed next.
         outcome.unwrap_or(0)
-    }
-
-    /// Where its growths and releases are noted: those of the whole device are together.
-    pub(super) fn journal(&self) -> &Events {
-        self.parent.as_ref().map_or(&self.events, |(parent, _)| parent.journal())
-    }
-
-    /// Its arena for what passes.
-    pub(super) fn passing(&self) -> &Shelf {
-        self.arenas.all[PASSING].as_ref().expect("the first arena is always there")
     }
 }
 
@@ -217,7 +217,7 @@ impl Space {
 mod tests {
     use super::*;
     use crate::ledger::Category;
-    use crate::space::{Change, Idle, Owner};
+    use crate::space::{Change, Idle, Owner, SpaceOptions};
     use crate::{Buffer, Simulated};
 
     const MIB: usize = 1 << 20;
@@ -324,17 +324,17 @@ mod tests {
         drop(aside(&space, 9, 8).unwrap());
         let account = Arc::new(Account::new("model a", 8 << 20));
         let one = space.set_aside_at_least(holder("a"), &account, 1).unwrap();
-        assert_eq!((held(&space), one.kept_bytes()), ((2, 2), 2 << 20));
+        assert_eq!((held(&space), one.arenas().kept_bytes()), ((2, 2), 2 << 20));
     }
 
     #[test]
     fn an_allocation_that_is_to_fail_may_be_one_of_what_was_set_aside() {
         let space = gpu();
         let a = aside(&space, 4, 16).unwrap();
-        space.fail_allocation(2);
+        space.faults().fail_allocation(2);
         let kept = take(&a, 2).unwrap();
         assert!(take(&a, 2).unwrap_err().to_string().contains("injected failure"));
-        assert_eq!(space.fails_in(), None);
+        assert_eq!(space.faults().fails_in(), None);
         assert_eq!(held(&space), (4, 2));
         drop((kept, take(&a, 4).unwrap()));
     }
@@ -351,12 +351,12 @@ mod tests {
         };
         assert_eq!(sum(Change::Growth, "reservation"), 4);
         assert_eq!(sum(Change::Growth, "weights"), 6);
-        assert!(a.space().is_beyond_kept());
+        assert!(a.space().arenas().is_beyond_kept());
         drop(grown);
         let idle = space.snapshot().idle;
         assert_eq!(idle, [(Idle::Kept, 6 << 20), (Idle::SetAside, 4 << 20)]);
         space.rest().unwrap();
-        assert_eq!((sum(Change::Release, "idle"), a.space().is_beyond_kept()), (6, false));
+        assert_eq!((sum(Change::Release, "idle"), a.space().arenas().is_beyond_kept()), (6, false));
         drop(a);
         assert_eq!(sum(Change::Release, "reservation"), 4);
     }

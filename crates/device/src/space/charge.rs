@@ -1,9 +1,8 @@
 //! `Charge`: memory that a space knows of but did not give out.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::{Block, Owner, Space, Tally, scope};
+use super::{Block, Owner, Tally, scope};
 use crate::error::Result;
 use crate::ledger::Category;
 
@@ -27,7 +26,7 @@ impl Charge {
         Ok(charge)
     }
 
-    /// What is charged.
+    /// The bytes charged.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -38,7 +37,7 @@ impl Charge {
             self.take_back(self.bytes - bytes);
         } else if self.add(bytes - self.bytes).is_err() {
             // Others may charge meanwhile; what is missing then is charged next time.
-            let room = self.owner.space().room(self.owner.account());
+            let room = self.owner.space().heap.room_bytes(self.owner.account());
             drop(self.add(room.min(bytes - self.bytes)));
         }
         self.bytes
@@ -62,12 +61,12 @@ impl Owner {
     /// # Errors
     /// If a limit refuses.
     pub fn take(&self, category: Category, bytes: u64) -> Result<()> {
-        self.space().charge(self.tally(category), bytes, None)
+        self.tally(category).charge(bytes, None)
     }
 
     /// Takes back a charge of [`Owner::take`].
     pub fn give_back(&self, category: Category, bytes: u64) {
-        self.space().free((self.tally(category), None), Block::Heap, bytes);
+        self.tally(category).free(Block::Heap, bytes, None);
     }
 }
 
@@ -81,9 +80,9 @@ impl Drop for Charge {
 /// tables: limited and in the books of the host of whom the thread works for, until it is dropped.
 #[derive(Debug)]
 pub struct Booked {
-    /// Who pays, and what was taken; nobody counts it without.
+    /// The tally that pays, and the block taken; nobody counts the buffer without them.
     taken: Option<(Arc<Tally>, Block)>,
-    /// What for, if it was said.
+    /// The tensor's name, if it was given.
     tensor: Option<Arc<str>>,
     bytes: u64,
 }
@@ -105,11 +104,11 @@ impl Booked {
             return Ok(Booked::nothing());
         };
         let tensor = scope::current_tensor(tally.category());
-        let block = tally.space().book(&tally, bytes, tensor.as_ref())?;
+        let block = tally.allocate_on_heap(bytes, tensor.as_ref())?;
         Ok(Booked { taken: Some((tally, block)), tensor, bytes })
     }
 
-    /// What is in the books.
+    /// The bytes in the books.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -118,49 +117,8 @@ impl Booked {
 impl Drop for Booked {
     fn drop(&mut self) {
         if let Some((tally, block)) = self.taken.take() {
-            tally.space().free((&tally, self.tensor.as_ref()), block, self.bytes);
+            tally.free(block, self.bytes, self.tensor.as_ref());
         }
-    }
-}
-
-impl Space {
-    /// Books bytes of the heap. Where everything comes out of what was set aside at once, they are
-    /// a part of that.
-    fn book(&self, tally: &Arc<Tally>, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
-        if self.heap_below_bytes == 0 {
-            return self.allocate(tally, bytes, tensor);
-        }
-        if self.faults().load(Ordering::Relaxed) != 0 {
-            self.count_down(bytes)?;
-        }
-        self.charge(tally, bytes, tensor).map(|()| Block::Heap)
-    }
-
-    fn charge(&self, tally: &Arc<Tally>, bytes: u64, tensor: Option<&Arc<str>>) -> Result<()> {
-        if let Some(account) = tally.account() {
-            account.charge(bytes).map_err(|error| self.with_holders(error))?;
-        }
-        let charge = || self.charge_heap(tally, bytes, tensor);
-        // What is kept for later is in the way of what is needed now.
-        let charged = charge().or_else(|error| match self.relieve_heap(bytes) {
-            1.. => charge(),
-            0 => Err(error),
-        });
-        if let Err(error) = charged {
-            if let Some(account) = tally.account() {
-                account.refund(bytes);
-            }
-            return Err(self.with_holders(error));
-        }
-        let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.peak_in_use.fetch_max(now, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// What may still be charged.
-    fn room(&self, account: Option<&Arc<crate::Account>>) -> u64 {
-        let all = self.accounts.iter().chain(account);
-        all.map(|account| account.free_bytes()).min().unwrap_or(0)
     }
 }
 
@@ -168,7 +126,7 @@ impl Space {
 mod tests {
     use super::*;
     use crate::logical::GrowthRule;
-    use crate::{Account, Driver, Holder, Host, Limited, SpaceOptions};
+    use crate::{Account, Driver, Holder, Host, Limited, Space, SpaceOptions};
 
     const MIB: u64 = 1 << 20;
 
@@ -240,12 +198,15 @@ mod tests {
         let scope = crate::booked_to(&owner, Category::Weights);
         let strings = Booked::new(3 << 20).unwrap();
         let buffer = crate::Buffer::allocate(5 << 20).unwrap();
-        assert_eq!((host.in_use_bytes(), gpu.in_use_bytes()), (3 * MIB, 5 * MIB));
+        assert_eq!((host.books().in_use_bytes(), gpu.books().in_use_bytes()), (3 * MIB, 5 * MIB));
         assert!(Booked::new(2 << 20).is_err(), "more than the model may hold");
         let inner = crate::booked_on_host();
         let small = crate::Buffer::allocate(100).unwrap();
         assert_eq!((owner.host().bytes(), owner.bytes()), (3 * MIB + 100, 5 * MIB));
         drop((inner, scope, strings, small, buffer));
-        assert_eq!((host.in_use_bytes(), gpu.in_use_bytes(), account.held_bytes()), (0, 0, 0));
+        assert_eq!(
+            (host.books().in_use_bytes(), gpu.books().in_use_bytes(), account.held_bytes()),
+            (0, 0, 0)
+        );
     }
 }

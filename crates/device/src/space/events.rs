@@ -3,21 +3,23 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use metrics::Counts;
+
 use crate::sync::Mutex;
 
 /// A growth or a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// By how much it grew; below zero, how much went back.
+    /// The bytes of the growth; below zero for a release.
     pub bytes: i64,
-    /// What for.
+    /// The reason for it.
     pub cause: &'static str,
-    /// How long it took.
+    /// The time it took.
     pub duration: Duration,
 }
 
 impl Event {
-    /// Whether it is worth a word of its own.
+    /// Returns whether the event is worth a line of its own.
     pub fn is_large(&self) -> bool {
         self.bytes.unsigned_abs() >= EVENT_BYTES
     }
@@ -31,24 +33,24 @@ pub struct Recent {
     pub events: Vec<Event>,
     /// Summed by kind and cause: small ones, and large ones for which there was no room.
     pub sums: Vec<EventSum>,
-    /// How many are only in the sums.
+    /// The number of events that are only in the sums.
     pub n_summed: u64,
 }
 
 /// Events of one kind and cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventSum {
-    /// By how much all of them grew; below zero, how much went back.
+    /// The bytes of all growths; below zero for releases.
     pub bytes: i64,
-    /// What for.
+    /// The reason for them.
     pub cause: &'static str,
-    /// How many.
+    /// The number of events.
     pub n_events: u64,
-    /// How long the longest took.
+    /// The time that the longest took.
     pub longest: Duration,
 }
 
-/// Whether memory was taken from a device, or given back.
+/// The direction of an event: memory taken from a device, or given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// It was taken.
@@ -70,28 +72,22 @@ impl Change {
 /// All events of one kind and cause since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventTotal {
-    /// Whether memory was taken or given back.
+    /// The direction: taken or given back.
     pub change: Change,
-    /// What for.
+    /// The reason for them.
     pub cause: &'static str,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u64,
-    /// How long all of them took.
-    pub duration: Duration,
-    /// How many took no longer than each of [`EVENT_MICROS`], each counted once; the last, longer.
-    pub counts: [u64; EVENT_MICROS.len() + 1],
+    /// The durations, in microseconds.
+    pub micros: Counts<9, 3>,
 }
 
 impl EventTotal {
-    /// How many events.
+    /// The number of events.
     pub fn n_events(&self) -> u64 {
-        self.counts.iter().sum()
+        self.micros.n()
     }
 }
-
-/// The durations by which events are counted, in microseconds.
-pub const EVENT_MICROS: [f64; 9] =
-    [1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 10_000.0, 100_000.0, 1_000_000.0];
 
 /// The growths and releases of a space.
 #[derive(Debug, Default)]
@@ -106,10 +102,10 @@ struct Log {
     n_summed: u64,
 }
 
-/// How many large events are kept one by one for whoever asks, and how many small ones.
+/// The most large events that are kept one by one for readers, and the most small ones.
 const N_EVENTS: usize = 256;
 
-/// From how many bytes on an event is large.
+/// The fewest bytes of a large event.
 const EVENT_BYTES: u64 = 1 << 20;
 
 impl Events {
@@ -143,7 +139,7 @@ impl Events {
         self.0.lock().totals.values().copied().collect()
     }
 
-    /// What the log takes itself.
+    /// The bytes that the log takes itself.
     pub(super) fn books_bytes(&self) -> usize {
         let log = self.0.lock();
         let key = size_of::<(Change, &str)>();
@@ -154,18 +150,14 @@ impl Events {
 
     fn push(&self, change: Change, bytes: u64, cause: &'static str, duration: Duration) {
         let mut log = self.0.lock();
-        let counts = [0; EVENT_MICROS.len() + 1];
         let total = log.totals.entry((change, cause)).or_insert(EventTotal {
             change,
             cause,
             bytes: 0,
-            duration: Duration::ZERO,
-            counts,
+            micros: Counts::default(),
         });
         total.bytes = total.bytes.saturating_add(bytes);
-        total.duration = total.duration.saturating_add(duration);
-        let micros = duration.as_secs_f64() * 1e6;
-        total.counts[EVENT_MICROS.partition_point(|limit| *limit < micros)] += 1;
+        total.micros.add_time(duration);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let bytes = if change == Change::Growth { bytes } else { -bytes };
         log.push(change, Event { bytes, cause, duration });
@@ -213,9 +205,10 @@ mod tests {
         events.changed(7, 9, "weights", Instant::now());
         let [growth, release] = events.totals()[..] else { panic!("{:?}", events.totals()) };
         assert_eq!((growth.change, growth.cause, growth.bytes), (Change::Growth, "weights", 2));
-        assert_eq!(release.counts, [1, 1, 1, 0, 0, 0, 0, 0, 0, 1]);
+        let durations: Vec<(u64, u64)> = release.micros.filled().collect();
+        assert_eq!(durations, [(1, 1), (64, 2), (1 << 21, 1)]);
         assert_eq!((release.bytes, release.n_events()), (20, 4));
-        assert_eq!(release.duration, Duration::from_micros(2_000_021));
+        assert!((release.micros.mean() * 4.0 - 2_000_021.0).abs() < 1e-3);
         let bytes: Vec<i64> = events.take().events.iter().map(|event| event.bytes).collect();
         assert_eq!(bytes, [-5, -5, -5, -5, 2]);
         assert_eq!(events.take(), Recent::default());

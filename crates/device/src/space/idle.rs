@@ -1,20 +1,20 @@
-//! Why bytes that nobody uses are still held.
+//! The reasons for which a space holds bytes that nobody uses.
 
 use crate::arena::Stats;
 use crate::logical::GrowthRule;
 
-/// Why bytes that nobody uses are held.
+/// A reason for which bytes that nobody uses are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Idle {
     /// Whole granules that are kept for whoever asks next.
     Kept,
-    /// What is left of granules, or of regions that go back as a whole, that are partly in use.
+    /// The rest of granules, or of regions that go back as a whole, that are partly in use.
     PartlyUsed,
     /// The device does not grow: it is held up to its limit.
     Reserved,
     /// Set aside for a model.
     SetAside,
-    /// What sizes are rounded up by.
+    /// The bytes by which sizes are rounded up.
     Rounding,
 }
 

@@ -1,11 +1,12 @@
-//! Who holds memory of a space, and for what.
+//! Owners: the holders of memory of a space, and their purposes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use super::Space;
+use super::{Block, Space};
 use crate::account::Account;
+use crate::error::Result;
 use crate::ledger::{Category, Holder};
 use crate::sync::{AtomicU64, Mutex};
 
@@ -15,16 +16,16 @@ pub struct Owner {
     holder: Holder,
     space: Arc<Space>,
     account: Option<Arc<Account>>,
-    /// Who holds its strings and tables, if they are elsewhere.
+    /// The owner that holds its strings and tables, if they are elsewhere.
     host: Option<Arc<Owner>>,
     tallies: [Arc<Tally>; CATEGORIES.len()],
     /// The most workspace that a run needed.
     work: AtomicU64,
-    /// What a run may take at most.
+    /// The most that a run may take.
     peak: AtomicU64,
 }
 
-/// What an owner can hold memory for.
+/// The categories that an owner can hold memory for.
 const CATEGORIES: [Category; 8] = [
     Category::Weights,
     Category::PackedWeights,
@@ -65,12 +66,12 @@ impl Owner {
         Arc::new(Owner { holder, space, account, host, tallies, work, peak })
     }
 
-    /// Who holds its strings and tables: often itself.
+    /// The owner that holds its strings and tables: often itself.
     pub fn host(self: &Arc<Self>) -> &Arc<Owner> {
         self.host.as_ref().unwrap_or(self)
     }
 
-    /// Whether its strings and tables are elsewhere.
+    /// Returns whether its strings and tables are elsewhere.
     pub fn is_split(&self) -> bool {
         self.host.is_some()
     }
@@ -88,7 +89,7 @@ impl Owner {
         self.peak.store(bytes, Ordering::Relaxed);
     }
 
-    /// What a run may take at most, as far as that is known.
+    /// The most bytes that a run may take, as far as that is known.
     pub fn peak_bytes(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
@@ -98,22 +99,22 @@ impl Owner {
         self.work.load(Ordering::Relaxed)
     }
 
-    /// Who it is.
+    /// The holder that the owner stands for.
     pub fn holder(&self) -> &Holder {
         &self.holder
     }
 
-    /// Where it holds memory.
+    /// The space in which the owner holds memory.
     pub fn space(&self) -> &Arc<Space> {
         &self.space
     }
 
-    /// What limits it.
+    /// The account that limits the owner.
     pub fn account(&self) -> Option<&Arc<Account>> {
         self.account.as_ref()
     }
 
-    /// What it holds for a category.
+    /// The owner's tally for a category.
     pub(crate) fn tally(&self, category: Category) -> &Arc<Tally> {
         let at = CATEGORIES.iter().position(|other| *other == category);
         &self.tallies[at.unwrap_or(CATEGORIES.len() - 1)]
@@ -144,7 +145,7 @@ pub struct Tally {
     tensors: Mutex<BTreeMap<Arc<str>, u64>>,
 }
 
-/// Where bytes are that are booked.
+/// The location of booked bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// On the heap.
@@ -177,7 +178,7 @@ impl Tally {
             chunks: AtomicU64::new(0),
             tensors: Mutex::default(),
         });
-        space.register(&tally);
+        space.books.register(&tally);
         tally
     }
 
@@ -193,8 +194,93 @@ impl Tally {
         self.category
     }
 
-    pub(super) fn account(&self) -> Option<&Arc<Account>> {
-        self.account.as_ref()
+    /// Takes a block of the space, for a tensor if that has a name: a chunk, or leave to take it
+    /// from the heap.
+    ///
+    /// # Errors
+    /// If a limit refuses, or there is no memory.
+    pub(crate) fn allocate(&self, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
+        self.space.faults.count(self.space.name(), bytes)?;
+        self.pay(bytes, || self.space.take(self, bytes, tensor))
+    }
+
+    /// Takes bytes of the heap, however many they are. Where everything comes out of what was set
+    /// aside at once, they are a part of that.
+    ///
+    /// # Errors
+    /// If a limit refuses.
+    pub(super) fn allocate_on_heap(&self, bytes: u64, tensor: Option<&Arc<str>>) -> Result<Block> {
+        if self.space.heap.is_off() {
+            return self.allocate(bytes, tensor);
+        }
+        self.space.faults.count(self.space.name(), bytes)?;
+        self.charge(bytes, tensor).map(|()| Block::Heap)
+    }
+
+    /// Charges bytes that somebody else took.
+    ///
+    /// # Errors
+    /// If a limit refuses.
+    pub(super) fn charge(&self, bytes: u64, tensor: Option<&Arc<str>>) -> Result<()> {
+        self.pay(bytes, || self.space.take_heap(self, bytes, tensor))
+    }
+
+    /// Charges the account for what `take` takes, and counts it.
+    fn pay<T>(&self, bytes: u64, take: impl FnOnce() -> Result<T>) -> Result<T> {
+        if let Some(account) = &self.account {
+            account.charge(bytes).map_err(|error| self.space.with_holders(error))?;
+        }
+        let taken = take();
+        match &taken {
+            Ok(_) => self.space.books.add(bytes),
+            Err(_) => self.account.iter().for_each(|account| account.refund(bytes)),
+        }
+        taken.map_err(|error| self.space.with_holders(error))
+    }
+
+    /// Takes a block back that was booked here, and to a tensor if that has a name.
+    pub(crate) fn free(&self, block: Block, bytes: u64, tensor: Option<&Arc<str>>) {
+        match block {
+            Block::Heap => {
+                // Out of the books first: what is booked never exceeds what is charged.
+                self.unbook(Place::Heap, bytes, tensor);
+                self.space.heap.refund(bytes);
+            }
+            Block::Chunk { chunk, arena } => {
+                let unbook = || self.unbook(Place::Chunk, bytes, tensor);
+                self.space.arenas.free(arena, chunk, unbook);
+            }
+        }
+        self.space.books.subtract(bytes);
+        self.account.iter().for_each(|account| account.refund(bytes));
+    }
+
+    /// Books bytes of a block to another tally of the space instead; whether the other's limit
+    /// allows it.
+    pub(crate) fn move_booking(
+        &self,
+        to: &Tally,
+        block: &Block,
+        bytes: u64,
+        tensor: Option<&Arc<str>>,
+    ) -> bool {
+        // Within one account nothing changes hands, whatever it has left.
+        let is_same = match (&self.account, &to.account) {
+            (Some(from), Some(to)) => Arc::ptr_eq(from, to),
+            _ => false,
+        };
+        if !is_same {
+            if to.account.as_ref().is_some_and(|account| account.charge(bytes).is_err()) {
+                return false;
+            }
+            self.account.iter().for_each(|account| account.refund(bytes));
+        }
+        // Under the arena's lock, as every change of what it gave out.
+        self.space.arenas.while_locked(block, |place| {
+            to.book(place, bytes, tensor);
+            self.unbook(place, bytes, tensor);
+        });
+        true
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -239,7 +325,7 @@ impl Tally {
         Booking { heap_bytes, bytes, tensors }
     }
 
-    /// What it takes itself: with its share of its owner, and the names.
+    /// The bytes that the tally takes itself: with its share of its owner, and the names.
     pub(super) fn books_bytes(&self) -> usize {
         // An entry of the map, and the room that its nodes have to spare at worst; the name, and
         // the two counts before it.

@@ -1,35 +1,27 @@
-//! What a space that does not grow holds: all that its limit allows, and all of that anew when the
-//! limit becomes another.
+//! Memory that does not grow: all that its limit allows is held, and all of that anew when the
+//! limit becomes another. It lends what is set aside of it.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{PRESSURE, RESERVATION, Space};
-use crate::driver::Driver as _;
+use super::arenas::{Arenas, RESERVATION, whole_bytes};
 use crate::error::Result;
-use crate::limit::Limited;
 use crate::logical::GrowthRule;
 
 /// The cause of what goes because a limit becomes another.
 const LIMIT: &str = "limit";
 
-/// What a space without growth holds beside its device's context: whole granules.
-pub(super) fn whole_bytes(driver: &Limited, context_bytes: u64) -> u64 {
-    let granule = driver.properties().granule_bytes;
-    driver.limit_bytes().saturating_sub(context_bytes) / granule * granule
-}
-
-impl Space {
-    /// Gives back all that a space without growth holds, so that its limit can become another;
-    /// `false` if something of it is in use or somebody else holds what it lent, and then it keeps
+impl Arenas {
+    /// Gives back all that is held without growth, so that the limit can become another; `false`
+    /// if something of it is in use or somebody else holds what it lent, and then it keeps
     /// everything. Others know nothing of this, and hold what they held.
     pub fn give_up_reserve(&self) -> bool {
-        if self.growth != GrowthRule::Reserved {
+        if self.growth() != GrowthRule::Reserved {
             return true;
         }
         let (mut arena, start) = (self.passing().lock(), Instant::now());
         // What was lent and is free again is nobody's, even if the driver did not give it back.
-        let is_lent = arena.lent_bytes() > self.account().free_bytes();
+        let is_lent = arena.lent_bytes() > self.driver().account().free_bytes();
         if arena.in_use_bytes() > 0 || is_lent {
             return false;
         }
@@ -39,36 +31,27 @@ impl Space {
         true
     }
 
-    /// Takes all that the limit allows for a space without growth that gave up what it held;
-    /// others are as they are.
+    /// Takes all that the limit allows beside the device's context, where there is no growth and
+    /// what was held was given up; others are as they are.
     ///
     /// # Errors
     /// If that much cannot be had; it is tried again when somebody needs memory of it.
-    pub fn take_reserve(&self) -> Result<()> {
+    pub fn take_reserve(&self, context_bytes: u64) -> Result<()> {
         let (mut arena, start) = (self.passing().lock(), Instant::now());
-        if self.growth != GrowthRule::Reserved || arena.held_bytes() > 0 {
+        if self.growth() != GrowthRule::Reserved || arena.held_bytes() > 0 {
             return Ok(());
         }
-        let taken = arena.take_again(whole_bytes(&self.driver, self.context_bytes()));
+        let taken = arena.take_again(whole_bytes(self.driver(), context_bytes));
         self.journal().changed(0, arena.held_bytes(), RESERVATION, start);
         taken
     }
 
-    /// Gives up `bytes` of what a space without growth holds, for one that is set aside of it: what
-    /// nobody uses, also of others that were set aside. How many went; 0 if the space grows.
+    /// Gives up `bytes` that nobody uses of what is held without growth, for memory that is set
+    /// aside of it. How many went.
+    ///
+    /// # Errors
+    /// If the driver refuses; what it took until then is gone.
     pub(super) fn lend(&self, bytes: u64) -> Result<u64> {
-        if self.growth != GrowthRule::Reserved {
-            return Ok(0);
-        }
-        let lent = self.lend_idle(bytes)?;
-        if lent < bytes && self.trim_children(PRESSURE)? > 0 {
-            // With what they gave, what was lent before came back too.
-            return self.lend_idle(bytes);
-        }
-        Ok(lent)
-    }
-
-    fn lend_idle(&self, bytes: u64) -> Result<u64> {
         let (mut arena, start) = (self.passing().lock(), Instant::now());
         let held = arena.held_bytes();
         let lent = arena.lend(bytes);
@@ -76,11 +59,11 @@ impl Space {
         lent
     }
 
-    /// Takes what a space without growth has lent and is free again. A driver that refuses is asked
-    /// again the next time, and when somebody needs memory or gives some back. Costs next to
-    /// nothing if there is nothing to take.
+    /// Takes what was lent and is free again. A driver that refuses is asked again the next time,
+    /// and when somebody needs memory or gives some back. Costs next to nothing if there is
+    /// nothing to take.
     pub fn take_lent(&self) {
-        if self.growth == GrowthRule::Reserved {
+        if self.growth() == GrowthRule::Reserved {
             let (mut arena, start) = (self.passing().lock(), Instant::now());
             if arena.lent_bytes() == 0 {
                 return;
@@ -92,19 +75,10 @@ impl Space {
     }
 }
 
-/// What a space was lent: it goes back to the other when it is no more.
-pub(super) struct Lent(Arc<Space>);
+/// A loan: what was lent goes back when it is no more.
+pub(super) struct Loan(pub(super) Arc<Arenas>);
 
-impl Lent {
-    /// What is held on the way goes back if it comes to nothing.
-    pub(super) fn new(space: &Arc<Space>, bytes: u64) -> Result<Lent> {
-        let lent = Lent(Arc::clone(space));
-        space.lend(bytes)?;
-        Ok(lent)
-    }
-}
-
-impl Drop for Lent {
+impl Drop for Loan {
     fn drop(&mut self) {
         self.0.take_lent();
     }
@@ -117,8 +91,9 @@ mod tests {
     use crate::buffer::Buffer;
     use crate::driver::Driver;
     use crate::ledger::{Category, Holder};
+    use crate::limit::Limited;
     use crate::simulated::{Simulated, SimulatedOptions};
-    use crate::space::{Owner, SpaceOptions};
+    use crate::space::{Owner, Space, SpaceOptions};
 
     const MIB: u64 = 1 << 20;
 
@@ -154,15 +129,15 @@ mod tests {
             let (gpu, space) = reserved(grows_in_place);
             let looks = Arc::clone(&space);
             let used = take(&space, 1).unwrap();
-            assert!(!space.give_up_reserve(), "something is in use");
+            assert!(!space.arenas().give_up_reserve(), "something is in use");
             assert_eq!(gpu.held_bytes(), 8 * MIB);
             drop(used);
-            assert!(space.give_up_reserve());
+            assert!(space.arenas().give_up_reserve());
             assert_eq!(gpu.held_bytes(), 2 * MIB);
             assert!(take(&space, 1).is_err(), "it has nothing now");
             // Not a multiple of the granule.
             space.account().set_limit(15 * MIB).unwrap();
-            space.take_reserve().unwrap();
+            space.arenas().take_reserve(2 * MIB).unwrap();
             assert_eq!((gpu.held_bytes(), space.account().held_bytes()), (14 * MIB, 14 * MIB));
             drop(take(&looks, 12).unwrap());
             assert_eq!(looks.snapshot().held_bytes, 14 * MIB);
@@ -172,9 +147,9 @@ mod tests {
     #[test]
     fn a_reserve_that_cannot_be_had_is_taken_when_it_can() {
         let (gpu, space) = reserved(true);
-        assert!(space.give_up_reserve());
+        assert!(space.arenas().give_up_reserve());
         gpu.account().charge(12 * MIB).unwrap();
-        assert!(space.take_reserve().is_err());
+        assert!(space.arenas().take_reserve(2 * MIB).is_err());
         assert!(take(&space, 1).is_err());
         gpu.account().refund(12 * MIB);
         drop(take(&space, 6).unwrap());
@@ -200,7 +175,7 @@ mod tests {
         assert!(take(&space, 4).is_err(), "2 of 6 MiB are set aside, and 1 is in use");
         let used = take(&child, 2).unwrap();
         assert!(take(&child, 1).is_err());
-        assert!(!space.give_up_reserve(), "some of it is lent");
+        assert!(!space.arenas().give_up_reserve(), "some of it is lent");
         // No more can be set aside than is free; what was lent on the way is there again.
         assert!(aside(&space, 6, 6).is_err());
         assert_eq!(space.snapshot().held_bytes, 8 * MIB);
@@ -208,7 +183,7 @@ mod tests {
         assert_eq!((gpu.held_bytes(), space.snapshot().held_bytes), (8 * MIB, 8 * MIB));
         drop(take(&space, 4).unwrap());
         drop(kept);
-        assert!(space.give_up_reserve());
+        assert!(space.arenas().give_up_reserve());
     }
 
     #[test]
@@ -238,17 +213,17 @@ mod tests {
             assert_eq!(space.account().held_bytes(), 6 * MIB, "the driver refused");
         };
         lend();
-        space.take_lent();
+        space.arenas().take_lent();
         assert_eq!(space.account().held_bytes(), 8 * MIB);
         lend();
         space.trim("asked").unwrap();
         assert_eq!(space.account().held_bytes(), 8 * MIB);
         // Another limit does not have to wait for that.
         lend();
-        assert!(space.give_up_reserve());
+        assert!(space.arenas().give_up_reserve());
         assert_eq!(space.account().held_bytes(), 2 * MIB);
         space.account().set_limit(16 * MIB).unwrap();
-        space.take_reserve().unwrap();
+        space.arenas().take_reserve(2 * MIB).unwrap();
         drop(take(&space, 14).unwrap());
         assert_eq!(space.snapshot().held_bytes, 16 * MIB);
     }

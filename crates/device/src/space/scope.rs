@@ -1,4 +1,4 @@
-//! For whom a thread works, and so who pays for the buffers that it makes.
+//! Scopes: the owner that a thread works for, which pays for the buffers that it makes.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ thread_local! {
     static TENSOR: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
 }
 
-/// Who pays for buffers that are made outside every scope, as those of requests being decoded.
+/// The owner that pays for buffers made outside every scope, as those of requests being decoded.
 static DEFAULT: OnceLock<Arc<Owner>> = OnceLock::new();
 
 /// While it lives, buffers that this thread makes are booked as it says.
@@ -89,32 +89,32 @@ pub fn set_default_owner(owner: Arc<Owner>) {
 }
 
 /// The buffer that holds the same bytes as a weight, packed or not, that this thread just made, if
-/// its owner's space has one already; see [`Space::share`](crate::Space::share). Any other buffer
-/// is given back as it is.
+/// its owner's space has one already; see [`Sharing::share`](crate::Sharing::share). Any other
+/// buffer is given back as it is.
 pub fn shared(buffer: Buffer) -> Buffer {
     let current = CURRENT.with_borrow(Clone::clone);
     match current {
         Some((owner, category @ (Category::Weights | Category::PackedWeights))) => {
-            owner.space().share(buffer, &owner, category)
+            owner.space().sharing().share(buffer, &owner, category)
         }
         _ => buffer,
     }
 }
 
-/// What a weight that this thread's owner holds `n_holders` times is best put in the place of; see
-/// [`Space::settle`](crate::Space::settle).
+/// The buffer that is best put in the place of a weight that this thread's owner holds `n_holders`
+/// times; see [`Sharing::settle`](crate::Sharing::settle).
 ///
 /// # Errors
 /// If there is no memory for it.
 pub fn settled(buffer: &Buffer, n_holders: usize) -> Result<Option<Buffer>> {
     let current = CURRENT.with_borrow(Clone::clone);
     match current {
-        Some((owner, _)) => owner.space().settle(buffer, n_holders, &owner),
+        Some((owner, _)) => owner.space().sharing().settle(buffer, n_holders, &owner),
         None => Ok(None),
     }
 }
 
-/// Who pays for a buffer made now; `None` if nobody counts it.
+/// The tally that pays for a buffer made now; `None` if nobody counts it.
 pub(crate) fn current() -> Option<Arc<Tally>> {
     tally_of(|owner, category| Arc::clone(owner.tally(category)))
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-use super::owner::{Owner, Place, Tally};
-use super::{Block, READ, Space, named};
+use super::arenas::READ;
+use super::named;
+use super::owner::Owner;
 use crate::buffer::{Buffer, WeakBuffer};
 use crate::driver::Driver as _;
 use crate::error::Result;
@@ -14,7 +15,7 @@ use crate::sync::Mutex;
 
 /// The weights of a space that may be shared, by a hash of their bytes.
 #[derive(Debug, Default)]
-pub(super) struct Sharing {
+pub struct Sharing {
     entries: Mutex<HashMap<u64, Vec<Entry>>>,
     hasher: std::hash::RandomState,
 }
@@ -29,17 +30,17 @@ struct Entry {
 /// Smaller buffers are not worth looking for.
 const SHARED_FROM_BYTES: usize = 4 << 10;
 
-impl Space {
+impl Sharing {
     /// The buffer that holds the same bytes as `buffer`, if there is one already; else `buffer`,
     /// from now on to be found by others. What several share is booked to nobody in particular.
     ///
     /// The bytes must not change any more. Those of a rehearsal are not known, and so not shared.
     pub fn share(&self, buffer: Buffer, owner: &Arc<Owner>, category: Category) -> Buffer {
-        if buffer.len() < SHARED_FROM_BYTES || self.is_rehearsal() {
+        if buffer.len() < SHARED_FROM_BYTES || owner.space().is_rehearsal() {
             return buffer;
         }
-        let hash = self.sharing.hash(buffer.bytes());
-        let mut entries = self.sharing.entries.lock();
+        let hash = self.hash(buffer.bytes());
+        let mut entries = self.entries.lock();
         let alike = entries.entry(hash).or_default();
         alike.retain(|entry| entry.buffer.upgrade().is_some());
         for entry in alike.iter_mut() {
@@ -47,7 +48,7 @@ impl Space {
             let is_same = entry.category == category && other.len() == buffer.len();
             if is_same && other.bytes() == buffer.bytes() {
                 entry.sharers.push(Arc::clone(owner));
-                self.book_shared(&other, entry);
+                book_shared(&other, entry);
                 return other;
             }
         }
@@ -69,7 +70,9 @@ impl Space {
         owner: &Arc<Owner>,
     ) -> Result<Option<Buffer>> {
         let may_move = || buffer.chunk_of() == Some((READ, n_holders));
-        if !may_move() || buffer.len() as u64 >= self.driver.properties().granule_bytes {
+        if !may_move()
+            || buffer.len() as u64 >= owner.space().arenas.driver().properties().granule_bytes
+        {
             return Ok(None);
         }
         let _name = buffer.tensor().map(named);
@@ -79,12 +82,12 @@ impl Space {
             let bytes = copy.bytes_mut().expect("a new buffer has one owner");
             bytes.copy_from_slice(buffer.bytes());
         }
-        if self.is_rehearsal() {
+        if owner.space().is_rehearsal() {
             return Ok(Some(copy));
         }
-        let hash = self.sharing.hash(buffer.bytes());
+        let hash = self.hash(buffer.bytes());
         // From here on nobody else finds it.
-        let mut entries = self.sharing.entries.lock();
+        let mut entries = self.entries.lock();
         if !may_move() {
             return Ok(None);
         }
@@ -98,7 +101,7 @@ impl Space {
 
     /// Says that an owner shares nothing any more: it was unloaded.
     pub fn unshare(&self, owner: &Arc<Owner>) {
-        let mut entries = self.sharing.entries.lock();
+        let mut entries = self.entries.lock();
         for alike in entries.values_mut() {
             for entry in alike.iter_mut() {
                 let before = entry.sharers.len();
@@ -106,7 +109,7 @@ impl Space {
                 if entry.sharers.len() < before
                     && let Some(buffer) = entry.buffer.upgrade()
                 {
-                    self.book_shared(&buffer, entry);
+                    book_shared(&buffer, entry);
                 }
             }
             alike.retain(|entry| !entry.sharers.is_empty() && entry.buffer.upgrade().is_some());
@@ -115,22 +118,20 @@ impl Space {
         entries.shrink_to_fit();
     }
 
-    /// The bytes of weights that a holder shares with others, here and in what was set aside.
-    pub fn shared_bytes(&self, holder: &Holder) -> u64 {
+    /// The bytes of weights that a holder shares with others.
+    pub(super) fn shared_bytes(&self, holder: &Holder) -> u64 {
         let is_shared = |entry: &&Entry| {
             let mut holders = entry.sharers.iter().map(|owner| owner.holder());
             distinct(&entry.sharers).count() > 1 && holders.any(|other| other == holder)
         };
         let bytes = |entry: &Entry| entry.buffer.upgrade().map_or(0, |buffer| buffer.len() as u64);
-        let entries = self.sharing.entries.lock();
-        let here: u64 = entries.values().flatten().filter(is_shared).map(bytes).sum();
-        drop(entries);
-        here + self.living().iter().map(|child| child.shared_bytes(holder)).sum::<u64>()
+        let entries = self.entries.lock();
+        entries.values().flatten().filter(is_shared).map(bytes).sum()
     }
 
-    /// How many bytes of a device's weights would have been there twice or more.
+    /// The bytes of a device's weights that sharing saved.
     pub fn saved_bytes(&self) -> u64 {
-        let entries = self.sharing.entries.lock();
+        let entries = self.entries.lock();
         let saved = |entry: &Entry| {
             let bytes = entry.buffer.upgrade().map_or(0, |buffer| buffer.len() as u64);
             bytes * (distinct(&entry.sharers).count() as u64).saturating_sub(1)
@@ -138,68 +139,10 @@ impl Space {
         entries.values().flatten().map(saved).sum()
     }
 
-    /// Books a buffer to its only holder, or as shared.
-    fn book_shared(&self, buffer: &Buffer, entry: &Entry) {
-        let mut owners = distinct(&entry.sharers);
-        let tally = match (owners.next(), owners.next()) {
-            (Some(only), None) => Arc::clone(only.tally(entry.category)),
-            (Some(first), Some(_)) => self.shared_tally(first.space(), entry.category),
-            (None, _) => return,
-        };
-        buffer.rebook(&tally);
-    }
-
-    fn shared_tally(&self, space: &Arc<Space>, category: Category) -> Arc<Tally> {
-        let tallies = self.tallies.lock();
-        let mut known = tallies.iter().filter_map(std::sync::Weak::upgrade);
-        let is_it =
-            |tally: &Arc<Tally>| *tally.holder() == Holder::Shared && tally.category() == category;
-        let shared = known.find(is_it);
-        drop(tallies);
-        shared.unwrap_or_else(|| Tally::new(space, &Holder::Shared, category, &None))
-    }
-
-    /// Moves the booking of bytes of a block from one tally of this space to another; whether the
-    /// other's limit allows it.
-    pub(crate) fn move_booking(
-        &self,
-        block: &Block,
-        (from, to): (&Tally, &Tally),
-        bytes: u64,
-        tensor: Option<&Arc<str>>,
-    ) -> bool {
-        // Within one account nothing changes hands, whatever it has left.
-        let is_same = match (from.account(), to.account()) {
-            (Some(from), Some(to)) => Arc::ptr_eq(from, to),
-            _ => false,
-        };
-        if !is_same {
-            if to.account().is_some_and(|account| account.charge(bytes).is_err()) {
-                return false;
-            }
-            if let Some(account) = from.account() {
-                account.refund(bytes);
-            }
-        }
-        match block {
-            Block::Heap => {
-                to.book(Place::Heap, bytes, tensor);
-                from.unbook(Place::Heap, bytes, tensor);
-            }
-            Block::Chunk { arena, .. } => {
-                // Under the arena's lock, as every change of what it gave out.
-                let _lock = self.arenas.all[*arena].as_ref().expect("it came from there").lock();
-                to.book(Place::Chunk, bytes, tensor);
-                from.unbook(Place::Chunk, bytes, tensor);
-            }
-        }
-        true
-    }
-
-    /// Who shares each tensor that is booked as shared.
+    /// The holders that share each tensor booked as shared.
     pub(super) fn sharers(&self) -> BTreeMap<(Category, Arc<str>), BTreeSet<Holder>> {
         let mut all: BTreeMap<(Category, Arc<str>), BTreeSet<Holder>> = BTreeMap::new();
-        let entries = self.sharing.entries.lock();
+        let entries = self.entries.lock();
         for entry in entries.values().flatten().filter(|e| distinct(&e.sharers).count() > 1) {
             let Some(tensor) = entry.buffer.upgrade().and_then(|buffer| buffer.tensor()) else {
                 continue;
@@ -209,10 +152,8 @@ impl Space {
         }
         all
     }
-}
 
-impl Sharing {
-    /// What the list of what may be shared takes itself.
+    /// The bytes that the list of shareable buffers takes itself.
     pub(super) fn books_bytes(&self) -> usize {
         let entries = self.entries.lock();
         let alike = entries.values().map(|alike| {
@@ -235,6 +176,36 @@ impl Sharing {
         }
         self.hasher.hash_one((lanes, rest))
     }
+
+    /// Asserts that what may be shared is listed once, by the hash of its bytes, and shared by
+    /// somebody.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let entries = self.entries.lock();
+        for (hash, alike) in entries.iter() {
+            for (at, entry) in alike.iter().enumerate() {
+                assert!(!entry.sharers.is_empty(), "somebody shares it");
+                let Some(buffer) = entry.buffer.upgrade() else { continue };
+                assert_eq!(self.hash(buffer.bytes()), *hash, "listed by its bytes");
+                let is_same = |other: &Entry| {
+                    let bytes = other.buffer.upgrade().filter(|_| other.category == entry.category);
+                    bytes.is_some_and(|other| other.bytes() == buffer.bytes())
+                };
+                assert!(!alike[..at].iter().any(is_same), "what is equal is held once");
+            }
+        }
+    }
+}
+
+/// Books a buffer to its only holder, or as shared.
+fn book_shared(buffer: &Buffer, entry: &Entry) {
+    let mut owners = distinct(&entry.sharers);
+    let tally = match (owners.next(), owners.next()) {
+        (Some(only), None) => Arc::clone(only.tally(entry.category)),
+        (Some(first), Some(_)) => first.space().books.shared_tally(first.space(), entry.category),
+        (None, _) => return,
+    };
+    buffer.rebook(&tally);
 }
 
 /// An odd number whose bits are well spread.

@@ -9,7 +9,7 @@ use crate::sync::{AtomicU64, Mutex};
 /// An arena that threads share.
 pub(super) struct Shelf {
     arena: Mutex<Arena>,
-    /// What the arena holds and nobody uses, as of the last time that somebody had the lock.
+    /// The arena's idle bytes, as of the last time that a thread had the lock.
     idle_bytes: AtomicU64,
 }
 
@@ -29,8 +29,8 @@ impl Shelf {
         Locked { arena: self.arena.lock(), idle_bytes: &self.idle_bytes }
     }
 
-    /// What the arena holds and nobody uses. Who gives memory back may keep the lock for a while;
-    /// this does not wait for it.
+    /// The arena's idle bytes. A thread that gives memory back may keep the lock for a while; this
+    /// does not wait for it.
     pub(super) fn idle_bytes(&self) -> u64 {
         self.idle_bytes.load(Ordering::Relaxed)
     }

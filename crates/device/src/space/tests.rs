@@ -93,9 +93,9 @@ fn weights_that_were_read_and_packed_leave_no_pages_behind() {
             (packed, bias)
         })
         .collect();
-    space.trim_read("load").unwrap();
-    let used = space.in_use_bytes();
-    assert_eq!(used, (0..N).map(|n| (size(n) + 4 * KIB) as u64).sum());
+    space.arenas().trim_read("load").unwrap();
+    let used = space.books().in_use_bytes();
+    assert_eq!(used, (0..N).map(|n| (size(n) + 4 * KIB) as u64).sum::<u64>());
     let held = space.account().held_bytes();
     assert!(held <= used.next_multiple_of(granule) + granule, "{held} for {used}");
     drop(kept);
@@ -188,19 +188,19 @@ fn equal_weights_are_held_once_and_booked_as_shared() {
     let weights = |owner: &Arc<Owner>, value: u8| {
         let mut buffer = Buffer::allocate_for(owner, Category::Weights, MIB).unwrap();
         buffer.bytes_mut().unwrap().fill(value);
-        space.share(buffer, owner, Category::Weights)
+        space.sharing().share(buffer, owner, Category::Weights)
     };
     let (first, other) = (weights(&a, 1), weights(&a, 2));
     let second = weights(&b, 1);
     assert!(second.shares_memory_with(&first));
     assert_eq!(rows(&space), ["a:1 weights 1048576", "shared weights 1048576"]);
-    assert_eq!((space.saved_bytes(), b.bytes()), (1 << 20, 0));
+    assert_eq!((space.sharing().saved_bytes(), b.bytes()), (1 << 20, 0));
     drop((first, other));
-    space.unshare(&a);
+    space.sharing().unshare(&a);
     assert_eq!(rows(&space), ["b:1 weights 1048576"]);
     assert_eq!(a.account().unwrap().held_bytes(), 0);
     drop(second);
-    space.unshare(&b);
+    space.sharing().unshare(&b);
     assert_eq!(b.account().unwrap().held_bytes(), 0);
     space.trim("test").unwrap();
     assert_eq!(space.account().held_bytes(), 0);
@@ -214,7 +214,7 @@ fn every_tensor_with_a_name_has_a_row_that_says_who_shares_it() {
         let _name = named(Arc::from(tensor));
         let mut buffer = Buffer::allocate_for(owner, Category::Weights, 8 * KIB).unwrap();
         buffer.bytes_mut().unwrap().fill(value);
-        space.share(buffer, owner, Category::Weights)
+        space.sharing().share(buffer, owner, Category::Weights)
     };
     let kept = [weights(&a, "w", 1), weights(&a, "v", 2), weights(&b, "w", 1)];
     // Requests are not named.
@@ -238,9 +238,9 @@ fn every_tensor_with_a_name_has_a_row_that_says_who_shares_it() {
             "shared weights w 8192 a:1 b:1".to_owned(),
         ]
     );
-    space.unshare(&b);
+    space.sharing().unshare(&b);
     drop((kept, request));
-    space.unshare(&a);
+    space.sharing().unshare(&a);
     assert_eq!(rows(&space), [""; 0]);
 }
 
@@ -288,7 +288,8 @@ fn the_books_of_a_large_model_take_little_of_what_they_are_about() {
     }
     let snapshot = space.snapshot();
     let (own, held) = (snapshot.bookkeeping_bytes, snapshot.held_bytes);
-    let stats: u64 = space.arenas().map(|arena| arena.lock().stats().bookkeeping_bytes).sum();
+    let stats: u64 =
+        space.arenas().iter().map(|arena| arena.lock().stats().bookkeeping_bytes).sum();
     assert!(held > 1 << 30 && own * 2000 <= held, "{own} of {held}");
     // The names of as many tensors are a good part of it, and so are the last events.
     let names = kept.len() * "model/encoder/layer_00/query_000/kernel:0".len();
@@ -304,7 +305,7 @@ fn weights_that_stay_as_they_were_read_move_together() {
     let read = |value: u8| {
         let mut buffer = Buffer::allocate_for(&a, Category::Weights, MIB).unwrap();
         buffer.bytes_mut().unwrap().fill(value);
-        space.share(buffer, &a, Category::Weights)
+        space.sharing().share(buffer, &a, Category::Weights)
     };
     let mut left: Vec<Buffer> = (0..8).map(read).collect();
     // Every other one is packed and gone: each that is left keeps a granule.
@@ -314,10 +315,10 @@ fn weights_that_stay_as_they_were_read_move_together() {
     assert_eq!(space.account().held_bytes(), 8 << 20);
     // What somebody else holds stays where it is.
     let other = left[0].clone();
-    assert!(space.settle(&left[0], 1, &a).unwrap().is_none());
+    assert!(space.sharing().settle(&left[0], 1, &a).unwrap().is_none());
     drop(other);
     for buffer in &mut left {
-        *buffer = space.settle(buffer, 1, &a).unwrap().unwrap();
+        *buffer = space.sharing().settle(buffer, 1, &a).unwrap().unwrap();
     }
     space.trim("test").unwrap();
     assert_eq!(space.account().held_bytes(), 4 << 20);
@@ -325,9 +326,9 @@ fn weights_that_stay_as_they_were_read_move_together() {
     assert!(left.iter().zip([0, 2, 4, 6]).all(|(one, value)| one.bytes() == vec![value; MIB]));
     // Others find them where they are now, and they do not move again.
     assert!(read(4).shares_memory_with(&left[2]));
-    assert!(space.settle(&left[0], 1, &a).unwrap().is_none());
+    assert!(space.sharing().settle(&left[0], 1, &a).unwrap().is_none());
     drop(left);
-    space.unshare(&a);
+    space.sharing().unshare(&a);
     space.trim("test").unwrap();
     assert_eq!((space.account().held_bytes(), a.account().unwrap().held_bytes()), (0, 0));
 }
@@ -342,7 +343,7 @@ fn weights_that_were_read_go_back_while_others_are_packed() {
     while read.pop().is_some() {
         packed.push(new(Category::PackedWeights));
         let held = space.account().held_bytes();
-        assert!(held <= (128 << 20) + TRIM_STEP_BYTES + (2 << 20), "{held} bytes are held");
+        assert!(held <= (128 << 20) + arenas::TRIM_STEP_BYTES + (2 << 20), "{held} bytes are held");
     }
 }
 
@@ -389,7 +390,7 @@ struct Churn {
     buffers: Vec<Buffer>,
     charges: Vec<Charge>,
     workspaces: Vec<Workspace>,
-    /// What is set aside for others, and what they hold of it.
+    /// The owners with memory set aside, and the buffers that they hold of it.
     asides: Vec<(Arc<Owner>, Vec<Buffer>)>,
     tensors: Vec<Arc<str>>,
 }
@@ -433,7 +434,7 @@ impl Churn {
         let _name = at.is_multiple_of(2).then(|| named(tensor));
         match self.random.below(240) {
             0 | 1 => drop(owner.space().trim("test")),
-            2 => owner.space().unshare(&owner),
+            2 => owner.space().sharing().unshare(&owner),
             3..100 if !self.buffers.is_empty() => {
                 let at = self.below(self.buffers.len());
                 self.buffers.swap_remove(at);
@@ -441,9 +442,9 @@ impl Churn {
             100..110 => {
                 let bytes = (4 * KIB) << self.random.below(6);
                 let made = Buffer::allocate_for(&owner, Category::Weights, bytes);
-                self.buffers.extend(
-                    made.ok().map(|buffer| owner.space().share(buffer, &owner, Category::Weights)),
-                );
+                self.buffers.extend(made.ok().map(|buffer| {
+                    owner.space().sharing().share(buffer, &owner, Category::Weights)
+                }));
             }
             110..140 => self.rarer(&owner, at / 4),
             _ => {
@@ -463,7 +464,7 @@ impl Churn {
             3 | 4 => drop(owner.space().account().set_limit(self.mib(8, 24))),
             5 => {
                 let limit = self.mib(10, 40);
-                drop(self.spaces[device].accounts[1].set_limit(limit));
+                drop(self.spaces[device].books().accounts()[1].set_limit(limit));
             }
             6..10 => {
                 let bytes = self.random.size(20);
@@ -518,7 +519,7 @@ impl Churn {
         assert_eq!(sum(&mut snapshot.rows.iter()), snapshot.held_bytes);
         assert_eq!(snapshot.held_bytes, space.account().held_bytes());
         assert!(snapshot.held_bytes <= snapshot.limit_bytes);
-        let physical = &space.accounts[1];
+        let physical = &space.books().accounts()[1];
         let held: u64 = self.spaces.iter().map(|space| space.account().held_bytes()).sum();
         assert_eq!(physical.held_bytes(), held, "the physical device holds what its shares do");
         assert!(held <= physical.limit_bytes());
@@ -530,10 +531,10 @@ impl Churn {
             assert!(own <= account.limit_bytes());
         }
         for (owner, _) in self.asides.iter().filter(|(owner, _)| {
-            Arc::ptr_eq(owner.space().root(), space) && owner.space().kept_bytes() > 0
+            Arc::ptr_eq(owner.space().root(), space) && owner.space().arenas().kept_bytes() > 0
         }) {
             let (aside, inner) = (owner.space(), owner.space().snapshot());
-            assert!(inner.held_bytes >= aside.kept_bytes(), "what is set aside stays so");
+            assert!(inner.held_bytes >= aside.arenas().kept_bytes(), "what is set aside stays so");
             assert!(inner.held_bytes <= aside.account().limit_bytes());
         }
         let mut used = snapshot.rows.iter().filter(|row| row.category < Category::Fragmentation);
@@ -565,10 +566,11 @@ impl Churn {
     /// Gives everything back, and asserts that it went.
     fn finish(self) {
         drop((self.buffers, self.charges, self.workspaces, self.asides));
-        self.owners.iter().for_each(|owner| owner.space().unshare(owner));
+        self.owners.iter().for_each(|owner| owner.space().sharing().unshare(owner));
         self.owners.iter().for_each(|owner| assert_eq!(owner.bytes(), 0));
         for space in &self.spaces {
             space.trim("test").unwrap();
+            space.check();
             assert_eq!(space.account().held_bytes(), 0);
             assert!(space.ledger().rows.is_empty());
         }
@@ -583,6 +585,7 @@ fn check_ledger(spaces: Vec<Arc<Space>>, seed: u64) {
         churn.check(device);
         if round % 64 == 0 {
             churn.check_tensors(device);
+            churn.spaces[device].check();
         }
     }
     churn.finish();
@@ -754,23 +757,26 @@ fn gpu_with_context(growth: GrowthRule) -> Arc<Space> {
 fn what_a_driver_takes_for_itself_is_the_servers_and_counts_against_every_limit() {
     let space = gpu_with_context(GrowthRule::OnDemand);
     assert_eq!(rows(&space), ["server context 10485760"]);
-    assert_eq!(space.in_use_bytes(), 10 * MIB as u64);
+    assert_eq!(space.books().in_use_bytes(), 10 * MIB as u64);
     assert_eq!((space.snapshot().idle_bytes, space.free_bytes()), (0, 22 * MIB as u64));
-    assert!(space.accounts.iter().all(|account| account.held_bytes() == 10 * MIB as u64));
+    assert!(space.books().accounts().iter().all(|account| account.held_bytes() == 10 * MIB as u64));
     let owner = model(&space, "a", None);
     let _scope = booked_to(&owner, Category::Weights);
     assert!(Buffer::allocate(23 * MIB).is_err(), "the context has the rest");
     let buffer = Buffer::allocate(20 * MIB).unwrap();
     assert_eq!(rows(&space).len(), 2);
-    assert!(space.set_context(30 * MIB as u64).is_err());
-    assert_eq!(space.context_bytes(), 10 * MIB as u64, "nothing has changed");
-    space.set_context(0).unwrap();
+    assert!(space.books().set_context(30 * MIB as u64).is_err());
+    assert_eq!(space.books().context_bytes(), 10 * MIB as u64, "nothing has changed");
+    space.books().set_context(0).unwrap();
     assert_eq!(rows(&space), ["a:1 weights 20971520"]);
-    space.set_context(MIB as u64).unwrap();
+    space.books().set_context(MIB as u64).unwrap();
     drop(buffer);
     space.trim("test").unwrap();
-    assert_eq!((space.in_use_bytes(), space.snapshot().held_bytes), (MIB as u64, MIB as u64));
-    let accounts = space.accounts.clone();
+    assert_eq!(
+        (space.books().in_use_bytes(), space.snapshot().held_bytes),
+        (MIB as u64, MIB as u64)
+    );
+    let accounts = space.books().accounts().to_vec();
     drop((owner, _scope, space));
     assert!(accounts.iter().all(|account| account.held_bytes() == 0), "it goes with the space");
 }

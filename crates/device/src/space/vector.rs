@@ -237,15 +237,15 @@ mod tests {
         let owner = Owner::new(&space, Holder::Shared, None);
         let _scope = crate::booked_to(&owner, Category::Requests);
         let mut vec = BookedVec::filled(1u64, 3).unwrap();
-        assert_eq!((&vec[..], space.in_use_bytes()), (&[1, 1, 1][..], 24));
+        assert_eq!((&vec[..], space.books().in_use_bytes()), (&[1, 1, 1][..], 24));
         (0..1000).for_each(|i| vec.push(i).unwrap());
-        assert_eq!(space.in_use_bytes(), 8 * 1024, "it grows by doubling");
+        assert_eq!(space.books().in_use_bytes(), 8 * 1024, "it grows by doubling");
         vec.shrink_to_fit();
-        assert_eq!((vec.len(), space.in_use_bytes()), (1003, 8 * 1003));
+        assert_eq!((vec.len(), space.books().in_use_bytes()), (1003, 8 * 1003));
         let copy = vec.try_clone().unwrap();
-        assert_eq!((copy == vec, space.in_use_bytes()), (true, 16 * 1003));
+        assert_eq!((copy == vec, space.books().in_use_bytes()), (true, 16 * 1003));
         drop((vec, copy));
-        assert_eq!(space.in_use_bytes(), 0);
+        assert_eq!(space.books().in_use_bytes(), 0);
     }
 
     #[test]
@@ -257,6 +257,6 @@ mod tests {
         assert!(vec.resize(9 << 20, 0).is_err());
         assert!(vec.reserve(usize::MAX).is_err());
         assert!(BookedVec::filled(0u64, 1 << 61).is_err());
-        assert_eq!((&vec[..], space.in_use_bytes()), (&b"abc"[..], 3));
+        assert_eq!((&vec[..], space.books().in_use_bytes()), (&b"abc"[..], 3));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 /// The granule of the GPUs here: small, so that an order takes little time.
 const PAGE: u64 = 4 << 10;
 
-/// How many orders of a model are tried, by chance and by priorities.
+/// The number of orders of a model that are tried, by chance and by priorities.
 const N_ORDERS: usize = 400;
 
 /// Runs a model in many orders, the same ones each time.
@@ -178,10 +178,10 @@ fn no_order_of_sharing_and_unloading_books_weights_twice() {
             thread::spawn(move || {
                 let mut buffer = allocate(&owner, Category::Weights, 1).unwrap();
                 buffer.bytes_mut().unwrap().fill(1);
-                let shared = space.share(buffer, &owner, Category::Weights);
+                let shared = space.sharing().share(buffer, &owner, Category::Weights);
                 assert!(shared.bytes().iter().all(|byte| *byte == 1));
                 drop(shared);
-                space.unshare(&owner);
+                space.sharing().unshare(&owner);
                 assert_eq!(owner.bytes(), 0, "what another still holds is booked to it");
             })
         };
@@ -189,7 +189,7 @@ fn no_order_of_sharing_and_unloading_books_weights_twice() {
         let snapshot = space.snapshot();
         assert_eq!(snapshot.rows.iter().map(|row| row.bytes).sum::<u64>(), snapshot.held_bytes);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(space.saved_bytes(), 0);
+        assert_eq!(space.sharing().saved_bytes(), 0);
         finish(&space, &*gpu);
     });
 }

@@ -1,6 +1,6 @@
 //! Lets readers read what a node only passes on: identities, and transpositions that are none.
 
-use ops::Env;
+use ops::{Env, Facts, PassThrough, RowRule};
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, Port};
@@ -18,21 +18,24 @@ pub(super) fn bypass(mut graph: Graph, _: &Bindings<'_>, _: &Env<'_>) -> Result<
     Ok(graph)
 }
 
-/// Where the value of an output comes from. The node's own inputs are passed on already.
+/// The port that the value of an output comes from. The node's own inputs are passed on already.
 fn origin(graph: &Graph, port: Port) -> Port {
     let node = graph.node(port.node);
-    let passed = match node.op_name() {
+    let Facts { passes, rows, .. } = node.facts();
+    let passed = match passes {
         // Its readers may be alive where it is not.
         _ if node.is_conditional() => None,
-        "Identity" | "StopGradient" | "PreventGradient" | "Snapshot" => node.inputs.first(),
-        "IdentityN" => node.inputs.get(port.output as usize),
-        "Transpose" if keeps_order(graph, node) => node.inputs.first(),
-        _ => None,
+        PassThrough::Anything | PassThrough::Tensor => node.inputs.first(),
+        PassThrough::Each => node.inputs.get(port.output as usize),
+        PassThrough::Nothing if *rows == RowRule::Transpose && keeps_order(graph, node) => {
+            node.inputs.first()
+        }
+        PassThrough::Nothing => None,
     };
     passed.copied().unwrap_or(port)
 }
 
-/// Whether a transposition is by 0, 1, 2 and so on.
+/// Returns whether a transposition is by 0, 1, 2 and so on.
 fn keeps_order(graph: &Graph, node: &Node) -> bool {
     let order = node.inputs.get(1).and_then(|port| graph.node(port.node).as_const());
     let order = order.and_then(|tensor| tensor.view().to_i64());

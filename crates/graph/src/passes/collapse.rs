@@ -41,7 +41,7 @@ pub(super) fn collapse(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<
 const PATTERNS: &[fn(&Look<'_>, u32) -> Option<Found>] =
     &[layer_norm::find, activation::find, wrap::find];
 
-/// What patterns look at.
+/// The graph in which patterns look for matches, and its analyses.
 struct Look<'a> {
     graph: &'a Graph,
     uses: Uses,
@@ -89,7 +89,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether a number is the one that was meant, to within the rounding of exporters.
+/// Returns whether a number is the one that was meant, to within the rounding of exporters.
 fn is_about(number: f32, meant: f32) -> bool {
     (number - meant).abs() <= 1e-5 * meant.abs()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ops::{Attrs, Env};
+use ops::{Attrs, Env, VariableAccess};
 use proto::tensorflow::AttrValue;
 use proto::tensorflow::attr_value::Value;
 use tensor::{Spec, Tensor};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::fold;
 use crate::graph::{Body, Graph, Node, Port};
 use crate::infer::{Inferred, infer_node, operands, surely_holds};
-use crate::merge::{Merge, holds};
+use crate::merge::{Merge, holds, is_result};
 use crate::program::Bindings;
 
 /// Replaces each node that can be computed now by its values, and drops what surely does not run.
@@ -39,7 +39,7 @@ pub(super) fn fold(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Resu
     Ok(folder.graph)
 }
 
-/// What a node of the old graph has become.
+/// The replacement of a node of the old graph.
 enum Taken {
     /// Its outputs are these.
     Ports(Vec<Port>),
@@ -58,7 +58,7 @@ struct Folder<'a> {
 }
 
 impl Folder<'_> {
-    /// Where an output of the old graph is in the new one.
+    /// The port in the new graph of an output of the old one.
     fn find(&mut self, taken: &[Taken], port: Port) -> Option<Port> {
         match &taken[port.node as usize] {
             Taken::Ports(ports) => ports.get(port.output as usize).copied(),
@@ -92,7 +92,7 @@ impl Folder<'_> {
             Body::Op { def, op } => (*def, Arc::clone(op)),
         };
         self.drop_what_holds(&mut node);
-        if node.op_name() == "ReadVariableOp"
+        if def.facts.variable == VariableAccess::Value
             && let Some(weight) = self.weight(&node)
         {
             return Ok(self.push_values(&node, vec![weight]));
@@ -101,7 +101,7 @@ impl Folder<'_> {
         let outputs = match infer_node(&*op, &node, &known, self.env)? {
             Inferred::Specs(outputs) => outputs,
             // A result that is dead is an error once it is asked for.
-            Inferred::Dead if def.name != "Retval" => return Ok(Taken::Dead),
+            Inferred::Dead if !is_result(def) => return Ok(Taken::Dead),
             Inferred::Dead | Inferred::Fails(_) => {
                 self.specs.push(Vec::new());
                 return Ok(Taken::Fails(self.graph.push(node)));
@@ -111,7 +111,7 @@ impl Folder<'_> {
         if let Some(chosen) = Merge::of(&*op).and_then(|merge| merge.chosen(&inputs)) {
             return self.take_chosen(&node, chosen);
         }
-        if def.name == "Assert" && surely_holds(&inputs) {
+        if def.facts.is_check && surely_holds(&inputs) {
             return Ok(Taken::Ports(Vec::new()));
         }
         if outputs.is_empty() {
@@ -176,10 +176,13 @@ impl Folder<'_> {
 
     /// A node that gathers from a variable which no signature writes gathers from a constant.
     fn without_variable(&mut self, node: Node) -> Result<Node> {
-        let is_nd = match node.op_name() {
-            "ResourceGather" => false,
-            "ResourceGatherNd" => true,
-            _ => return Ok(node),
+        let (name, is_nd) = match node.facts().variable {
+            VariableAccess::Gather => ("GatherV2", false),
+            VariableAccess::GatherNd => ("GatherNd", true),
+            VariableAccess::Unknown
+            | VariableAccess::Handle
+            | VariableAccess::Value
+            | VariableAccess::Look => return Ok(node),
         };
         let Some(weight) = self.weight(&node) else { return Ok(node) };
         let old = Attrs::new(&node.attrs);
@@ -189,7 +192,6 @@ impl Folder<'_> {
         for (from, to) in [("dtype", "Tparams"), ("Tindices", "Tindices")] {
             attrs.extend(node.attrs.get(from).map(|value| (to.to_owned(), value.clone())));
         }
-        let name = if is_nd { "GatherNd" } else { "GatherV2" };
         let mut inputs = vec![self.push_constant(&node, weight)];
         inputs.extend(node.inputs.iter().skip(1));
         if !is_nd {

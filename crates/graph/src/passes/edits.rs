@@ -16,7 +16,7 @@ use crate::graph::{Body, Graph, Node, Port, Scaled};
 /// A node's attributes.
 pub(super) type NodeAttrs = BTreeMap<String, AttrValue>;
 
-/// What a pass changes in a graph.
+/// The changes that a pass makes in a graph.
 pub(super) struct Edits {
     /// Nodes that may not run; they stay as they are.
     conditional: FxHashSet<u32>,
@@ -81,7 +81,7 @@ impl Edits {
         assert!(before.is_none(), "a node is replaced once");
     }
 
-    /// Whether a node is part of a change already.
+    /// Returns whether a node is part of a change already.
     pub(super) fn touches(&self, node: u32) -> bool {
         self.gone.contains(&node) || self.new.contains_key(&node)
     }

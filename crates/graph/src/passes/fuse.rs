@@ -38,7 +38,7 @@ pub(super) fn fuse_as_is(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Resul
     fuse_with(graph, env, &|product, _| Ok(Input::Value(product.weight.clone())))
 }
 
-/// How a weight is multiplied with a scale for each channel.
+/// A function that multiplies a weight with a scale for each channel.
 type Scale<'a> = &'a dyn Fn(&Product, &[f32]) -> tensor::Result<Input>;
 
 fn fuse_with(graph: Graph, env: &Env<'_>, scale: Scale<'_>) -> Result<Graph> {

@@ -40,8 +40,8 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// What an equation says if it is `lead inner, inner tail -> lead tail`, all names different,
-    /// and the second operand has this rank.
+    /// The form of an equation that is `lead inner, inner tail -> lead tail`, all names different,
+    /// if the second operand has this rank.
     pub(crate) fn of_einsum(equation: &str, rank: usize) -> Option<Self> {
         let (inputs, output) = equation.split_once("->")?;
         let (left, right) = inputs.split_once(',')?;
@@ -78,7 +78,7 @@ struct Layer {
     x: Port,
     /// The matrix: rows for the contracted dimensions, columns for those of the tail.
     weight: Tensor,
-    /// How many dimensions at the end of `x` are contracted.
+    /// The number of dimensions at the end of `x` that are contracted.
     contracted: usize,
     /// The dimensions that the output has in their place.
     tail: Vec<usize>,

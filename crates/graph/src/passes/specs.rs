@@ -46,7 +46,7 @@ impl Specs {
         self.get(port)?.dims()?.last()?.size()
     }
 
-    /// Whether two values surely have the same dtype and shape.
+    /// Returns whether two values surely have the same dtype and shape.
     pub(super) fn are_same(&self, a: Port, b: Port) -> bool {
         let (Some(a), Some(b)) = (self.get(a), self.get(b)) else { return false };
         let (Some(x), Some(y)) = (a.dims(), b.dims()) else { return false };

@@ -2,10 +2,10 @@
 
 use crate::graph::{Graph, Port};
 
-/// Who reads each node's first output.
+/// The readers of each node's first output.
 pub(super) struct Uses {
     readers: Vec<Vec<u32>>,
-    /// Whether a node is fetched, or another output than its first is read.
+    /// `true` for a node that is fetched, or has another output than its first read.
     is_open: Vec<bool>,
 }
 
@@ -28,7 +28,7 @@ impl Uses {
         if self.is_open[node as usize] { &[] } else { &self.readers[node as usize] }
     }
 
-    /// Whether nobody but `root` and they themselves reads these nodes.
+    /// Returns whether nobody but `root` and they themselves reads these nodes.
     pub(super) fn are_private(&self, nodes: &[u32], root: u32) -> bool {
         let within = |reader: &u32| *reader == root || nodes.contains(reader);
         nodes.iter().all(|node| {

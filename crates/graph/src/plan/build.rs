@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::Home;
-use ops::{Env, Kind, Op, Packed};
+use ops::{Env, FunctionCall, Kind, Op, Packed};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tensor::{DType, Shape, Spec, Tensor};
@@ -33,7 +33,7 @@ pub(super) struct Draft {
     pub(super) handed: Vec<Option<usize>>,
     /// The open slots of lists.
     pub(super) lists: FxHashSet<usize>,
-    /// Whether the size of every tensor is known.
+    /// `true` if the size of every tensor is known.
     pub(super) is_static: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Size {
     pub(crate) home: Home,
 }
 
-/// What a plan is for.
+/// The purpose of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// A run: inputs and results are tensors.
@@ -58,7 +58,7 @@ pub(super) struct DraftStep {
     pub(super) op_name: &'static str,
     pub(super) op: Arc<dyn Op>,
     pub(super) kind: Kind,
-    /// Where it runs.
+    /// The home that the step runs in.
     pub(super) home: Home,
     pub(super) inputs: SmallVec<[Spot; 4]>,
     pub(super) when: SmallVec<[bool; 2]>,
@@ -73,13 +73,13 @@ pub(super) struct DraftStep {
 }
 
 impl DraftStep {
-    /// Whether other offsets in functions that it calls could do with less.
+    /// Returns whether other offsets in functions that it calls could do with less.
     pub(super) fn can_be_lowered(&self) -> bool {
         self.least_scratch_bytes < self.scratch_bytes
     }
 }
 
-/// Where a tensor will be.
+/// The future location of a tensor.
 #[derive(Debug, Clone)]
 pub(super) enum Spot {
     /// An input; with a shape if it is seen in another than its own.
@@ -92,7 +92,7 @@ pub(super) enum Spot {
     Given(usize, DType, Shape),
 }
 
-/// What a spot is, whatever shape it is seen in.
+/// The identity of a spot, whatever shape it is seen in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Input(usize),
@@ -113,19 +113,6 @@ impl Spot {
         }
     }
 }
-
-/// Ops that run functions, whose own plans are made when they are called.
-pub(crate) const CALLS: &[&str] = &[
-    "Case",
-    "If",
-    "MapDefun",
-    "PartitionedCall",
-    "StatefulPartitionedCall",
-    "StatelessCase",
-    "StatelessIf",
-    "StatelessWhile",
-    "While",
-];
 
 /// Drafts the plan of a program; gives also what is known of its outputs.
 pub(super) fn draft(
@@ -243,7 +230,7 @@ impl Drafter<'_> {
             }
         };
         let specs: Vec<Spec> = operands(&**op, node, &known);
-        if def.name == "Assert" && surely_holds(&specs) {
+        if def.facts.is_check && surely_holds(&specs) {
             self.add(Vec::new(), []);
             return Ok(());
         }
@@ -261,7 +248,7 @@ impl Drafter<'_> {
             self.add(outputs, [spot]);
             return Ok(());
         }
-        let home = self.homes.of_step(def.name, &specs, &outputs);
+        let home = self.homes.of_step(&def.facts, &specs, &outputs);
         let inputs = self.bring_all(node, inputs, &known, home)?;
         let packed = Arc::clone(program.packed(number));
         self.add_step(number, (node, packed), (&specs, outputs), (inputs, home));
@@ -277,7 +264,7 @@ impl Drafter<'_> {
         (inputs, home): (SmallVec<[Spot; 4]>, Home),
     ) {
         let Body::Op { def, op } = &node.body else { unreachable!("only ops become steps") };
-        let calls = CALLS.contains(&def.name);
+        let calls = def.facts.calls != FunctionCall::Nothing;
         let ready = op.ready(specs, &outputs, self.env);
         // What a call gives and nobody reads is dropped rather than copied, unless it is in memory
         // of the call.
@@ -313,7 +300,7 @@ impl Drafter<'_> {
             kernel_bytes,
             op,
             inner_bytes,
-            flops: super::flops::flops(def.name, specs, &outputs),
+            flops: super::flops::flops(def.facts.cost, specs, &outputs),
             packed,
         });
         self.add(outputs, spots);
@@ -355,7 +342,7 @@ impl Drafter<'_> {
         Ok(())
     }
 
-    /// What a node reads where it runs, and its conditions on the host.
+    /// The inputs of a node in the home it runs in, and its conditions on the host.
     fn bring_all(
         &mut self,
         node: &Node,
@@ -391,7 +378,7 @@ impl Drafter<'_> {
         self.add(vec![spec], [spot]);
     }
 
-    /// What is known of the sizes of what a function gives. Fails if one of its outputs is dead.
+    /// The known sizes of a function's results. Fails if one of its outputs is dead.
     fn outputs(&self) -> Result<Vec<Spec>> {
         let known = |port: &Port| {
             let spec = self.known(port).ok_or_else(|| self.missing(port))?;
@@ -419,8 +406,8 @@ impl Drafter<'_> {
         number
     }
 
-    /// Where an output goes: to the workspace if its size is known and it does not leave the run.
-    /// What nobody reads is dropped if it may be.
+    /// Chooses the place of an output: the workspace if its size is known and it does not leave the
+    /// run. An output that nobody reads is dropped if it may be.
     fn choose(
         &mut self,
         (node, port): (&Node, Port),
@@ -466,12 +453,12 @@ impl Drafter<'_> {
         self.draft.consts.extend(tensors);
     }
 
-    /// What is known of a tensor; `None` if it is dead.
+    /// The known spec of a tensor; `None` if it is dead.
     fn known(&self, port: &Port) -> Option<Spec> {
         self.specs[port.node as usize].get(port.output as usize).cloned()
     }
 
-    /// Where a tensor is; for a dead one, a slot that nobody fills.
+    /// The spot of a tensor; for a dead one, a slot that nobody fills.
     fn spot(&mut self, port: &Port) -> Spot {
         let spots = &self.spots[port.node as usize];
         let spot = spots.get(port.output as usize).cloned();

@@ -1,16 +1,17 @@
-//! How much a step computes: for devices that are played at a given rate, and for people.
+//! Operation counts of steps: for devices that are played at a given rate, and for people.
 
+use ops::Cost;
 use tensor::Spec;
 
 /// The floating-point operations of one call, as far as shapes tell: twice the products of matrix
 /// products and convolutions, one for each element that any other op makes. Loops count as what
 /// they give, since how often they turn is not known.
-pub(super) fn flops(op_name: &str, inputs: &[Spec], outputs: &[Spec]) -> u64 {
+pub(super) fn flops(cost: Cost, inputs: &[Spec], outputs: &[Spec]) -> u64 {
     let n_made: u64 = outputs.iter().filter_map(n_elements).sum();
     let by_filter = || {
         let dims = inputs.get(1)?.shape()?;
-        let per_output = match (op_name, dims.dims()) {
-            (name, [height, width, ..]) if name.contains("Depthwise") => height * width,
+        let per_output = match (cost, dims.dims()) {
+            (Cost::DepthwiseFilter, [height, width, ..]) => height * width,
             (_, dims) => dims.iter().product::<usize>() / dims.last()?.max(&1),
         };
         Some(2 * n_made * per_output as u64)
@@ -22,13 +23,11 @@ pub(super) fn flops(op_name: &str, inputs: &[Spec], outputs: &[Spec]) -> u64 {
         let n_batches: usize = right.dims().iter().rev().skip(2).product::<usize>().max(1);
         Some(2 * n_made * (right.n_elements() / n_columns / n_batches) as u64)
     };
-    let of_product = match op_name {
-        name if name.contains("MatMul") || name == "_Linear" => by_depth(),
-        name if name.contains("Conv2D") || name.contains("Conv2d") || name == "Conv3D" => {
-            by_filter()
-        }
-        "Einsum" => by_contraction(inputs, n_made),
-        _ => None,
+    let of_product = match cost {
+        Cost::Product => by_depth(),
+        Cost::Filter | Cost::DepthwiseFilter => by_filter(),
+        Cost::Contraction => by_contraction(inputs, n_made),
+        Cost::Elements => None,
     };
     of_product.unwrap_or(n_made)
 }
@@ -59,7 +58,8 @@ mod tests {
     #[track_caller]
     fn check(op_name: &str, inputs: [&[usize]; 2], output: &[usize], expected: u64) {
         let spec = |dims: &[usize]| Spec::concrete(DType::F32, &Shape::of(dims));
-        let got = flops(op_name, &inputs.map(spec), &[spec(output)]);
+        let cost = ops::find(op_name).expect("it is built in").facts.cost;
+        let got = flops(cost, &inputs.map(spec), &[spec(output)]);
         assert_eq!(got, expected, "{op_name}");
     }
 

@@ -1,4 +1,4 @@
-//! What a plan takes of the heap, which is booked for as long as it lives.
+//! The heap bytes of a plan, which are booked for as long as it lives.
 
 use device::Booked;
 use smallvec::{Array, SmallVec};
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// What a list takes that has become too long for its place.
+/// The bytes of a list that has become too long for its place.
 fn spilled<A: Array>(list: &SmallVec<A>) -> usize {
     if list.spilled() { list.capacity() * size_of::<A::Item>() } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! Where the tensors of a plan for a GPU are: strings and tables on the host, numbers on the GPU.
+//! Homes of the tensors of a plan for a GPU: strings and tables on the host, numbers on the GPU.
 //!
 //! A step runs where its tensors can be. What it reads and is elsewhere is copied by a step of its
 //! own, once. Handles are everywhere, and so are constants that are so small that they go along
@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use device::Home;
-use ops::{Ctx, Op};
+use ops::{Ctx, Facts, FunctionCall, Op};
 use smallvec::smallvec;
 use tensor::{DType, Spec, Tensor};
 
-use super::build::{CALLS, DraftStep, Drafter, Spot, n_bytes};
+use super::build::{DraftStep, Drafter, Spot, n_bytes};
 use crate::adopt;
 use crate::error::{Error, Result};
 
-/// How many homes the tensors of a program have.
+/// The set of homes that the tensors of a program have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Homes {
     /// One: the device is the host.
@@ -40,7 +40,7 @@ impl Homes {
         }
     }
 
-    /// Where numbers come in and go out.
+    /// The home through which numbers come in and go out.
     pub(super) fn border(self) -> Home {
         match self {
             Self::One => Home::Device,
@@ -48,28 +48,26 @@ impl Homes {
         }
     }
 
-    /// Where a step runs.
-    pub(super) fn of_step(self, op_name: &str, inputs: &[Spec], outputs: &[Spec]) -> Home {
+    /// The home that a step runs in.
+    pub(super) fn of_step(self, facts: &Facts, inputs: &[Spec], outputs: &[Spec]) -> Home {
         let is_text = |spec: &Spec| spec.dtype == DType::String;
-        let is_handle = |spec: &Spec| spec.dtype == DType::Resource;
-        let is_table = || op_name.contains("Table") && inputs.iter().any(is_handle);
         // What a call is given has homes of its own; it is the function's steps that run somewhere.
-        let is_call = CALLS.contains(&op_name);
+        let is_call = facts.calls != FunctionCall::Nothing;
         let is_on_host = self != Self::One
             && !is_call
-            && (inputs.iter().chain(outputs).any(is_text) || is_table());
+            && (facts.home == Home::Host || inputs.iter().chain(outputs).any(is_text));
         if is_on_host { Home::Host } else { Home::Device }
     }
 }
 
-/// Where a constant is; `None` if it is everywhere.
+/// The home of a constant; `None` if it is everywhere.
 fn home_of_const(value: &Tensor) -> Option<Home> {
     let is_small = value.n_bytes() < adopt::FROM_BYTES;
     (value.dtype().is_plain() && !is_small).then_some(Home::Device)
 }
 
 impl Drafter<'_> {
-    /// Where a tensor is; `None` if it is everywhere.
+    /// The home of a tensor; `None` if it is everywhere.
     fn home(&self, spot: &Spot) -> Option<Home> {
         match spot {
             Spot::Input(..) | Spot::Given(..) => Some(self.homes.border()),

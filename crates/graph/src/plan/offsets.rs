@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::plan::{Packing, Request, Verdict, lower_bound, pack, pack_within};
 use device::{ALIGNMENT, Home, Span};
+use offsets::{Packing, Request, Verdict, lower_bound, pack, pack_within};
 use ops::{Env, Kind};
 use smallvec::SmallVec;
 

@@ -61,7 +61,7 @@ impl Missed {
     }
 }
 
-/// What one home has to do with a room.
+/// The fit of one home in a room.
 enum Fit {
     /// It is within it.
     Fits,
@@ -72,13 +72,13 @@ enum Fit {
 }
 
 impl Plan {
-    /// Whether no offsets could do with less workspace.
+    /// Returns whether no offsets could do with less workspace.
     pub fn is_lowest(&self) -> bool {
         let is_lowest = |home| self.work_bytes_of(home) <= self.live_bytes_of(home);
         is_lowest(Home::Device) && is_lowest(Home::Host)
     }
 
-    /// Whether a run is within a room, as far as sizes are known.
+    /// Returns whether a run is within a room, as far as sizes are known.
     pub fn fits(&self, room: &Room) -> bool {
         let fits = |home| self.work_bytes_of(home) <= self.capacity(home, room);
         fits(Home::Device) && fits(Home::Host)
@@ -124,7 +124,7 @@ impl Plan {
         Fit::Worth(capacity)
     }
 
-    /// What a room leaves for the workspace.
+    /// The bytes that a room leaves for the workspace.
     fn capacity(&self, home: Home, room: &Room) -> u64 {
         room.of(home).saturating_sub(self.dynamic_bytes_of(home) as u64)
     }

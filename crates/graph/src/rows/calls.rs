@@ -1,27 +1,20 @@
-//! What calls functions: loops, branches and plain calls. Their bodies are judged like any graph.
+//! Ops that call functions: loops, branches and plain calls. Their bodies are judged like any
+//! graph.
 
-use ops::Attrs;
+use ops::{Attrs, FunctionCall};
 use tensor::{DType, Dim, Spec};
 
 use super::{DEPTH_MAX, Seen, State, Walk, block, find, inner, refusal, walk};
 use crate::error::Result;
 use crate::graph::{Graph, Node};
 
-/// How often the states of a loop are looked at before what still changes counts as mixed. They can
-/// only rise, so that this is never reached but by a mistake.
+/// The number of rounds over the states of a loop before those that still change count as mixed.
+/// They can only rise, so that this is never reached but by a mistake.
 const ROUNDS_MAX: usize = 8;
 
-/// Whether an op calls functions.
-pub(super) fn is_call(op: &str) -> bool {
-    matches!(
-        op,
-        "While"
-            | "StatelessWhile"
-            | "If"
-            | "StatelessIf"
-            | "PartitionedCall"
-            | "StatefulPartitionedCall"
-    )
+/// Returns whether the functions that an op calls are looked at. A choice of many is not.
+pub(super) fn is_followed(calls: FunctionCall) -> bool {
+    matches!(calls, FunctionCall::Plain | FunctionCall::Loop | FunctionCall::Branch)
 }
 
 /// The outputs of a call.
@@ -34,10 +27,10 @@ pub(super) fn judge(
     if walk.depth >= DEPTH_MAX {
         return Err(refusal(node, "calls functions within functions, too deep to follow"));
     }
-    match node.op_name() {
-        "While" | "StatelessWhile" => repeat(node, inputs, outputs, walk),
-        "If" | "StatelessIf" => branch(node, inputs, outputs, walk),
-        _ => {
+    match node.facts().calls {
+        FunctionCall::Loop => repeat(node, inputs, outputs, walk),
+        FunctionCall::Branch => branch(node, inputs, outputs, walk),
+        FunctionCall::Plain | FunctionCall::Choice | FunctionCall::Nothing => {
             let called = call(node, "f", inputs, walk)?;
             Ok(called
                 .into_iter()
@@ -95,7 +88,7 @@ fn branch(
     Ok(joined.map(either).collect())
 }
 
-/// What two specs have in common.
+/// The common part of two specs.
 fn common(one: &Spec, other: &Spec) -> Spec {
     match (one.dims(), other.dims()) {
         // What is known of a list is in its state.
@@ -138,7 +131,7 @@ fn in_loop(node: &Node, input: &Seen, spec: &Spec) -> Seen {
     Seen { state, spec }
 }
 
-/// What is known of a tensor that is either.
+/// The known state of a tensor that is either of two.
 fn join(node: &Node, one: &Seen, other: &Seen) -> Seen {
     let first = |seen: &Seen| seen.spec.dims().and_then(|dims| dims.first().cloned());
     let has_same_rows = || first(one).zip(first(other)).is_some_and(|(a, b)| a.same(&b));
@@ -165,7 +158,7 @@ fn join(node: &Node, one: &Seen, other: &Seen) -> Seen {
     Seen { state, spec: one.spec.clone() }
 }
 
-/// What a function gives, in the shape that the call is inferred to have if that says more.
+/// The result of a function, in the shape that the call is inferred to have if that says more.
 fn as_inferred(seen: Seen, spec: &Spec) -> Seen {
     let keeps = match &seen.state {
         State::Rows => block(spec).is_some(),

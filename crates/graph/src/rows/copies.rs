@@ -2,17 +2,28 @@
 //! `SpaceToBatchND` makes of an image, so that a convolution of its cells is one of the cells that
 //! lie apart. Row r of the batch is every n-th element from r on, n being the number of rows.
 
+use ops::RowRule;
 use tensor::Spec;
 
-use super::rules::{self, AXIS, ELEMENTWISE, IMAGES, RESHAPES, SHAPES, UNKNOWN, Verdict};
+use super::rules::{self, AXIS, SHAPES, UNKNOWN, Verdict};
 use super::{Seen, State, has_one_each};
 use crate::graph::Node;
 
-/// Ops beside those of images that do the same with each element of the first dimension.
-const EACH: &[&str] =
-    &["BiasAdd", "BiasAddV1", "_FusedConv2D", "_FusedDepthwiseConv2dNative", "Pad", "PadV2"];
+/// Returns whether an op does the same with each element of the first dimension.
+fn does_the_same_with_each(rule: RowRule) -> bool {
+    matches!(
+        rule,
+        RowRule::Elementwise
+            | RowRule::Images
+            | RowRule::FusedImages
+            | RowRule::Bias
+            | RowRule::Reshape
+            | RowRule::SameElements
+            | RowRule::Pad
+    )
+}
 
-/// Whether any input is so.
+/// Returns whether any input is made of such copies.
 pub(super) fn are_copies(inputs: &[Seen]) -> bool {
     inputs.iter().any(|input| matches!(input.state, State::Copies(_)))
 }
@@ -32,14 +43,13 @@ pub(super) fn apart(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     Ok(vec![State::Copies(cells.spec.ints().ok_or(SHAPES)?)])
 }
 
-/// What becomes of a node's outputs when an input is so.
+/// Judges a node's outputs when an input is made of such copies.
 pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
-    let name = node.op_name();
-    if name == "BatchToSpaceND" {
+    let rule = node.facts().rows;
+    if rule == RowRule::BatchToSpace {
         return together(inputs, outputs);
     }
-    let lists = [ELEMENTWISE, IMAGES, RESHAPES, EACH];
-    if !lists.iter().any(|list| list.contains(&name)) {
+    if !does_the_same_with_each(rule) {
         return Err(UNKNOWN);
     }
     let first = inputs.iter().find(|input| matches!(input.state, State::Copies(_)));

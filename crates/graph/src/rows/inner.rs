@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ops::Attrs;
+use ops::{Attrs, RowRule};
 use tensor::{DType, Dim, Spec, Symbol};
 
-use super::rules::{AXIS, ELEMENTWISE, SHAPES, UNKNOWN, Verdict};
+use super::rules::{AXIS, SHAPES, UNKNOWN, Verdict};
 use super::{ROWS, Seen, State, block, has_one_each};
 use crate::graph::Node;
 
@@ -70,23 +70,23 @@ fn axis_of(input: &Seen) -> Option<usize> {
     }
 }
 
-/// What becomes of a node's outputs when an input has its rows further in.
+/// Judges a node's outputs when an input has its rows further in.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other rules are for rows that come first")]
 pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
-    let name = node.op_name();
-    match name {
-        "Shape" | "Size" | "Rank" => {
+    match node.facts().rows {
+        RowRule::Shape => {
             Ok(outputs.iter().map(|output| super::rules::sizes(node, output)).collect())
         }
-        "Transpose" => transpose(inputs, outputs),
-        "TensorListFromTensor" => from_tensor(inputs),
-        "TensorListGetItem" => get(inputs, outputs),
-        "TensorListSetItem" | "TensorListPushBack" => put(inputs, outputs),
-        "TensorListStack" => stack(inputs, outputs),
-        "TensorListLength" => Ok(vec![State::Free]),
-        "StridedSlice" => first_step(node, inputs, outputs),
-        "ReverseV2" => reverse(inputs, outputs),
-        "Unpack" => unpack(node, inputs, outputs),
-        _ if ELEMENTWISE.contains(&name) => broadcast(inputs, outputs),
+        RowRule::Transpose => transpose(inputs, outputs),
+        RowRule::ListFromTensor => from_tensor(inputs),
+        RowRule::ListGet => get(inputs, outputs),
+        RowRule::ListPut => put(inputs, outputs),
+        RowRule::ListStack => stack(inputs, outputs),
+        RowRule::ListLength => Ok(vec![State::Free]),
+        RowRule::StridedSlice => first_step(node, inputs, outputs),
+        RowRule::Reverse => reverse(inputs, outputs),
+        RowRule::Unpack => unpack(node, inputs, outputs),
+        RowRule::Elementwise => broadcast(inputs, outputs),
         _ => Err(UNKNOWN),
     }
 }

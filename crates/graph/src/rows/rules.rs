@@ -1,12 +1,12 @@
-//! What each op does to rows. An op that is not here mixes them, as far as we know.
+//! The rules of ops applied to attributes and shapes: whether rows stay apart.
 
-use ops::Attrs;
+use ops::{Attrs, RowRule};
 use tensor::{Dim, Spec};
 
 use super::{Seen, State, block, copies, has_one_each, inner, is_free, sparse};
 use crate::graph::Node;
 
-/// What becomes of the outputs, or why rows are mixed.
+/// The states of the outputs, or the reason that rows are mixed.
 pub(super) type Verdict = Result<Vec<State>, &'static str>;
 
 pub(super) const UNKNOWN: &str = "is not known to keep rows apart";
@@ -15,54 +15,7 @@ pub(super) const SHAPES: &str = "has shapes that are not known to keep rows apar
 pub(super) const AXIS: &str = "works along the first dimension";
 const WIDTH: &str = "has a width that depends on the other rows";
 
-/// Ops that compute each element from the elements at its place, after broadcasting.
-#[rustfmt::skip]
-pub(super) const ELEMENTWISE: &[&str] = &[
-    "Abs", "Acos", "Acosh", "Add", "AddN", "AddV2", "Angle", "AsString", "Asin", "Asinh", "Atan",
-    "Atan2", "Atanh", "Bitcast", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Bucketize", "Cast",
-    "Ceil", "CheckNumerics", "CheckNumericsV2", "ClipByValue", "Complex", "ComplexAbs", "Conj",
-    "Cos", "Cosh", "DecodeBase64", "Digamma", "Div", "DivNoNan", "Elu", "EncodeBase64", "Equal",
-    "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars",
-    "Floor", "FloorDiv", "FloorMod", "Greater", "GreaterEqual", "Identity", "IdentityN", "Imag",
-    "Inv", "Invert", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "LeftShift", "Less", "LessEqual",
-    "Lgamma", "Log", "Log1p", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mod",
-    "Mul", "MulNoNan", "Ndtri", "Neg", "NotEqual", "OnesLike", "Pow", "PreventGradient", "Real",
-    "RealDiv", "Reciprocal", "RegexFullMatch", "RegexReplace", "Relu", "Relu6", "RightShift",
-    "Rint", "Round", "Rsqrt", "SelectV2", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Snapshot",
-    "Softplus", "Softsign", "Sqrt", "Square", "SquaredDifference", "StaticRegexFullMatch",
-    "StaticRegexReplace", "StopGradient", "StringJoin", "StringLength", "StringLower",
-    "StringStrip", "StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong",
-    "StringToNumber", "StringUpper", "Sub", "Substr", "Tan", "Tanh", "TruncateDiv", "TruncateMod",
-    "Xdivy", "Xlog1py", "Xlogy", "ZerosLike", "_Activation", "_WrapIndices",
-];
-
-/// Ops of images: the first input has a row for each image, the others are the same for all.
-#[rustfmt::skip]
-pub(super) const IMAGES: &[&str] = &[
-    "AdjustContrastv2", "AdjustHue", "AdjustSaturation", "AvgPool", "AvgPool3D", "Conv2D", "Conv3D",
-    "DepthToSpace", "DepthwiseConv2dNative", "Dilation2D", "ExtractImagePatches", "HSVToRGB", "LRN",
-    "MaxPool", "MaxPool3D", "MaxPoolV2", "RGBToHSV", "ResizeArea", "ResizeBicubic",
-    "ResizeBilinear", "ResizeNearestNeighbor", "SpaceToDepth",
-];
-
-/// Ops of the last dimension.
-const LAST_AXIS: &[&str] = &["LogSoftmax", "Softmax", "TopKV2", "_LayerNorm"];
-
-/// Ops of the last two dimensions.
-const MATRICES: &[&str] =
-    &["MatrixBandPart", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3"];
-
-/// Ops that reduce along the axes in their second input.
-const REDUCTIONS: &[&str] =
-    &["All", "Any", "ArgMax", "ArgMin", "Max", "Mean", "Min", "Prod", "ReduceJoin", "Sum"];
-
-/// Ops along the axes in their second input that keep the shape.
-const ALONG_AXES: &[&str] = &["CumulativeLogsumexp", "Cumprod", "Cumsum", "ReverseV2"];
-
-/// Ops that give the elements of their first input another shape.
-pub(super) const RESHAPES: &[&str] = &["EnsureShape", "ExpandDims", "Reshape", "Squeeze"];
-
-/// What becomes of a node's outputs. No input is mixed.
+/// Judges a node's outputs. No input is mixed.
 ///
 /// What has rows is as wide in any batch: it follows from inputs that have rows or are free. Where
 /// an op reads sizes too, each width must be known not to come from the number of rows.
@@ -79,7 +32,6 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 
 fn by_op(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let has = |state: &State| inputs.iter().any(|input| input.state == *state);
-    let name = node.op_name();
     if inputs.iter().any(|input| matches!(input.state, State::Inner(_) | State::List(_))) {
         return inner::judge(node, inputs, outputs);
     }
@@ -98,56 +50,65 @@ fn by_op(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
             all(outputs, &State::Free)
         };
     }
-    match name {
-        "Shape" | "ShapeN" | "Size" | "Rank" => {
+    by_rule(node, inputs, outputs)
+}
+
+/// Judges the outputs where some input has rows, and none has them elsewhere.
+fn by_rule(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+    match node.facts().rows {
+        RowRule::Elementwise => broadcast(inputs, outputs),
+        RowRule::DecodeRaw => first_only(inputs, outputs, 1),
+        RowRule::LastAxis | RowRule::Bias => first_only(inputs, outputs, 2),
+        RowRule::Images | RowRule::Matrices => first_only(inputs, outputs, 3),
+        RowRule::Linear => product(inputs, outputs, 2),
+        RowRule::FusedImages => product(inputs, outputs, 3),
+        RowRule::Reshape | RowRule::SameElements => reshape(inputs, outputs),
+        RowRule::Shape | RowRule::ShapeN => {
             Ok(outputs.iter().map(|output| sizes(node, output)).collect())
         }
-        "MatMul" | "_FusedMatMul" => matmul(node, inputs, outputs),
-        "BatchMatMul" | "BatchMatMulV2" | "BatchMatMulV3" => batch_matmul(inputs, outputs),
-        "Einsum" => einsum(node, inputs, outputs),
-        "_Linear" => product(inputs, outputs, 2),
-        "_FusedConv2D" | "_FusedDepthwiseConv2dNative" => product(inputs, outputs, 3),
-        "Conv2DBackpropInput" | "Conv3DBackpropInputV2" => transposed(inputs, outputs),
-        "SpaceToBatchND" => copies::apart(inputs, outputs),
-        "CombinedNonMaxSuppression" => suppression(inputs, outputs),
-        "BiasAdd" | "BiasAddV1" => first_only(inputs, outputs, 2),
-        "FusedBatchNorm" | "FusedBatchNormV2" | "FusedBatchNormV3" => {
-            batch_norm(node, inputs, outputs)
-        }
-        "Select" => select(inputs, outputs),
-        "Concat" => concat(inputs, outputs, 0),
-        "ConcatV2" => concat(inputs, outputs, inputs.len() - 1),
-        "Pack" | "Unpack" => pack(node, inputs, outputs),
-        "Split" => along(inputs, outputs, 1, 0),
-        "SplitV" => along(inputs, outputs, 0, 2),
-        "Transpose" | "ConjugateTranspose" => inner::transpose(inputs, outputs),
-        "TensorListSetItem" | "TensorListPushBack" => inner::put(inputs, outputs),
-        "Gather" | "GatherV2" | "GatherNd" => gather(node, inputs, outputs),
-        "LookupTableFind" | "LookupTableFindV2" => lookup(inputs, outputs),
-        "StridedSlice" => strided_slice(node, inputs, outputs),
-        "Slice" => slice(inputs, outputs),
-        "Pad" | "PadV2" | "MirrorPad" => pad(inputs, outputs),
-        "Tile" => tile(inputs, outputs),
-        "BroadcastTo" => broadcast(&inputs[..1], outputs),
-        "OneHot" => one_hot(node, inputs, outputs),
-        "DecodeRaw" => first_only(inputs, outputs, 1),
-        _ if ELEMENTWISE.contains(&name) => broadcast(inputs, outputs),
-        _ if IMAGES.contains(&name) => first_only(inputs, outputs, 3),
-        _ if LAST_AXIS.contains(&name) => first_only(inputs, outputs, 2),
-        _ if MATRICES.contains(&name) => first_only(inputs, outputs, 3),
-        _ if REDUCTIONS.contains(&name) || ALONG_AXES.contains(&name) => {
-            along(inputs, outputs, 0, 1)
-        }
-        _ if RESHAPES.contains(&name) => reshape(inputs, outputs),
-        "StringSplit" | "StringSplitV2" | "UnicodeDecode" | "UnicodeDecodeWithOffsets" => {
-            Err("gives as many pieces as all rows have together")
-        }
-        "ParseSequenceExample" | "ParseSequenceExampleV2" => Err(WIDTH),
-        _ => Err(UNKNOWN),
+        RowRule::BroadcastTo => broadcast(&inputs[..1], outputs),
+        RowRule::Tile => tile(inputs, outputs),
+        RowRule::MatMul => matmul(node, inputs, outputs),
+        RowRule::BatchMatMul => batch_matmul(inputs, outputs),
+        RowRule::Einsum => einsum(node, inputs, outputs),
+        RowRule::ConvTranspose => transposed(inputs, outputs),
+        RowRule::SpaceToBatch => copies::apart(inputs, outputs),
+        RowRule::Suppression => suppression(inputs, outputs),
+        RowRule::BatchNorm => batch_norm(node, inputs, outputs),
+        RowRule::Select => select(inputs, outputs),
+        RowRule::Concat => concat(inputs, outputs, 0),
+        RowRule::ConcatV2 => concat(inputs, outputs, inputs.len() - 1),
+        RowRule::Pack | RowRule::Unpack => pack(node, inputs, outputs),
+        RowRule::Along { value, axes } => along(inputs, outputs, value, axes),
+        RowRule::Reverse => along(inputs, outputs, 0, 1),
+        RowRule::Transpose | RowRule::ConjugateTranspose => inner::transpose(inputs, outputs),
+        RowRule::Gather | RowRule::GatherV2 | RowRule::GatherNd => gather(node, inputs, outputs),
+        RowRule::Lookup => lookup(inputs, outputs),
+        RowRule::StridedSlice => strided_slice(node, inputs, outputs),
+        RowRule::Slice => slice(inputs, outputs),
+        RowRule::Pad | RowRule::MirrorPad => pad(inputs, outputs),
+        RowRule::OneHot => one_hot(node, inputs, outputs),
+        RowRule::ListPut => inner::put(inputs, outputs),
+        RowRule::Pieces => Err("gives as many pieces as all rows have together"),
+        RowRule::Widest => Err(WIDTH),
+        RowRule::Mixed
+        | RowRule::Fill
+        | RowRule::BatchToSpace
+        | RowRule::ListFromTensor
+        | RowRule::ListGet
+        | RowRule::ListStack
+        | RowRule::ListLength
+        | RowRule::ParseExample { .. }
+        | RowRule::SparseReshape
+        | RowRule::SparseFillEmptyRows
+        | RowRule::Where
+        | RowRule::Unique
+        | RowRule::Segments
+        | RowRule::SparseSegments => Err(UNKNOWN),
     }
 }
 
-/// Whether no dimension but the first may depend on the batch.
+/// Returns whether no dimension but the first may depend on the batch.
 fn is_width_free(spec: &Spec) -> bool {
     spec.dims().is_some_and(|dims| dims.iter().skip(1).all(is_free))
 }
@@ -169,13 +130,14 @@ fn bounded(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 
 /// Outputs of ops none of whose inputs has rows, but some are sizes.
 fn from_sizes(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
-    let is_filled = match node.op_name() {
-        "Fill" => inputs[1].state == State::Free,
+    let rule = node.facts().rows;
+    let is_filled = if rule == RowRule::Fill {
+        inputs[1].state == State::Free
+    } else if matches!(rule, RowRule::BroadcastTo | RowRule::Tile) {
         // Every row is the same.
-        "BroadcastTo" | "Tile" => {
-            inputs[0].state == State::Free && is_one_row(&inputs[0].spec, &outputs[0])
-        }
-        _ => false,
+        inputs[0].state == State::Free && is_one_row(&inputs[0].spec, &outputs[0])
+    } else {
+        false
     };
     if is_filled && block(&outputs[0]).is_some() {
         return Ok(vec![State::Rows]);
@@ -209,7 +171,7 @@ fn rows(outputs: &[Spec]) -> Verdict {
     all(outputs, &State::Rows)
 }
 
-/// Whether a dimension but the first is known to depend on the number of rows.
+/// Returns whether a dimension but the first is known to depend on the number of rows.
 fn is_as_wide_as_the_batch(spec: &Spec) -> bool {
     let depends = |dim: &Dim| !matches!(dim, Dim::Unknown) && !is_free(dim);
     spec.dims().is_some_and(|dims| dims.iter().skip(1).any(depends))
@@ -227,7 +189,7 @@ fn first_only(inputs: &[Seen], outputs: &[Spec], rank_min: usize) -> Verdict {
     rows(outputs)
 }
 
-/// Whether a tensor has only one row, or none of its own, when it is broadcast to `to`.
+/// Returns whether a tensor has only one row, or none of its own, when it is broadcast to `to`.
 fn is_one_row(spec: &Spec, to: &Spec) -> bool {
     let (Some(dims), Some(rank)) = (spec.dims(), to.rank()) else { return false };
     dims.len() < rank || dims.first().is_some_and(|dim| dim.known() == Some(1))
@@ -381,14 +343,15 @@ fn concat(inputs: &[Seen], outputs: &[Spec], axis_at: usize) -> Verdict {
 /// `Pack` and `Unpack` along an axis that is an attribute.
 fn pack(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let axis = Attrs::new(&node.attrs).int_or("axis", 0).map_err(|_| UNKNOWN)?;
-    let rank = if node.op_name() == "Pack" { outputs[0].rank() } else { inputs[0].spec.rank() };
+    let is_pack = node.facts().rows == RowRule::Pack;
+    let rank = if is_pack { outputs[0].rank() } else { inputs[0].spec.rank() };
     let rank = i64::try_from(rank.ok_or(SHAPES)?).map_err(|_| SHAPES)?;
     if inputs.iter().any(|input| input.state != State::Rows) {
         return Err(SHAPES);
     }
     match axis == 0 || axis == -rank {
         // A step after another: rows are one dimension further in.
-        true if node.op_name() == "Pack" => inner::at(outputs, 1),
+        true if is_pack => inner::at(outputs, 1),
         true => Err(AXIS),
         false => rows(outputs),
     }
@@ -426,6 +389,7 @@ fn reshape(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 
 fn gather(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     let batch_dims = Attrs::new(&node.attrs).int_or("batch_dims", 0).map_err(|_| UNKNOWN)?;
+    let rule = node.facts().rows;
     let [params, indices, axis @ ..] = inputs else { return Err(UNKNOWN) };
     if axis.iter().any(|axis| axis.state != State::Free) {
         return Err(UNKNOWN);
@@ -434,7 +398,7 @@ fn gather(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         // Looked up in a table: the output begins with the dimensions of the indices.
         (State::Free, State::Rows) if batch_dims == 0 => {
             let rank = indices.spec.rank().ok_or(SHAPES)?;
-            let rank_min = if node.op_name() == "GatherNd" { 2 } else { 1 };
+            let rank_min = if rule == RowRule::GatherNd { 2 } else { 1 };
             if rank < rank_min {
                 return Err(SHAPES);
             }
@@ -444,7 +408,7 @@ fn gather(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
                 }
             }
         }
-        (State::Rows, State::Free) if batch_dims == 0 && node.op_name() == "GatherV2" => {
+        (State::Rows, State::Free) if batch_dims == 0 && rule == RowRule::GatherV2 => {
             let [axis] = axis else { return Err(UNKNOWN) };
             not_first(&axis.spec, params.spec.rank())?;
         }
@@ -529,18 +493,14 @@ fn one_hot(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     first_only(inputs, outputs, 1)
 }
 
-/// What a parser of examples gives: dense features have a row for each example, sparse ones
-/// entries.
+/// Judges the outputs of a parser of examples: dense features have a row for each example, sparse
+/// ones entries.
 pub(super) fn parsed(
     node: &Node,
     inputs: &[Seen],
     outputs: &[Spec],
 ) -> Option<Result<Vec<Seen>, &'static str>> {
-    let counted = match node.op_name() {
-        "ParseExample" => "Nsparse",
-        "ParseExampleV2" => "num_sparse",
-        _ => return None,
-    };
+    let RowRule::ParseExample { n_sparse: counted } = node.facts().rows else { return None };
     let (first, others) = inputs.split_first()?;
     if first.state == State::Free {
         return None;

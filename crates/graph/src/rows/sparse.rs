@@ -15,22 +15,22 @@
 
 use std::sync::Arc;
 
-use ops::Attrs;
+use ops::{Attrs, RowRule};
 use tensor::{DType, Dim, Spec, Value};
 
-use super::rules::{AXIS, ELEMENTWISE, UNKNOWN};
+use super::rules::{AXIS, UNKNOWN};
 use super::{ROWS, Seen, State};
 use crate::graph::Node;
 
-/// Which entries are of which row.
+/// The assignment of entries to rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
     name: Arc<str>,
-    /// Whether every row has an entry.
+    /// `true` if every row has an entry.
     is_full: bool,
 }
 
-/// What a tensor says of the entries of a group.
+/// The role of a tensor among the parts of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Part {
     Entries,
@@ -52,6 +52,11 @@ impl Group {
         Self { name: format!("{}:{part}", node.name).into(), is_full: false }
     }
 
+    #[cfg(test)]
+    pub(super) fn full(name: &str) -> Self {
+        Self { name: name.into(), is_full: true }
+    }
+
     fn seen(&self, part: Part, spec: &Spec) -> Seen {
         Seen { state: State::Sparse(part, self.clone()), spec: spec.clone() }
     }
@@ -69,13 +74,13 @@ pub(super) fn parsed(node: &Node, n: usize, number: usize, output: &Spec) -> Opt
 }
 
 /// The shape of a sparse tensor of two dimensions, the rows first.
-fn bounds(output: &Spec) -> Seen {
+pub(super) fn bounds(output: &Spec) -> Seen {
     let sizes: [Dim; 2] = [Dim::symbol(ROWS), Dim::Unknown];
     let spec = Spec::new(output.dtype, [Dim::Known(2)]);
     Seen { state: State::Bounds, spec: Spec { value: Value::Sizes(Arc::from(sizes)), ..spec } }
 }
 
-/// How many numbers a tensor of sizes has, if that is what it may be.
+/// The number of elements of a tensor of sizes, if the spec may be one.
 pub(super) fn n_sizes(spec: &Spec) -> Option<usize> {
     if !matches!(spec.dtype, DType::I32 | DType::I64) {
         return None;
@@ -95,33 +100,33 @@ pub(super) fn with_sizes(spec: Spec) -> Spec {
     }
 }
 
-/// Whether any input is a part of a sparse tensor.
+/// Returns whether any input is a part of a sparse tensor.
 pub(super) fn is_sparse(inputs: &[Seen]) -> bool {
     inputs.iter().any(|input| matches!(input.state, State::Sparse(..)))
 }
 
-/// What becomes of the parts of sparse tensors.
+/// Judges the outputs of a node that reads parts of sparse tensors.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other rules are for tensors with rows")]
 pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
-    let name = node.op_name();
-    match name {
-        "SparseReshape" => reshape(inputs, outputs),
-        "SparseFillEmptyRows" => fill(node, inputs, outputs),
-        "Where" => positions(node, inputs, outputs),
-        "Reshape" => flatten(inputs, outputs),
-        "Gather" | "GatherV2" => gather(node, inputs, outputs),
-        "StridedSlice" => segments(node, inputs, outputs),
-        "Unique" => unique(inputs, outputs),
-        "SparseSegmentMean" | "SparseSegmentSqrtN" | "SparseSegmentSum" => {
+    match node.facts().rows {
+        RowRule::SparseReshape => reshape(inputs, outputs),
+        RowRule::SparseFillEmptyRows => fill(node, inputs, outputs),
+        RowRule::Where => positions(node, inputs, outputs),
+        RowRule::Reshape => flatten(inputs, outputs),
+        RowRule::Gather | RowRule::GatherV2 => gather(node, inputs, outputs),
+        RowRule::StridedSlice => segments(node, inputs, outputs),
+        RowRule::Unique => unique(inputs, outputs),
+        RowRule::SparseSegments => {
             let [data, codes, segments] = inputs else { return Err(UNKNOWN) };
             let group = looked_up(data, codes).ok_or(UNKNOWN)?;
             reduced(group, segments, outputs)
         }
-        "SegmentMax" | "SegmentMean" | "SegmentMin" | "SegmentProd" | "SegmentSum" => {
+        RowRule::Segments => {
             let [data, segments] = inputs else { return Err(UNKNOWN) };
             reduced(of(data, &Part::Entries).ok_or(UNKNOWN)?, segments, outputs)
         }
-        "LookupTableFind" | "LookupTableFindV2" => one_each(&inputs[1..], outputs),
-        _ if ELEMENTWISE.contains(&name) => one_each(inputs, outputs),
+        RowRule::Lookup => one_each(&inputs[1..], outputs),
+        RowRule::Elementwise => one_each(inputs, outputs),
         _ => Err(NUMBERS),
     }
 }
@@ -134,7 +139,7 @@ fn of<'a>(seen: &'a Seen, wanted: &Part) -> Option<&'a Group> {
     }
 }
 
-/// Whether a shape has as many rows as there are, and one dimension more.
+/// Returns whether a shape has as many rows as there are, and one dimension more.
 fn is_of_rows(shape: &Seen) -> bool {
     let sizes = shape.spec.sizes();
     sizes.is_some_and(|sizes| sizes.len() == 2 && sizes[0].same(&Dim::symbol(ROWS)))

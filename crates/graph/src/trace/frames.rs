@@ -9,7 +9,7 @@ use super::scope::Scope;
 use crate::error::{Error, Result};
 use crate::reference::Reference;
 
-/// What is outside of all loops.
+/// The frame outside of all loops.
 pub(super) const OUTSIDE: usize = 0;
 
 /// Stands for what is fed, or is an argument: it comes from outside.
@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 32;
 /// The loops of a scope, as far as its roots depend on them.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// What is outside comes first.
+    /// The frames; the one outside of all loops comes first.
     pub(super) frames: Vec<Frame>,
     /// The frame in which each node runs.
     of: FxHashMap<usize, usize>,
@@ -112,7 +112,7 @@ impl Frames {
         self.of.get(&node).copied().unwrap_or(OUTSIDE)
     }
 
-    /// Whether a node is a switch on the condition of its loop.
+    /// Returns whether a node is a switch on the condition of its loop.
     pub(super) fn is_loop_switch(&self, node: usize) -> bool {
         self.switches.contains(&node)
     }

@@ -35,7 +35,7 @@ impl Lives {
         Self { sets: vec![none.clone(), none], numbers, n_conditions: 0 }
     }
 
-    /// What must hold.
+    /// The conditions that must hold.
     pub(super) fn conditions(&self, live: Live) -> &Conditions {
         assert!(live != Live::NEVER, "what never runs is not traced");
         &self.sets[live.0 as usize]

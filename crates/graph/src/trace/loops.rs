@@ -62,7 +62,7 @@ impl<'a> Tracer<'a> {
         self.emit_after(scope, frame, &states, results)
     }
 
-    /// What a loop is given, variables first.
+    /// The values that a loop is given, variables first.
     fn enter(&mut self, scope: &Scope<'a>, frame: usize) -> Result<Vec<State>> {
         let frames = Arc::clone(&scope.frames);
         let frame = &frames.frames[frame];
@@ -192,7 +192,7 @@ impl<'a> Tracer<'a> {
         Ok((0..states.len()).map(output).collect())
     }
 
-    /// What comes of a loop once it does not go on.
+    /// Emits the nodes behind a loop, for when it does not go on.
     fn emit_after(
         &mut self,
         scope: &Scope<'a>,

@@ -12,14 +12,14 @@ use super::live::Live;
 use crate::graph::Port;
 use crate::source::{Body, Function};
 
-/// What a tensor of a `GraphDef` has become, and when it is alive.
+/// The replacement of a tensor of a `GraphDef`, and the condition under which it is alive.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Value {
     pub(super) what: What,
     pub(super) live: Live,
 }
 
-/// What a tensor of a `GraphDef` has become.
+/// The replacement of a tensor of a `GraphDef`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum What {
     /// An output of a node of the flat graph.
@@ -35,7 +35,7 @@ impl Value {
     }
 }
 
-/// What a node of a `GraphDef` has become, and when it is alive.
+/// The replacement of a node of a `GraphDef`, and the condition under which it is alive.
 #[derive(Debug, Clone)]
 pub(super) struct Emitted {
     pub(super) live: Live,
@@ -55,16 +55,16 @@ pub(super) enum Outputs {
     Dead,
 }
 
-/// Which part of a loop a scope is.
+/// The part of a loop that a scope is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// No loop.
     Whole,
-    /// What decides whether the loop goes on.
+    /// The nodes that decide whether the loop goes on.
     Condition,
-    /// What happens if it does.
+    /// The nodes that run if it does.
     Body,
-    /// What happens if it does not.
+    /// The nodes that run if it does not.
     After,
 }
 
@@ -73,15 +73,15 @@ pub(super) struct Scope<'a> {
     pub(super) function: Option<&'a Function>,
     /// The names of the calls around, each with a slash.
     pub(super) prefix: String,
-    /// What the arguments of the function are.
+    /// The arguments of the function.
     pub(super) args: Vec<Value>,
-    /// When the call is alive.
+    /// The condition under which the call is alive.
     pub(super) live: Live,
     /// The attributes of the call, for placeholders in the attributes of the body.
     call_attrs: BTreeMap<String, AttrValue>,
     /// Fed tensors, by node and output.
     pub(super) feeds: FxHashMap<(usize, usize), Port>,
-    /// What each node of the body has become.
+    /// The replacement of each node of the body.
     pub(super) emitted: FxHashMap<usize, Emitted>,
     /// The loops of the body.
     pub(super) frames: Arc<Frames>,
@@ -148,6 +148,15 @@ impl<'a> Scope<'a> {
         let frame = self.frames.of(node);
         let is_exit = matches!(self.body.nodes[node].op.as_str(), "Exit" | "RefExit");
         (is_exit && frame != self.frame).then_some(frame)
+    }
+
+    /// An attribute of a node; a placeholder is replaced by the attribute of the call.
+    pub(super) fn attr<'s>(&'s self, node: &'s NodeDef, name: &str) -> Option<&'s AttrValue> {
+        let attr = node.attr.get(name)?;
+        match &attr.value {
+            Some(AttrKind::Placeholder(actual)) => self.call_attrs.get(actual),
+            _ => Some(attr),
+        }
     }
 
     /// The attributes of a node, with placeholders replaced by the attributes of the call.

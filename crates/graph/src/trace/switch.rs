@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ops::Attrs;
+use ops::{Attrs, PassThrough};
 use proto::tensorflow::AttrValue;
 use tensor::{DType, Tensor};
 
@@ -42,12 +42,12 @@ impl<'a> Tracer<'a> {
         Ok(Emitted { live, outputs: Outputs::Values(values.to_vec()) })
     }
 
-    /// Where a value comes from, identities left out: what is one condition must look like one.
+    /// The port that a value comes from, identities left out: one condition must look like one.
     fn origin(&self, mut port: Port) -> Port {
         loop {
             let node = self.graph.node(port.node);
             match node.inputs.first() {
-                Some(input) if node.op_name() == "Identity" => port = *input,
+                Some(input) if node.facts().passes == PassThrough::Anything => port = *input,
                 _ => return port,
             }
         }
@@ -90,7 +90,8 @@ impl<'a> Tracer<'a> {
         Ok(Emitted { live, outputs: Outputs::Node(port.node) })
     }
 
-    /// When any of several values is alive: conditions that they share, or a new one.
+    /// The condition under which any of several values is alive: conditions that they share, or a
+    /// new one.
     fn any_alive(&mut self, name: &Arc<str>, values: &[(usize, Value)]) -> Result<Live> {
         let mut lives: Vec<Live> = values.iter().map(|(_, value)| value.live).collect();
         // Pairs that complete each other become one, until nothing changes.

@@ -205,8 +205,9 @@ fn missing_ops_in_loops_and_branches_are_counted() {
     nodes.retain(|node| node.name != "add");
     nodes.extend([node("strange NoSuchOp i"), node("add OddOp strange s")]);
     let source = source(nodes, vec![]).unwrap();
-    let traced = source.trace(&request(&["x:0", "step:0"], &["out:0"]));
-    refused(traced, "NoSuchOp (×1), OddOp (×1)");
+    let traced = || source.trace(&request(&["x:0", "step:0"], &["out:0"]));
+    refused(traced(), "NoSuchOp (×1, used by 0 of ");
+    refused(traced(), "), OddOp (×1, used by 0 of ");
 }
 
 #[test]

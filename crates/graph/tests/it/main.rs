@@ -1,8 +1,10 @@
 //! Graphs written by hand: tracing, folding, planning, running, and what is refused.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod fusion;
 mod loops;
 mod memory;
+mod outputs;
 mod rows;
 mod tight;
 mod watched;
@@ -51,6 +53,8 @@ fn call(name: &str, function: &str, inputs: &str) -> NodeDef {
     let mut node = node(&format!("{name} StatefulPartitionedCall {inputs}"));
     let function = NameAttrList { name: function.to_owned(), attr: BTreeMap::new() };
     node.attr.insert("f".to_owned(), attr(Value::Func(Box::new(function))));
+    let types = ListValue { r#type: vec![DType::F32.number()], ..ListValue::default() };
+    node.attr.insert("Tout".to_owned(), attr(Value::List(Box::new(types))));
     node
 }
 
@@ -157,7 +161,7 @@ fn any_tensor_may_be_fed_and_what_lies_behind_it_does_not_run() {
     ];
     let source = source(nodes, vec![]).unwrap();
     Runner::default().check(&source, &request(&["x:0"], &["y:0"]), &[&[1., 2.]], &[2., 4.]);
-    refused(source.trace(&request(&["in:0"], &["y:0"])), "NoSuchOp (×1)");
+    refused(source.trace(&request(&["in:0"], &["y:0"])), "NoSuchOp (×1, used by 0 of ");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What a program was built with is all that it holds: a run takes its workspace and nothing more.
+//! Memory of a program: it holds only the bytes it was built with, and a run takes its workspace
+//! and nothing more.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Whether rows are proved to be independent where they are folded into other dimensions and taken
-//! out again; and what only looks like it.
+//! Proofs of independent rows where they are folded into other dimensions and taken out again, and
+//! refusals where they only look so.
 
 use graph::ROWS;
 use tensor::{Dim, Symbol};
@@ -59,7 +59,7 @@ fn rows_of(number: u32, dims: &[i64]) -> Spec {
     Spec::new(DType::F32, std::iter::once(Dim::symbol(ROWS)).chain(others))
 }
 
-/// Why the rows of `y` are not proved to be independent, if they are not.
+/// The reason that the rows of `y` are not proved to be independent, if they are not.
 fn why_not(nodes: Vec<NodeDef>, inputs: &[(&str, &[i64])]) -> Option<String> {
     let placeholders = inputs.iter().map(|(name, _)| node(&format!("{name} Placeholder")));
     let source = source(placeholders.chain(nodes).collect(), vec![]).unwrap();
@@ -82,8 +82,8 @@ fn mixed(nodes: Vec<NodeDef>, inputs: &[(&str, &[i64])], reason: &str) {
     assert!(why.contains(reason), "{why}");
 }
 
-/// What Keras makes of a dense layer over the last of three dimensions: `x` is folded to a matrix
-/// by sizes that are picked from its shape, multiplied, and unfolded again.
+/// The nodes that Keras makes of a dense layer over the last of three dimensions: `x` is folded to
+/// a matrix by sizes that are picked from its shape, multiplied, and unfolded again.
 fn dense(x: &str) -> Vec<NodeDef> {
     vec![
         ints("free", &[0, 1]),

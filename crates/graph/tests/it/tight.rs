@@ -9,7 +9,7 @@ use super::*;
 
 const UNIT_BYTES: usize = 64 << 10;
 
-/// What scalars take beside the buffers.
+/// The bytes that scalars take beside the buffers.
 const SLACK_BYTES: u64 = 1 << 10;
 
 fn units(n: usize) -> u64 {

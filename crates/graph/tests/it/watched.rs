@@ -1,4 +1,4 @@
-//! Who watches a run sees its steps, and may end it between any two.
+//! Watched runs: a watcher sees the steps of a run, and may end it between any two.
 
 use std::any::Any;
 use std::sync::Mutex;

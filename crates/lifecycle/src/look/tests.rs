@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use status::Code;
+
 use super::*;
-use crate::error::Code;
 use crate::versions::VersionPolicy;
 
 /// Version folders by name, or the word `gone` for a missing base path. Listings that follow each
@@ -28,7 +29,7 @@ impl Fake {
     }
 }
 
-/// When all looks take place.
+/// The time of all looks.
 const NOW: Duration = Duration::from_secs(1000);
 
 impl Source for Fake {
@@ -120,7 +121,7 @@ fn check_model(poll: Poll, model: &ModelOptions, looks: &[&str]) -> usize {
         let taken: Vec<i64> = part().split_whitespace().map(|word| word.parse().unwrap()).collect();
         let now = SystemTime::UNIX_EPOCH + NOW;
         let found = match looker.look(model, &taken, &mut memory, now) {
-            Err(error) => error.code.name().to_owned(),
+            Err(error) => error.status.code.name().to_owned(),
             Ok(look) => {
                 let aspired: Vec<String> =
                     look.aspired.iter().map(|aspired| aspired.version.to_string()).collect();

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use status::Code;
+
 use super::{Order, Retries};
-use crate::error::{Code, Error, LoadError};
+use crate::error::{Error, LoadError};
 use crate::handle::Id;
 use crate::labels::Labels;
 use crate::models::ModelSnapshot;
@@ -20,13 +22,14 @@ pub(super) const ENDED_MAX: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Aspired {
     pub(crate) version: i64,
-    /// Where its files are.
+    /// The folder of its files.
     pub(crate) path: String,
     /// Changes when the files do. A version that failed is loaded again when it changed.
     pub(crate) fingerprint: u64,
 }
 
-/// How a model fares: an available version, or why there is none, with the version if one failed.
+/// The outcome of a model: an available version, or the reason that there is none, with the version
+/// if one failed.
 pub(crate) type Outcome = Result<i64, (Option<i64>, LoadError)>;
 
 pub(super) struct Model {
@@ -48,7 +51,7 @@ struct Version {
     since: Since,
 }
 
-/// What has happened since a load began that may yet be refused for want of memory.
+/// The changes since a load began that may yet be refused for want of memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
     Nothing,
@@ -67,7 +70,7 @@ impl Version {
                 None
             }
         };
-        let is_memory = error.is_some_and(|error| error.code == Code::ResourceExhausted);
+        let is_memory = error.is_some_and(|error| error.status.code == Code::ResourceExhausted);
         is_memory && self.aspired.is_some()
     }
 }
@@ -90,13 +93,13 @@ enum Phase {
     },
     Available,
     Unloading {
-        /// Why it gave way though it is wanted, and the fingerprint of its files.
+        /// The reason for which a wanted version gave way, and the fingerprint of its files.
         failure: Option<(LoadError, u64)>,
     },
     End {
         /// The failure to load, and the fingerprint of the files that failed.
         failure: Option<(LoadError, u64)>,
-        /// Which one it was to end.
+        /// The position of the version in the order of ends.
         order: u64,
     },
 }
@@ -135,7 +138,7 @@ impl Model {
         Arc::clone(&self.snapshot)
     }
 
-    /// Whether `new` may replace the settings. Follows `server_core.cc` of TensorFlow Serving.
+    /// Checks that `new` may replace the settings. Follows `server_core.cc` of TensorFlow Serving.
     pub(super) fn check_options(&self, new: &ModelOptions, rule: LabelRule) -> Result<(), Error> {
         let model = new.name.clone();
         if self.is_configured && self.options.platform != new.platform {
@@ -256,7 +259,7 @@ impl Model {
             panic!("only a load can fail");
         };
         let is_aspired = version.aspired.is_some();
-        let is_memory = error.code == Code::ResourceExhausted;
+        let is_memory = error.status.code == Code::ResourceExhausted;
         let saw_too_little = is_memory && version.since == Since::Room;
         version.since = if saw_too_little { Since::Refusal } else { Since::Nothing };
         if is_aspired && (is_cancelled || saw_too_little) {
@@ -317,7 +320,7 @@ impl Model {
         }
     }
 
-    /// Whether there is a version that memory which becomes free matters to.
+    /// Returns whether there is a version that memory which becomes free matters to.
     pub(super) fn may_lack_room(&self) -> bool {
         let is_loading = |version: &Version| matches!(version.phase, Phase::Loading { .. });
         self.versions.values().any(|version| version.lacks_room() || is_loading(version))
@@ -473,7 +476,7 @@ impl Model {
         Id { model: Arc::clone(&self.name), version }
     }
 
-    /// Whether any version is aspired.
+    /// Returns whether any version is aspired.
     #[cfg(test)]
     pub(super) fn wants_something(&self) -> bool {
         self.versions.values().any(|version| version.aspired.is_some())

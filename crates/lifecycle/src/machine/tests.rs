@@ -2,8 +2,9 @@
 
 mod random;
 
+use status::Code;
+
 use super::*;
-use crate::error::Code;
 use crate::policy::Policy;
 use crate::state::{Retried, State};
 

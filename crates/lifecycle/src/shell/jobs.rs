@@ -1,8 +1,9 @@
-//! What runs beside the task: loads, frees and looks, each on a bounded number of threads.
+//! Jobs beside the task: loads, frees and looks, each on a bounded number of threads.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use status::Code;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::views::Looked;
 use super::{Loader, Mail, Shell};
-use crate::error::{Code, LoadError};
+use crate::error::LoadError;
 use crate::handle::Id;
 
 impl<L: Loader> Shell<L> {

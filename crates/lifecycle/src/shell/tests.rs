@@ -5,14 +5,15 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::SystemTime;
 
+use status::Code;
+
 use super::*;
-use crate::error::Code;
 use crate::look::Tree;
 use crate::models::{ModelSnapshot, Target};
 use crate::options::{LabelRule, Missing, Poll, StartWhen};
 use crate::versions::{Child, VersionPolicy};
 
-/// What the tests set, and what source and loader did.
+/// The settings of the tests, and the record of source and loader.
 #[derive(Default)]
 struct World {
     state: Mutex<WorldState>,
@@ -25,7 +26,7 @@ struct WorldState {
     files: BTreeMap<String, BTreeMap<i64, u64>>,
     /// Base paths whose listing hangs.
     hanging: BTreeSet<String>,
-    /// How often the load of a version is still to fail.
+    /// The number of times that the load of a version is still to fail.
     failing: BTreeMap<i64, u32>,
     /// Versions whose load hangs until it is cancelled or they are taken out.
     stuck: BTreeSet<i64>,

@@ -1,14 +1,15 @@
-//! Which models are looked at, when, and what is remembered of each.
+//! Views of models: the times of looks at each, and its memory between them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use status::Code;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::error::{Code, LoadError};
+use crate::error::LoadError;
 use crate::look::{Look, Looker, Memory};
 use crate::machine::Event;
 use crate::options::{ModelOptions, Options, Poll};
@@ -20,7 +21,7 @@ pub(super) struct Views {
     poll: Poll,
     settle: Duration,
     started: Instant,
-    /// How many looks were begun, which numbers them.
+    /// The number of looks begun, which numbers them.
     n_looks: u64,
     views: HashMap<Arc<str>, View>,
 }
@@ -48,7 +49,7 @@ pub(super) struct Glance {
     pub(super) number: u64,
 }
 
-/// What came of a look.
+/// The result of a look.
 pub(super) struct Looked {
     pub(super) glance: Glance,
     pub(super) memory: Memory,
@@ -110,7 +111,7 @@ impl Views {
         self.views.iter().filter(|(_, v)| is_due(v)).map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// What a look needs; `None` if one is in progress.
+    /// The inputs of a look; `None` if one is in progress.
     pub(super) fn begin(&mut self, model: &Arc<str>) -> Option<(Glance, Memory)> {
         let view = self.views.get_mut(model)?;
         let Attention::Idle(memory) = &mut view.attention else { return None };
@@ -123,7 +124,7 @@ impl Views {
         Some((Glance { model, options, number }, memory))
     }
 
-    /// Whether the model changed while it was looked at.
+    /// Returns whether the model changed while it was looked at.
     pub(super) fn wants_look(&self, model: &str) -> bool {
         let view = self.views.get(model);
         view.is_some_and(|view| view.is_idle() && view.next_look.is_some_and(is_past))
@@ -155,8 +156,8 @@ impl Views {
         }
     }
 
-    /// When all models are looked at again. They share their rounds, so that the task wakes once
-    /// for all of them.
+    /// The time at which all models are looked at again. They share their rounds, so that the task
+    /// wakes once for all of them.
     fn next_round(&self, now: Instant, every: Duration) -> Instant {
         let every = every.max(Duration::from_millis(1));
         let n_rounds = now.duration_since(self.started).as_nanos() / every.as_nanos() + 1;

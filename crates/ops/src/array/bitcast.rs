@@ -2,8 +2,9 @@
 
 use crate::prelude::*;
 
-pub(super) const BITCAST: OpDef =
-    OpDef::pure("Bitcast", |attrs| Ok(Box::new(Bitcast { to: attrs.dtype("type")? })));
+pub(super) const BITCAST: OpDef = OpDef::pure("Bitcast", RowRule::Elementwise, |attrs| {
+    Ok(Box::new(Bitcast { to: attrs.dtype("type")? }))
+});
 
 struct Bitcast {
     to: DType,

@@ -2,10 +2,10 @@
 
 use crate::prelude::*;
 
-pub(super) const LOWER: OpDef = OpDef::pure("LowerBound", |attrs| {
+pub(super) const LOWER: OpDef = OpDef::pure("LowerBound", RowRule::Mixed, |attrs| {
     Ok(Box::new(Bound { out: attrs.dtype_or("out_type", DType::I32)?, side: Side::Lower }))
 });
-pub(super) const UPPER: OpDef = OpDef::pure("UpperBound", |attrs| {
+pub(super) const UPPER: OpDef = OpDef::pure("UpperBound", RowRule::Mixed, |attrs| {
     Ok(Box::new(Bound { out: attrs.dtype_or("out_type", DType::I32)?, side: Side::Upper }))
 });
 
@@ -52,7 +52,10 @@ impl Op for Bound {
             };
             let row_of = |(i, value)| (i / n_values.max(&1), value);
             let found = values.iter().enumerate().map(row_of).map(place);
-            places.iter_mut().zip(found).for_each(|(to, place)| *to = place);
+            for (to, place) in places.iter_mut().zip(found) {
+                pace(16)?;
+                *to = place;
+            }
         });
         let output = ctx.output(0, self.out, values.shape())?;
         super::write_sizes(output, &places)

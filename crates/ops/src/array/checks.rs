@@ -6,21 +6,22 @@ use summary::Summaries;
 
 use crate::prelude::*;
 
-pub(super) const ENSURE_SHAPE: OpDef = OpDef::pure("EnsureShape", |attrs| {
+pub(super) const ENSURE_SHAPE: OpDef = OpDef::pure("EnsureShape", RowRule::SameElements, |attrs| {
     Ok(Box::new(EnsureShape { dims: dims_of_attr(attrs.shape("shape")?.as_deref()) }))
 });
 /// It changes nothing, but it must run: to fail is its effect.
-pub(super) const ASSERT: OpDef = OpDef::of_kind("Assert", Kind::Writes, |attrs| {
+pub(super) const ASSERT: OpDef = OpDef::of_kind("Assert", Kind::Writes, RowRule::Mixed, |attrs| {
     Ok(Box::new(Assert { n_shown: attrs.int_or("summarize", 3)? }))
-});
-pub(super) const PRINT: OpDef = OpDef::of_kind("Print", Kind::Writes, |attrs| {
+})
+.checks();
+pub(super) const PRINT: OpDef = OpDef::of_kind("Print", Kind::Writes, RowRule::Mixed, |attrs| {
     let message =
         String::from_utf8_lossy(if attrs.has("message") { attrs.bytes("message")? } else { b"" })
             .into_owned();
     Ok(Box::new(Print { message, n_shown: attrs.int_or("summarize", 3)? }))
 });
 pub(super) const PRINT_V2: OpDef =
-    OpDef::of_kind("PrintV2", Kind::Writes, |_| Ok(Box::new(PrintV2)));
+    OpDef::of_kind("PrintV2", Kind::Writes, RowRule::Mixed, |_| Ok(Box::new(PrintV2)));
 
 struct EnsureShape {
     dims: Option<Dims>,
@@ -56,7 +57,7 @@ impl EnsureShape {
 
 /// Fails with the data unless the condition holds.
 struct Assert {
-    /// How many elements of each tensor the message shows; all if negative.
+    /// The number of elements of each tensor that the message shows; all if negative.
     n_shown: i64,
 }
 

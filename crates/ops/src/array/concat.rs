@@ -3,12 +3,13 @@
 use crate::prelude::*;
 
 pub(super) const CONCAT_V2: OpDef =
-    OpDef::pure("ConcatV2", |_| Ok(Box::new(Concat { axis: Place::Last })));
+    OpDef::pure("ConcatV2", RowRule::ConcatV2, |_| Ok(Box::new(Concat { axis: Place::Last })));
 pub(super) const CONCAT: OpDef =
-    OpDef::pure("Concat", |_| Ok(Box::new(Concat { axis: Place::First })));
-pub(super) const CONCAT_OFFSET: OpDef = OpDef::pure("ConcatOffset", |_| Ok(Box::new(ConcatOffset)));
+    OpDef::pure("Concat", RowRule::Concat, |_| Ok(Box::new(Concat { axis: Place::First })));
+pub(super) const CONCAT_OFFSET: OpDef =
+    OpDef::pure("ConcatOffset", RowRule::Mixed, |_| Ok(Box::new(ConcatOffset)));
 
-/// Which input is the axis.
+/// The input that is the axis.
 #[derive(Clone, Copy)]
 enum Place {
     First,
@@ -135,6 +136,7 @@ pub(super) fn join(
     let all = values(inputs)?;
     let mut rest = output.bytes();
     for outer in 0..n_outer {
+        pace(rest.len() / (n_outer - outer) / 8)?;
         for value in all {
             let bytes = value.bytes();
             let length = bytes.len() / n_outer;
@@ -160,6 +162,7 @@ impl Move for Joined {
         let n_outer = self.n_outer.max(1); // Without rows there are no elements to move.
         let mut rest = output;
         for outer in 0..n_outer {
+            pace(rest.len() / (n_outer - outer))?;
             for input in inputs {
                 let length = input.len() / n_outer;
                 let (run, after) = rest.split_at_mut(length);
@@ -171,7 +174,7 @@ impl Move for Joined {
     }
 }
 
-/// Where each input begins in the concatenation, as shapes.
+/// The op that gives the beginning of each input in the concatenation, as shapes.
 struct ConcatOffset;
 
 impl Op for ConcatOffset {

@@ -2,10 +2,12 @@
 
 use crate::prelude::*;
 
-pub(super) const CONST: OpDef =
-    OpDef::pure("Const", |attrs| Ok(Box::new(Const { value: attrs.tensor("value")? })));
-pub(super) const HOST_CONST: OpDef =
-    OpDef::pure("HostConst", |attrs| Ok(Box::new(Const { value: attrs.tensor("value")? })));
+pub(super) const CONST: OpDef = OpDef::pure("Const", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Const { value: attrs.tensor("value")? }))
+});
+pub(super) const HOST_CONST: OpDef = OpDef::pure("HostConst", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Const { value: attrs.tensor("value")? }))
+});
 
 struct Const {
     value: Tensor,

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::prelude::*;
 
-pub(super) const DIM_MAP: OpDef = OpDef::pure("DataFormatDimMap", |attrs| {
+pub(super) const DIM_MAP: OpDef = OpDef::pure("DataFormatDimMap", RowRule::Mixed, |attrs| {
     let formats = Formats::build(attrs)?;
     if formats.order.len() != 4 && formats.order.len() != 5 {
         return invalid!("Source format must be of length 4 or 5");
@@ -14,7 +14,9 @@ pub(super) const DIM_MAP: OpDef = OpDef::pure("DataFormatDimMap", |attrs| {
     Ok(Box::new(DimMap(formats)))
 });
 pub(super) const VEC_PERMUTE: OpDef =
-    OpDef::pure("DataFormatVecPermute", |attrs| Ok(Box::new(VecPermute(Formats::build(attrs)?))));
+    OpDef::pure("DataFormatVecPermute", RowRule::Mixed, |attrs| {
+        Ok(Box::new(VecPermute(Formats::build(attrs)?)))
+    });
 
 struct Formats {
     source: Vec<u8>,
@@ -56,6 +58,7 @@ impl Op for DimMap {
         let mut output = ctx.output(0, x.dtype(), x.shape())?;
         for_integer!(x.dtype(), T => {
             for (i, out) in output.as_mut_slice::<T>().iter_mut().enumerate() {
+                pace(4)?;
                 *out = order[normalise_axis(int_at(&x, i)?, order.len())?] as T;
             }
         });

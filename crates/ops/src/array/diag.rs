@@ -2,8 +2,9 @@
 
 use crate::prelude::*;
 
-pub(super) const DIAG: OpDef = OpDef::pure("Diag", |_| Ok(Box::new(Diag)));
-pub(super) const DIAG_PART: OpDef = OpDef::pure("DiagPart", |_| Ok(Box::new(DiagPart)));
+pub(super) const DIAG: OpDef = OpDef::pure("Diag", RowRule::Mixed, |_| Ok(Box::new(Diag)));
+pub(super) const DIAG_PART: OpDef =
+    OpDef::pure("DiagPart", RowRule::Mixed, |_| Ok(Box::new(DiagPart)));
 
 struct Diag;
 

@@ -3,13 +3,16 @@
 use crate::prelude::*;
 use crate::sparse::coo::checked_shape;
 
-pub(super) const PARTITION: OpDef = OpDef::pure("DynamicPartition", |attrs| {
+pub(super) const PARTITION: OpDef = OpDef::pure("DynamicPartition", RowRule::Mixed, |attrs| {
     Ok(Box::new(Partition { n_parts: attrs.count("num_partitions")? }))
 });
-pub(super) const STITCH: OpDef =
-    OpDef::pure("DynamicStitch", |attrs| Ok(Box::new(Stitch { n: attrs.count("N")? })));
+pub(super) const STITCH: OpDef = OpDef::pure("DynamicStitch", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Stitch { n: attrs.count("N")? }))
+});
 pub(super) const PARALLEL_STITCH: OpDef =
-    OpDef::pure("ParallelDynamicStitch", |attrs| Ok(Box::new(Stitch { n: attrs.count("N")? })));
+    OpDef::pure("ParallelDynamicStitch", RowRule::Mixed, |attrs| {
+        Ok(Box::new(Stitch { n: attrs.count("N")? }))
+    });
 
 struct Partition {
     n_parts: usize,
@@ -46,6 +49,7 @@ impl Op for Partition {
         // Where the rows of each part end among all rows, which are in the order of their parts.
         let mut ends = BookedVec::filled(0usize, self.n_parts)?;
         for row in 0..parts.n_elements() {
+            pace(4)?;
             let part = int_at(&parts, row)?;
             let Some(end) = usize::try_from(part).ok().and_then(|part| ends.get_mut(part)) else {
                 let place = super::gather::place_of(row, parts.shape());
@@ -60,6 +64,7 @@ impl Op for Partition {
         }
         let mut order = BookedVec::filled(0usize, parts.n_elements())?;
         for row in 0..order.len() {
+            pace(4)?;
             let end = &mut ends[int_at(&parts, row)? as usize];
             order[*end] = row;
             *end += 1;
@@ -92,6 +97,7 @@ impl Move for Rows<'_> {
             return Ok(());
         }
         for (row, to) in self.rows.iter().zip(output.chunks_exact_mut(self.width)) {
+            pace(self.width)?;
             to.copy_from_slice(&inputs[0][row * self.width..(row + 1) * self.width]);
         }
         Ok(())
@@ -145,6 +151,7 @@ impl Op for Stitch {
                 );
             }
             for at in 0..indices.n_elements() {
+                pace(4)?;
                 let row = int_at(indices, at)?;
                 if row < 0 {
                     return invalid!("indices[{i}] = {row} is out of range");
@@ -219,6 +226,7 @@ fn stitch<'a, T: bytemuck::Pod>(
     }
     for (indices, data) in indices.iter().zip(data) {
         for (at, row) in data.chunks_exact(width).enumerate() {
+            pace(width)?;
             let start = int_at(indices, at)? as usize * width;
             output[start..start + width].copy_from_slice(row);
         }

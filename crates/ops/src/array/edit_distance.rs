@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::Cancel;
 use crate::prelude::*;
 
-pub(super) const EDIT_DISTANCE: OpDef = OpDef::pure("EditDistance", |attrs| {
+pub(super) const EDIT_DISTANCE: OpDef = OpDef::pure("EditDistance", RowRule::Mixed, |attrs| {
     Ok(Box::new(EditDistance { normalize: attrs.bool_or("normalize", true)? }))
 });
 
@@ -159,7 +159,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Whether two elements are equal, as numbers are: no NaN is, and zeros of both signs are.
+/// Returns whether two elements are equal, as numbers are: no NaN is, and zeros of both signs are.
 fn element_eq(a: &View<'_>, at: usize, b: &View<'_>, bt: usize) -> bool {
     fn eq<T: Element + PartialEq>(a: &View<'_>, at: usize, b: &View<'_>, bt: usize) -> bool {
         a.as_slice::<T>()[at] == b.as_slice::<T>()[bt]

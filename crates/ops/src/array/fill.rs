@@ -2,11 +2,12 @@
 
 use crate::prelude::*;
 
-pub(super) const FILL: OpDef = OpDef::pure("Fill", |_| Ok(Box::new(Fill)));
-pub(super) const EMPTY: OpDef =
-    OpDef::pure("Empty", |attrs| Ok(Box::new(Empty { dtype: attrs.dtype("dtype")? })));
+pub(super) const FILL: OpDef = OpDef::pure("Fill", RowRule::Fill, |_| Ok(Box::new(Fill)));
+pub(super) const EMPTY: OpDef = OpDef::pure("Empty", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Empty { dtype: attrs.dtype("dtype")? }))
+});
 
-pub(super) const FAKE_PARAM: OpDef = OpDef::pure("FakeParam", |attrs| {
+pub(super) const FAKE_PARAM: OpDef = OpDef::pure("FakeParam", RowRule::Mixed, |attrs| {
     let dims = attrs.shape("shape")?;
     Ok(Box::new(FakeParam { dtype: attrs.dtype("dtype")?, dims: dims_of_attr(dims.as_deref()) }))
 });

@@ -3,18 +3,19 @@
 use super::tables::Nothing;
 use crate::prelude::*;
 
-pub(super) const GATHER_V2: OpDef = OpDef::pure("GatherV2", |attrs| {
+pub(super) const GATHER_V2: OpDef = OpDef::pure("GatherV2", RowRule::GatherV2, |attrs| {
     Ok(Box::new(Gather2 { batch_dims: attrs.int_or("batch_dims", 0)?, has_axis: true }))
 });
-pub(super) const GATHER: OpDef =
-    OpDef::pure("Gather", |_| Ok(Box::new(Gather2 { batch_dims: 0, has_axis: false })));
+pub(super) const GATHER: OpDef = OpDef::pure("Gather", RowRule::Gather, |_| {
+    Ok(Box::new(Gather2 { batch_dims: 0, has_axis: false }))
+});
 
-/// What one task copies.
+/// The bytes that one task copies.
 const PIECE_BYTES: usize = 128 << 10;
 
 struct Gather2 {
     batch_dims: i64,
-    /// Whether the third input is the axis; it is 0 else.
+    /// `true` if the third input is the axis; the axis is 0 else.
     has_axis: bool,
 }
 
@@ -209,6 +210,7 @@ impl Move for Picked<'_> {
         let rows = output.chunks_exact_mut(n_picks * self.n_inner);
         let from = inputs[0].chunks_exact(self.n_axis * self.n_inner);
         for (row, (to, from)) in rows.zip(from).enumerate() {
+            pace(16)?;
             let batch = row / self.n_outer;
             self.pick(from, batch * n_picks, to);
         }

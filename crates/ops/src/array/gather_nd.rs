@@ -3,8 +3,9 @@
 use super::nd::{Policy, Slices};
 use crate::prelude::*;
 
-pub(super) const GATHER_ND: OpDef =
-    OpDef::pure("GatherNd", |attrs| Ok(Box::new(GatherNd { policy: Policy::of(attrs)? })));
+pub(super) const GATHER_ND: OpDef = OpDef::pure("GatherNd", RowRule::GatherNd, |attrs| {
+    Ok(Box::new(GatherNd { policy: Policy::of(attrs)? }))
+});
 
 struct GatherNd {
     policy: Policy,
@@ -77,6 +78,7 @@ impl Move for Slices<'_> {
             return Ok(());
         }
         for (place, to) in self.places().zip(output.chunks_exact_mut(self.len)) {
+            pace(4 + self.len)?;
             match place {
                 Some(place) => to.copy_from_slice(&inputs[0][place]),
                 None => to.fill(T::zeroed()),

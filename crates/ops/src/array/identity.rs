@@ -1,15 +1,26 @@
 //! `Identity` and what is the same when nothing is trained or debugged.
 
+use crate::facts::PassThrough;
 use crate::prelude::*;
 
-pub(super) const IDENTITY: OpDef = OpDef::pure("Identity", |_| Ok(Box::new(Identity)));
-pub(super) const STOP_GRADIENT: OpDef = OpDef::pure("StopGradient", |_| Ok(Box::new(Identity)));
+pub(super) const IDENTITY: OpDef =
+    OpDef::pure("Identity", RowRule::Elementwise, |_| Ok(Box::new(Identity)))
+        .passes(PassThrough::Anything);
+pub(super) const STOP_GRADIENT: OpDef =
+    OpDef::pure("StopGradient", RowRule::Elementwise, |_| Ok(Box::new(Identity)))
+        .passes(PassThrough::Tensor);
 pub(super) const PREVENT_GRADIENT: OpDef =
-    OpDef::pure("PreventGradient", |_| Ok(Box::new(Identity)));
-pub(super) const SNAPSHOT: OpDef = OpDef::pure("Snapshot", |_| Ok(Box::new(Identity)));
-pub(super) const GUARANTEE_CONST: OpDef = OpDef::pure("GuaranteeConst", |_| Ok(Box::new(Identity)));
-pub(super) const IDENTITY_N: OpDef = OpDef::pure("IdentityN", |_| Ok(Box::new(IdentityN)));
-pub(super) const NO_OP: OpDef = OpDef::pure("NoOp", |_| Ok(Box::new(NoOp)));
+    OpDef::pure("PreventGradient", RowRule::Elementwise, |_| Ok(Box::new(Identity)))
+        .passes(PassThrough::Tensor);
+pub(super) const SNAPSHOT: OpDef =
+    OpDef::pure("Snapshot", RowRule::Elementwise, |_| Ok(Box::new(Identity)))
+        .passes(PassThrough::Tensor);
+pub(super) const GUARANTEE_CONST: OpDef =
+    OpDef::pure("GuaranteeConst", RowRule::Mixed, |_| Ok(Box::new(Identity)));
+pub(super) const IDENTITY_N: OpDef =
+    OpDef::pure("IdentityN", RowRule::Elementwise, |_| Ok(Box::new(IdentityN)))
+        .passes(PassThrough::Each);
+pub(super) const NO_OP: OpDef = OpDef::pure("NoOp", RowRule::Mixed, |_| Ok(Box::new(NoOp)));
 
 struct Identity;
 

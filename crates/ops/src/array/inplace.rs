@@ -6,12 +6,13 @@
 use crate::combine::{Combine, Number, for_combined};
 use crate::prelude::*;
 
-pub(super) const UPDATE: OpDef =
-    OpDef::pure("InplaceUpdate", |_| Ok(Box::new(Inplace { how: Combine::Update })));
+pub(super) const UPDATE: OpDef = OpDef::pure("InplaceUpdate", RowRule::Mixed, |_| {
+    Ok(Box::new(Inplace { how: Combine::Update }))
+});
 pub(super) const ADD: OpDef =
-    OpDef::pure("InplaceAdd", |_| Ok(Box::new(Inplace { how: Combine::Add })));
+    OpDef::pure("InplaceAdd", RowRule::Mixed, |_| Ok(Box::new(Inplace { how: Combine::Add })));
 pub(super) const SUB: OpDef =
-    OpDef::pure("InplaceSub", |_| Ok(Box::new(Inplace { how: Combine::Sub })));
+    OpDef::pure("InplaceSub", RowRule::Mixed, |_| Ok(Box::new(Inplace { how: Combine::Sub })));
 
 struct Inplace {
     how: Combine,
@@ -44,6 +45,7 @@ impl Op for Inplace {
         let len: usize = inner.iter().product();
         let mut starts = ctx.scratch().part(n)?;
         for (i, start) in starts.iter_mut().enumerate() {
+            pace(4)?;
             let row = int_at(&rows, i)?;
             // Rows are counted around, as TensorFlow does.
             match usize::try_from(row.rem_euclid((*n_rows as i64).max(1))) {
@@ -58,6 +60,7 @@ impl Op for Inplace {
             for_width!(x.dtype(), T => {
                 let (out, new) = (output.as_wide_mut::<T>(), v.as_wide::<T>());
                 for (i, start) in starts.iter().enumerate() {
+                    pace(len)?;
                     out[*start..start + len].copy_from_slice(&new[i * len..(i + 1) * len]);
                 }
             });
@@ -66,6 +69,7 @@ impl Op for Inplace {
         for_combined!(how, x.dtype(), T => {
             let (out, new) = (output.as_mut_slice::<T>(), v.as_slice::<T>());
             for (i, start) in starts.iter().enumerate() {
+                pace(len)?;
                 let new = &new[i * len..(i + 1) * len];
                 T::combine(how, &mut out[*start..start + len], new);
             }

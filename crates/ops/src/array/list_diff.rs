@@ -3,7 +3,7 @@
 use crate::hash::{self, Index};
 use crate::prelude::*;
 
-pub(super) const LIST_DIFF: OpDef = OpDef::pure("ListDiff", |attrs| {
+pub(super) const LIST_DIFF: OpDef = OpDef::pure("ListDiff", RowRule::Mixed, |attrs| {
     Ok(Box::new(ListDiff { index: attrs.dtype_or("out_idx", DType::I32)? }))
 });
 
@@ -30,14 +30,15 @@ impl Op for ListDiff {
             let hash_of = |at: usize| Some(hash::of_bytes(y.get(at)));
             let known = index(y.len(), hash_of, |a, b| y.get(a) == y.get(b))?;
             let is_in = |text: &[u8]| known.find(hash::of_bytes(text), |at| y.get(at) == text);
-            BookedVec::collect((0..x.len()).filter(|at| is_in(x.get(*at)).is_none()))?
+            BookedVec::collect(paced(0..x.len(), 32).filter(|at| is_in(x.get(*at)).is_none()))?
         } else {
             let (x, y) = (bits(&x)?, bits(&y)?);
             let known = index(y.len(), |at| y[at].map(hash::of_u64), |a, b| y[a] == y[b])?;
             let is_in = |bits: u64| known.find(hash::of_u64(bits), |at| y[at] == Some(bits));
             let is_kept = |at: &usize| x[*at].and_then(is_in).is_none();
-            BookedVec::collect((0..x.len()).filter(is_kept))?
+            BookedVec::collect(paced(0..x.len(), 16).filter(is_kept))?
         };
+        pace(1)?;
         rearrange(ctx, 0, &[x], &Shape::of(&[kept.len()]), &Picked { places: &kept })?;
         let indices = ctx.output(1, self.index, &Shape::of(&[kept.len()]))?;
         super::write_sizes(indices, &kept)
@@ -52,6 +53,7 @@ fn index(
 ) -> Result<Places> {
     let mut places = Places::default();
     for at in 0..n {
+        pace(16)?;
         let Some(hash) = hash_of(at) else { continue };
         if places.find(hash, |other| same(at, other)).is_none() {
             let kept = &places.places;
@@ -94,7 +96,7 @@ fn bits(view: &View<'_>) -> Result<BookedVec<Option<u64>>> {
             2 => BookedVec::collect(view.as_wide::<u16>().iter().map(|x| Some(u64::from(*x))))?,
             4 => BookedVec::collect(view.as_wide::<u32>().iter().map(|x| Some(u64::from(*x))))?,
             8 => BookedVec::collect(view.as_wide::<u64>().iter().map(|x| Some(*x)))?,
-            _ => return crate::error::unimplemented!("dtype {dtype} is not supported here"),
+            _ => return crate::error::unsupported!("dtype {dtype} is not supported here"),
         },
     })
 }

@@ -13,16 +13,24 @@ use crate::prelude::*;
 
 pub(super) use band::BAND_PART;
 
-pub(super) const DIAG: OpDef = OpDef::pure("MatrixDiag", |a| Make::build(a, Version::One));
-pub(super) const DIAG_V2: OpDef = OpDef::pure("MatrixDiagV2", |a| Make::build(a, Version::Two));
-pub(super) const DIAG_V3: OpDef = OpDef::pure("MatrixDiagV3", |a| Make::build(a, Version::Three));
-pub(super) const PART: OpDef = OpDef::pure("MatrixDiagPart", |a| Part::build(a, Version::One));
-pub(super) const PART_V2: OpDef = OpDef::pure("MatrixDiagPartV2", |a| Part::build(a, Version::Two));
+pub(super) const DIAG: OpDef =
+    OpDef::pure("MatrixDiag", RowRule::Mixed, |a| Make::build(a, Version::One));
+pub(super) const DIAG_V2: OpDef =
+    OpDef::pure("MatrixDiagV2", RowRule::Mixed, |a| Make::build(a, Version::Two));
+pub(super) const DIAG_V3: OpDef =
+    OpDef::pure("MatrixDiagV3", RowRule::Mixed, |a| Make::build(a, Version::Three));
+pub(super) const PART: OpDef =
+    OpDef::pure("MatrixDiagPart", RowRule::Matrices, |a| Part::build(a, Version::One));
+pub(super) const PART_V2: OpDef =
+    OpDef::pure("MatrixDiagPartV2", RowRule::Matrices, |a| Part::build(a, Version::Two));
 pub(super) const PART_V3: OpDef =
-    OpDef::pure("MatrixDiagPartV3", |a| Part::build(a, Version::Three));
-pub(super) const SET: OpDef = OpDef::pure("MatrixSetDiag", |a| Set::build(a, Version::One));
-pub(super) const SET_V2: OpDef = OpDef::pure("MatrixSetDiagV2", |a| Set::build(a, Version::Two));
-pub(super) const SET_V3: OpDef = OpDef::pure("MatrixSetDiagV3", |a| Set::build(a, Version::Three));
+    OpDef::pure("MatrixDiagPartV3", RowRule::Matrices, |a| Part::build(a, Version::Three));
+pub(super) const SET: OpDef =
+    OpDef::pure("MatrixSetDiag", RowRule::Mixed, |a| Set::build(a, Version::One));
+pub(super) const SET_V2: OpDef =
+    OpDef::pure("MatrixSetDiagV2", RowRule::Mixed, |a| Set::build(a, Version::Two));
+pub(super) const SET_V3: OpDef =
+    OpDef::pure("MatrixSetDiagV3", RowRule::Mixed, |a| Set::build(a, Version::Three));
 
 /// The first has only the main diagonal, the second aligns left, the third as it is told.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::prelude::*;
 
 /// Slices of a tensor, one for each index vector.
 pub(crate) struct Slices<'a> {
-    /// Where each slice begins, or `NOWHERE`.
+    /// The beginning of each slice, or `NOWHERE`.
     starts: Part<'a, usize>,
     /// The elements of a slice.
     pub(crate) len: usize,
@@ -60,6 +60,7 @@ impl<'a> Slices<'a> {
         let strides = shape.strides();
         let mut starts = scratch.part(n_slices)?;
         for (slice, start) in starts.iter_mut().enumerate() {
+            pace(8)?;
             *start = 0;
             for (i, (size, stride)) in shape.iter().zip(&strides).take(depth).enumerate() {
                 let index = int_at(indices, slice * depth + i)?;
@@ -83,7 +84,7 @@ impl<'a> Slices<'a> {
     }
 }
 
-/// What becomes of index vectors that are not there.
+/// The treatment of index vectors that are out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// They are an error.
@@ -93,7 +94,7 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// What a node asks for.
+    /// Returns the policy that a node asks for.
     pub(crate) fn of(attrs: &Attrs<'_>) -> Result<Self> {
         match attrs.str_or("bad_indices_policy", "")? {
             "" | "DEFAULT" | "ERROR" => Ok(Self::Refuse),

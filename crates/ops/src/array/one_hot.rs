@@ -2,15 +2,16 @@
 
 use crate::prelude::*;
 
-pub(super) const ONE_HOT: OpDef =
-    OpDef::pure("OneHot", |attrs| Ok(Box::new(OneHot { axis: attrs.int_or("axis", -1)? })));
+pub(super) const ONE_HOT: OpDef = OpDef::pure("OneHot", RowRule::OneHot, |attrs| {
+    Ok(Box::new(OneHot { axis: attrs.int_or("axis", -1)? }))
+});
 
 struct OneHot {
     axis: i64,
 }
 
 impl OneHot {
-    /// Where the new axis goes in an output of indices of `rank`.
+    /// Returns the place of the new axis in an output of indices of `rank`.
     fn place(&self, rank: usize) -> Result<usize> {
         match usize::try_from(self.axis) {
             _ if self.axis == -1 => Ok(rank),
@@ -91,6 +92,7 @@ impl Move for Hot<'_> {
         output.fill(off);
         for outer in 0..self.n_outer {
             for inner in 0..self.n_inner {
+                pace(8)?;
                 let index = place_at(&self.indices, outer * self.n_inner + inner)?;
                 // An index outside of the depth turns nothing on.
                 if let Some(index) = usize::try_from(index).ok().filter(|i| *i < self.depth) {

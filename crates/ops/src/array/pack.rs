@@ -3,9 +3,10 @@
 use super::concat::join;
 use crate::prelude::*;
 
-pub(super) const PACK: OpDef =
-    OpDef::pure("Pack", |attrs| Ok(Box::new(Pack { axis: attrs.int_or("axis", 0)? })));
-pub(super) const UNPACK: OpDef = OpDef::pure("Unpack", |attrs| {
+pub(super) const PACK: OpDef = OpDef::pure("Pack", RowRule::Pack, |attrs| {
+    Ok(Box::new(Pack { axis: attrs.int_or("axis", 0)? }))
+});
+pub(super) const UNPACK: OpDef = OpDef::pure("Unpack", RowRule::Unpack, |attrs| {
     Ok(Box::new(Unpack { num: attrs.count("num")?, axis: attrs.int_or("axis", 0)? }))
 });
 

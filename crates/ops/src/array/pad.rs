@@ -5,9 +5,11 @@ use smallvec::SmallVec;
 use super::tables::{Nothing, Tables};
 use crate::prelude::*;
 
-pub(super) const PAD: OpDef = OpDef::pure("Pad", |_| Ok(Box::new(Pad { has_value: false })));
-pub(super) const PAD_V2: OpDef = OpDef::pure("PadV2", |_| Ok(Box::new(Pad { has_value: true })));
-pub(super) const MIRROR_PAD: OpDef = OpDef::pure("MirrorPad", |attrs| {
+pub(super) const PAD: OpDef =
+    OpDef::pure("Pad", RowRule::Pad, |_| Ok(Box::new(Pad { has_value: false })));
+pub(super) const PAD_V2: OpDef =
+    OpDef::pure("PadV2", RowRule::Pad, |_| Ok(Box::new(Pad { has_value: true })));
+pub(super) const MIRROR_PAD: OpDef = OpDef::pure("MirrorPad", RowRule::MirrorPad, |attrs| {
     let skip = match attrs.str("mode")? {
         "REFLECT" => 1,
         "SYMMETRIC" => 0,
@@ -17,7 +19,7 @@ pub(super) const MIRROR_PAD: OpDef = OpDef::pure("MirrorPad", |attrs| {
 });
 
 struct Pad {
-    /// Whether the third input is the value around; it is zero else.
+    /// `true` if the third input is the value around; the value is zero else.
     has_value: bool,
 }
 
@@ -61,7 +63,11 @@ impl Move for Around {
         inputs: &[&[T]],
         output: &mut [T],
     ) -> Result<()> {
-        output.fill(inputs.get(1).map_or_else(T::zeroed, |value| value[0]));
+        let value = inputs.get(1).map_or_else(T::zeroed, |value| value[0]);
+        for output in output.chunks_mut(AT_ONCE) {
+            pace(output.len())?;
+            output.fill(value);
+        }
         self.walk.scatter(inputs[0], output);
         Ok(())
     }
@@ -89,7 +95,7 @@ fn infer_padded(input: &Spec, pads: &Spec) -> Result<Spec> {
     Ok(Spec::new(input.dtype, dims.iter().zip(pads.chunks_exact(2)).map(dim)))
 }
 
-/// How many elements come before and behind each dimension.
+/// Returns how many elements come before and behind each dimension.
 fn paddings(view: &View<'_>, rank: usize) -> Result<SmallVec<[(usize, usize); 5]>> {
     let shape = view.shape();
     if shape.rank() != 2 || shape[1] != 2 {
@@ -121,7 +127,7 @@ fn padded(shape: &Shape, pads: &[(usize, usize)]) -> Result<Shape> {
 
 /// The elements around are those inside, seen in a mirror.
 struct MirrorPad {
-    /// How many elements at the border are not seen twice.
+    /// The number of elements at the border that are not seen twice.
     skip: usize,
 }
 

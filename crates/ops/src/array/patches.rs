@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-pub(super) const EXTRACT: OpDef = OpDef::pure("ExtractImagePatches", |attrs| {
+pub(super) const EXTRACT: OpDef = OpDef::pure("ExtractImagePatches", RowRule::Images, |attrs| {
     // The texts are TensorFlow's (`extract_image_patches_op.cc`).
     let pair = |name: &str| match *attrs.ints(name)? {
         [1, rows, columns, 1] if rows > 0 && columns > 0 => Ok((rows as usize, columns as usize)),
@@ -27,7 +27,7 @@ struct Extract {
     columns: Window,
 }
 
-/// How a patch moves along one dimension.
+/// The movement of a patch along one dimension.
 struct Window {
     size: usize,
     stride: usize,
@@ -36,12 +36,12 @@ struct Window {
 }
 
 impl Window {
-    /// How far a patch reaches.
+    /// Returns the extent of a patch.
     fn reach(&self) -> usize {
         (self.size - 1).saturating_mul(self.rate).saturating_add(1)
     }
 
-    /// How many patches there are, and how far before the first element the first begins.
+    /// Returns how many patches there are, and how far before the first element the first begins.
     fn places(&self, length: usize) -> Result<(usize, usize)> {
         let reach = self.reach();
         if self.same {
@@ -92,7 +92,7 @@ impl Op for Extract {
 struct Patches<'a> {
     extract: &'a Extract,
     image: (usize, usize, usize),
-    /// How many patches, and how far the first stands out.
+    /// The number of patches, and the distance by which the first stands out.
     down: (usize, usize),
     across: (usize, usize),
 }
@@ -115,6 +115,7 @@ impl Move for Patches<'_> {
                     for i in 0..down.size {
                         let row = (y * down.stride + i * down.rate).checked_sub(self.down.1);
                         for j in 0..across.size {
+                            pace(16)?;
                             let Some(run) = runs.next() else { return Ok(()) };
                             let column =
                                 (x * across.stride + j * across.rate).checked_sub(self.across.1);

@@ -4,8 +4,10 @@ use num_traits::PrimInt;
 
 use crate::prelude::*;
 
-pub(super) const INVERT: OpDef = OpDef::pure("InvertPermutation", |_| Ok(Box::new(Invert)));
-pub(super) const UNRAVEL: OpDef = OpDef::pure("UnravelIndex", |_| Ok(Box::new(Unravel)));
+pub(super) const INVERT: OpDef =
+    OpDef::pure("InvertPermutation", RowRule::Mixed, |_| Ok(Box::new(Invert)));
+pub(super) const UNRAVEL: OpDef =
+    OpDef::pure("UnravelIndex", RowRule::Mixed, |_| Ok(Box::new(Unravel)));
 
 struct Invert;
 
@@ -33,6 +35,7 @@ fn invert<T: PrimInt + std::fmt::Display>(values: &[T], inverse: &mut [T]) -> Re
     let none = !T::zero();
     inverse.fill(none);
     for (i, value) in values.iter().enumerate() {
+        pace(4)?;
         let slot = value.to_usize().and_then(|at| inverse.get_mut(at));
         // The texts are TensorFlow's (`transpose_op.cc`).
         let (Some(slot), Some(place)) = (slot, T::from(i)) else {
@@ -80,6 +83,7 @@ impl Op for Unravel {
             return invalid!("received empty tensor indices");
         }
         for i in 0..n {
+            pace(4)?;
             if !(0..size).contains(&int_at(&indices, i)?) {
                 return invalid!("index is out of bound as with dims");
             }

@@ -2,12 +2,15 @@
 
 use crate::prelude::*;
 
-pub(super) const PLACEHOLDER: OpDef = OpDef::pure("Placeholder", Placeholder::build);
-pub(super) const PLACEHOLDER_V2: OpDef = OpDef::pure("PlaceholderV2", Placeholder::build);
-pub(super) const PLACEHOLDER_WITH_DEFAULT: OpDef = OpDef::pure("PlaceholderWithDefault", |attrs| {
-    let dims = dims_of_attr(attrs.shape("shape")?.as_deref());
-    Ok(Box::new(PlaceholderWithDefault { dims }))
-});
+pub(super) const PLACEHOLDER: OpDef =
+    OpDef::pure("Placeholder", RowRule::Mixed, Placeholder::build);
+pub(super) const PLACEHOLDER_V2: OpDef =
+    OpDef::pure("PlaceholderV2", RowRule::Mixed, Placeholder::build);
+pub(super) const PLACEHOLDER_WITH_DEFAULT: OpDef =
+    OpDef::pure("PlaceholderWithDefault", RowRule::Mixed, |attrs| {
+        let dims = dims_of_attr(attrs.shape("shape")?.as_deref());
+        Ok(Box::new(PlaceholderWithDefault { dims }))
+    });
 
 struct Placeholder {
     spec: Spec,

@@ -2,7 +2,8 @@
 
 use crate::prelude::*;
 
-pub(super) const RESHAPE: OpDef = OpDef::pure("Reshape", |_| Ok(Box::new(Reshape)));
+pub(super) const RESHAPE: OpDef =
+    OpDef::pure("Reshape", RowRule::Reshape, |_| Ok(Box::new(Reshape)));
 
 struct Reshape;
 

@@ -6,25 +6,26 @@ use super::tables::{Nothing, Tables};
 use crate::prelude::*;
 
 pub(super) const REVERSE_V2: OpDef =
-    OpDef::pure("ReverseV2", |_| Ok(Box::new(Reverse { by: By::Axes })));
+    OpDef::pure("ReverseV2", RowRule::Reverse, |_| Ok(Box::new(Reverse { by: By::Axes })));
 pub(super) const REVERSE: OpDef =
-    OpDef::pure("Reverse", |_| Ok(Box::new(Reverse { by: By::Bools })));
-pub(super) const REVERSE_SEQUENCE: OpDef = OpDef::pure("ReverseSequence", |attrs| {
-    let batch_dim = attrs.int_or("batch_dim", 0)?;
-    Ok(Box::new(ReverseSequence { seq_dim: attrs.int("seq_dim")?, batch_dim }))
-});
-pub(super) const ROLL: OpDef = OpDef::pure("Roll", |_| Ok(Box::new(Roll)));
+    OpDef::pure("Reverse", RowRule::Mixed, |_| Ok(Box::new(Reverse { by: By::Bools })));
+pub(super) const REVERSE_SEQUENCE: OpDef =
+    OpDef::pure("ReverseSequence", RowRule::Mixed, |attrs| {
+        let batch_dim = attrs.int_or("batch_dim", 0)?;
+        Ok(Box::new(ReverseSequence { seq_dim: attrs.int("seq_dim")?, batch_dim }))
+    });
+pub(super) const ROLL: OpDef = OpDef::pure("Roll", RowRule::Mixed, |_| Ok(Box::new(Roll)));
 
 struct Reverse {
     by: By,
 }
 
-/// What the second input is.
+/// The meaning of the second input.
 #[derive(Clone, Copy)]
 enum By {
     /// The axes to reverse.
     Axes,
-    /// Whether to reverse each.
+    /// A flag for each dimension: reverse it or not.
     Bools,
 }
 
@@ -78,7 +79,7 @@ impl Op for Reverse {
     }
 }
 
-/// Whether each dimension is among `axes`.
+/// Returns for each dimension whether it is among `axes`.
 fn axes_flags(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 8]>> {
     let mut flags = SmallVec::from_elem(false, rank);
     for (i, axis) in axes.iter().enumerate() {
@@ -179,6 +180,7 @@ impl Move for Sequences<'_> {
             return Ok(());
         }
         for (i, to) in output.chunks_exact_mut(self.run).enumerate() {
+            pace(self.run)?;
             let at = i * self.run;
             let row = at / self.batch.1 % self.batch.0;
             let step = at / self.seq.1 % self.seq.0;

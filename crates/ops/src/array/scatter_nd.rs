@@ -4,18 +4,20 @@ use super::nd::{Policy, Slices};
 use crate::combine::{Combine, Number, for_combined};
 use crate::prelude::*;
 
-pub(super) const SCATTER_ND: OpDef =
-    OpDef::pure("ScatterNd", |attrs| Ok(Box::new(ScatterNd { policy: Policy::of(attrs)? })));
-pub(super) const UPDATE: OpDef =
-    OpDef::pure("TensorScatterUpdate", |attrs| Scatter::build(attrs, Combine::Update));
+pub(super) const SCATTER_ND: OpDef = OpDef::pure("ScatterNd", RowRule::Mixed, |attrs| {
+    Ok(Box::new(ScatterNd { policy: Policy::of(attrs)? }))
+});
+pub(super) const UPDATE: OpDef = OpDef::pure("TensorScatterUpdate", RowRule::Mixed, |attrs| {
+    Scatter::build(attrs, Combine::Update)
+});
 pub(super) const ADD: OpDef =
-    OpDef::pure("TensorScatterAdd", |attrs| Scatter::build(attrs, Combine::Add));
+    OpDef::pure("TensorScatterAdd", RowRule::Mixed, |attrs| Scatter::build(attrs, Combine::Add));
 pub(super) const SUB: OpDef =
-    OpDef::pure("TensorScatterSub", |attrs| Scatter::build(attrs, Combine::Sub));
+    OpDef::pure("TensorScatterSub", RowRule::Mixed, |attrs| Scatter::build(attrs, Combine::Sub));
 pub(super) const MIN: OpDef =
-    OpDef::pure("TensorScatterMin", |attrs| Scatter::build(attrs, Combine::Min));
+    OpDef::pure("TensorScatterMin", RowRule::Mixed, |attrs| Scatter::build(attrs, Combine::Min));
 pub(super) const MAX: OpDef =
-    OpDef::pure("TensorScatterMax", |attrs| Scatter::build(attrs, Combine::Max));
+    OpDef::pure("TensorScatterMax", RowRule::Mixed, |attrs| Scatter::build(attrs, Combine::Max));
 
 /// Sums of updates in a tensor of zeros.
 struct ScatterNd {
@@ -119,6 +121,9 @@ pub(crate) fn combine_slices<T: Number>(
         return;
     }
     for (place, new) in slices.places().zip(updates.chunks_exact(slices.len)) {
+        if is_stopped(4 + slices.len) {
+            return;
+        }
         if let Some(place) = place {
             T::combine(how, &mut output[place], new);
         }

@@ -2,11 +2,11 @@
 
 use crate::prelude::*;
 
-pub(super) const SHAPE: OpDef = OpDef::pure("Shape", Shapes::build);
-pub(super) const SHAPE_N: OpDef = OpDef::pure("ShapeN", Shapes::build);
+pub(super) const SHAPE: OpDef = OpDef::pure("Shape", RowRule::Shape, Shapes::build);
+pub(super) const SHAPE_N: OpDef = OpDef::pure("ShapeN", RowRule::ShapeN, Shapes::build);
 pub(super) const SIZE: OpDef =
-    OpDef::pure("Size", |attrs| Ok(Box::new(Size { out: out_type(attrs)? })));
-pub(super) const RANK: OpDef = OpDef::pure("Rank", |_| Ok(Box::new(Rank)));
+    OpDef::pure("Size", RowRule::Shape, |attrs| Ok(Box::new(Size { out: out_type(attrs)? })));
+pub(super) const RANK: OpDef = OpDef::pure("Rank", RowRule::Shape, |_| Ok(Box::new(Rank)));
 
 fn out_type(attrs: &Attrs<'_>) -> Result<DType> {
     attrs.dtype_or("out_type", DType::I32)

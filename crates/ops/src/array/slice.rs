@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-pub(super) const SLICE: OpDef = OpDef::pure("Slice", |_| Ok(Box::new(Slice)));
+pub(super) const SLICE: OpDef = OpDef::pure("Slice", RowRule::Slice, |_| Ok(Box::new(Slice)));
 
 struct Slice;
 

@@ -4,13 +4,17 @@
 use crate::prelude::*;
 
 pub(super) const SPACE_TO_BATCH_ND: OpDef =
-    OpDef::pure("SpaceToBatchND", |_| Ok(Box::new(Blocks { way: Way::ToBatch, block: None })));
+    OpDef::pure("SpaceToBatchND", RowRule::SpaceToBatch, |_| {
+        Ok(Box::new(Blocks { way: Way::ToBatch, block: None }))
+    });
 pub(super) const BATCH_TO_SPACE_ND: OpDef =
-    OpDef::pure("BatchToSpaceND", |_| Ok(Box::new(Blocks { way: Way::ToSpace, block: None })));
-pub(super) const SPACE_TO_BATCH: OpDef = OpDef::pure("SpaceToBatch", |attrs| {
+    OpDef::pure("BatchToSpaceND", RowRule::BatchToSpace, |_| {
+        Ok(Box::new(Blocks { way: Way::ToSpace, block: None }))
+    });
+pub(super) const SPACE_TO_BATCH: OpDef = OpDef::pure("SpaceToBatch", RowRule::Mixed, |attrs| {
     Ok(Box::new(Blocks { way: Way::ToBatch, block: Some(attrs.int("block_size")?) }))
 });
-pub(super) const BATCH_TO_SPACE: OpDef = OpDef::pure("BatchToSpace", |attrs| {
+pub(super) const BATCH_TO_SPACE: OpDef = OpDef::pure("BatchToSpace", RowRule::Mixed, |attrs| {
     Ok(Box::new(Blocks { way: Way::ToSpace, block: Some(attrs.int("block_size")?) }))
 });
 
@@ -161,7 +165,7 @@ type Axes = smallvec::SmallVec<[Axis; 4]>;
 /// A dimension that is cut into blocks.
 struct Axis {
     block: usize,
-    /// What is padded or cropped before and behind.
+    /// The elements that are padded or cropped before and behind.
     front: usize,
     back: usize,
 }
@@ -192,6 +196,7 @@ impl Move for Positions<'_> {
         }
         let n_runs = self.batch.n_elements() / run;
         for position in 0..n_runs {
+            pace(64)?;
             let Some(other) = self.in_space(position) else { continue };
             let (to, from) = match self.way {
                 Way::ToBatch => (position * run, other * run),

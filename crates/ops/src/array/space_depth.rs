@@ -3,9 +3,9 @@
 use crate::prelude::*;
 
 pub(super) const SPACE_TO_DEPTH: OpDef =
-    OpDef::pure("SpaceToDepth", |attrs| Blocks::build(attrs, Way::ToDepth));
+    OpDef::pure("SpaceToDepth", RowRule::Images, |attrs| Blocks::build(attrs, Way::ToDepth));
 pub(super) const DEPTH_TO_SPACE: OpDef =
-    OpDef::pure("DepthToSpace", |attrs| Blocks::build(attrs, Way::ToSpace));
+    OpDef::pure("DepthToSpace", RowRule::Images, |attrs| Blocks::build(attrs, Way::ToSpace));
 
 struct Blocks {
     block: usize,
@@ -31,7 +31,7 @@ impl Blocks {
         let channels_last = match attrs.str_or("data_format", "NHWC")? {
             "NHWC" => true,
             "NCHW" => false,
-            other => return crate::error::unimplemented!("data_format {other} is not supported"),
+            other => return crate::error::unsupported!("data_format {other} is not supported"),
         };
         Ok(Box::new(Self { block, channels_last, way }))
     }

@@ -4,12 +4,14 @@ use smallvec::SmallVec;
 
 use crate::prelude::*;
 
-pub(super) const SPLIT: OpDef = OpDef::pure("Split", |attrs| {
-    Ok(Box::new(Split { n_parts: n_parts(attrs)?, form: Form::Even }))
-});
-pub(super) const SPLIT_V: OpDef = OpDef::pure("SplitV", |attrs| {
-    Ok(Box::new(Split { n_parts: n_parts(attrs)?, form: Form::Sizes }))
-});
+pub(super) const SPLIT: OpDef =
+    OpDef::pure("Split", RowRule::Along { value: 1, axes: 0 }, |attrs| {
+        Ok(Box::new(Split { n_parts: n_parts(attrs)?, form: Form::Even }))
+    });
+pub(super) const SPLIT_V: OpDef =
+    OpDef::pure("SplitV", RowRule::Along { value: 0, axes: 2 }, |attrs| {
+        Ok(Box::new(Split { n_parts: n_parts(attrs)?, form: Form::Sizes }))
+    });
 
 fn n_parts(attrs: &Attrs<'_>) -> Result<usize> {
     match attrs.count("num_split")? {
@@ -26,7 +28,7 @@ struct Split {
 /// The sizes of parts.
 type Lengths = SmallVec<[usize; 8]>;
 
-/// How the inputs say where to cut.
+/// The form in which the inputs say where to cut.
 #[derive(Clone, Copy)]
 enum Form {
     /// `(axis, value)`, into parts of one size.

@@ -4,18 +4,19 @@ use smallvec::SmallVec;
 
 use crate::prelude::*;
 
-pub(super) const SQUEEZE: OpDef = OpDef::pure("Squeeze", |attrs| {
+pub(super) const SQUEEZE: OpDef = OpDef::pure("Squeeze", RowRule::SameElements, |attrs| {
     Ok(Box::new(Squeeze { axes: attrs.ints_or("squeeze_dims", &[])?.to_vec() }))
 });
-pub(super) const EXPAND_DIMS: OpDef = OpDef::pure("ExpandDims", |_| Ok(Box::new(ExpandDims)));
+pub(super) const EXPAND_DIMS: OpDef =
+    OpDef::pure("ExpandDims", RowRule::SameElements, |_| Ok(Box::new(ExpandDims)));
 
 struct Squeeze {
-    /// Which to take out; if empty, all of size one.
+    /// The axes to take out; if empty, all of size one.
     axes: Vec<i64>,
 }
 
 impl Squeeze {
-    /// Whether each of `rank` dimensions is asked to go.
+    /// Returns for each of `rank` dimensions whether it is asked to go.
     fn asked(&self, rank: usize) -> Result<SmallVec<[bool; 8]>> {
         let mut asked = SmallVec::from_elem(false, rank);
         for axis in &self.axes {
@@ -106,7 +107,7 @@ impl Op for ExpandDims {
     }
 }
 
-/// Where the new dimension of a tensor of `rank` goes.
+/// Returns the place of the new dimension of a tensor of `rank`.
 fn place(axis: i64, rank: usize) -> Result<usize> {
     normalise_axis(axis, rank + 1).map_err(|_| {
         let (low, high) = (-1 - rank as i64, rank);

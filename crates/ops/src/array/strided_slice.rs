@@ -8,9 +8,11 @@ use spec::{Item, Masks, Range};
 use crate::prelude::*;
 
 pub(super) const STRIDED_SLICE: OpDef =
-    OpDef::pure("StridedSlice", |attrs| Ok(Box::new(StridedSlice { masks: Masks::build(attrs)? })));
+    OpDef::pure("StridedSlice", RowRule::StridedSlice, |attrs| {
+        Ok(Box::new(StridedSlice { masks: Masks::build(attrs)? }))
+    });
 pub(super) const TENSOR_STRIDED_SLICE_UPDATE: OpDef =
-    OpDef::pure("TensorStridedSliceUpdate", |attrs| {
+    OpDef::pure("TensorStridedSliceUpdate", RowRule::Mixed, |attrs| {
         Ok(Box::new(Update { masks: Masks::build(attrs)? }))
     });
 
@@ -81,13 +83,14 @@ fn n_items(begin: &Spec, end: &Spec, strides: &Spec) -> Result<Option<usize>> {
     Ok(dims.and_then(|dims| dims[0].size()))
 }
 
-/// What a slice selects of a concrete tensor.
+/// The elements that a slice selects of a concrete tensor.
 struct Region {
-    /// Where it begins, and how far apart the neighbours of each of its dimensions are.
+    /// The beginning of the region, and the distances between neighbours along each of its
+    /// dimensions.
     start: usize,
     strides: SmallVec<[isize; 6]>,
     shape: Shape,
-    /// Whether the elements are those of the tensor, in order.
+    /// `true` if the elements are those of the tensor, in order.
     is_whole: bool,
 }
 

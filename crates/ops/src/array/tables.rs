@@ -8,7 +8,7 @@ use crate::prelude::*;
 pub(super) struct Tables<'a> {
     /// One list behind another, one a dimension, each index times the dimension's stride.
     offsets: Part<'a, usize>,
-    /// How long they are.
+    /// The lengths of the lists.
     lens: SmallVec<[usize; 6]>,
 }
 
@@ -65,7 +65,14 @@ impl Move for Nothing {
 fn pick<T: Copy>((lens, offsets): (&[usize], &[usize]), start: usize, from: &[T], to: &mut [T]) {
     match lens {
         [] => to[0] = from[start],
-        [_] => offsets.iter().zip(to).for_each(|(offset, x)| *x = from[start + offset]),
+        [_] => {
+            for (offsets, to) in offsets.chunks(AT_ONCE).zip(to.chunks_mut(AT_ONCE)) {
+                if is_stopped(to.len()) {
+                    return;
+                }
+                offsets.iter().zip(to).for_each(|(offset, x)| *x = from[start + offset]);
+            }
+        }
         [first, inner @ ..] => {
             let (own, rest) = offsets.split_at(*first);
             let parts = to.chunks_exact_mut(to.len() / first);

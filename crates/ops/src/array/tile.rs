@@ -2,10 +2,11 @@
 
 use crate::prelude::*;
 
-pub(super) const TILE: OpDef = OpDef::pure("Tile", |_| Ok(Box::new(Tile)));
-pub(super) const BROADCAST_TO: OpDef = OpDef::pure("BroadcastTo", |_| Ok(Box::new(BroadcastTo)));
+pub(super) const TILE: OpDef = OpDef::pure("Tile", RowRule::Tile, |_| Ok(Box::new(Tile)));
+pub(super) const BROADCAST_TO: OpDef =
+    OpDef::pure("BroadcastTo", RowRule::BroadcastTo, |_| Ok(Box::new(BroadcastTo)));
 pub(super) const BROADCAST_ARGS: OpDef =
-    OpDef::pure("BroadcastArgs", |_| Ok(Box::new(BroadcastArgs)));
+    OpDef::pure("BroadcastArgs", RowRule::Mixed, |_| Ok(Box::new(BroadcastArgs)));
 
 struct Tile;
 

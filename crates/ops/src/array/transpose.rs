@@ -6,9 +6,11 @@ use smallvec::SmallVec;
 use crate::prelude::*;
 
 pub(super) const TRANSPOSE: OpDef =
-    OpDef::pure("Transpose", |_| Ok(Box::new(Transpose { conjugate: false })));
+    OpDef::pure("Transpose", RowRule::Transpose, |_| Ok(Box::new(Transpose { conjugate: false })));
 pub(super) const CONJUGATE_TRANSPOSE: OpDef =
-    OpDef::pure("ConjugateTranspose", |_| Ok(Box::new(Transpose { conjugate: true })));
+    OpDef::pure("ConjugateTranspose", RowRule::ConjugateTranspose, |_| {
+        Ok(Box::new(Transpose { conjugate: true }))
+    });
 
 struct Transpose {
     conjugate: bool,

@@ -3,18 +3,20 @@
 use crate::hash::{self, Index};
 use crate::prelude::*;
 
-pub(super) const UNIQUE: OpDef = OpDef::pure("Unique", |attrs| {
+pub(super) const UNIQUE: OpDef = OpDef::pure("Unique", RowRule::Unique, |attrs| {
     Ok(Box::new(Unique { has_axis: false, has_counts: false, index: index_dtype(attrs)? }))
 });
-pub(super) const UNIQUE_V2: OpDef = OpDef::pure("UniqueV2", |attrs| {
+pub(super) const UNIQUE_V2: OpDef = OpDef::pure("UniqueV2", RowRule::Mixed, |attrs| {
     Ok(Box::new(Unique { has_axis: true, has_counts: false, index: index_dtype(attrs)? }))
 });
-pub(super) const UNIQUE_WITH_COUNTS: OpDef = OpDef::pure("UniqueWithCounts", |attrs| {
-    Ok(Box::new(Unique { has_axis: false, has_counts: true, index: index_dtype(attrs)? }))
-});
-pub(super) const UNIQUE_WITH_COUNTS_V2: OpDef = OpDef::pure("UniqueWithCountsV2", |attrs| {
-    Ok(Box::new(Unique { has_axis: true, has_counts: true, index: index_dtype(attrs)? }))
-});
+pub(super) const UNIQUE_WITH_COUNTS: OpDef =
+    OpDef::pure("UniqueWithCounts", RowRule::Mixed, |attrs| {
+        Ok(Box::new(Unique { has_axis: false, has_counts: true, index: index_dtype(attrs)? }))
+    });
+pub(super) const UNIQUE_WITH_COUNTS_V2: OpDef =
+    OpDef::pure("UniqueWithCountsV2", RowRule::Mixed, |attrs| {
+        Ok(Box::new(Unique { has_axis: true, has_counts: true, index: index_dtype(attrs)? }))
+    });
 
 fn index_dtype(attrs: &Attrs<'_>) -> Result<DType> {
     attrs.dtype_or("out_idx", DType::I32)
@@ -150,7 +152,7 @@ impl Slices {
             dtype if dtype.size() == 4 => self.group_bits(input.as_wide::<u32>()),
             dtype if dtype.size() == 2 => self.group_bits(input.as_wide::<u16>()),
             dtype if dtype.size() == 1 => self.group_bits(input.as_wide::<u8>()),
-            other => crate::error::unimplemented!("dtype {other} is not supported here"),
+            other => crate::error::unsupported!("dtype {other} is not supported here"),
         }
     }
 
@@ -194,6 +196,7 @@ impl Slices {
         let mut firsts: BookedVec<usize> = BookedVec::new();
         let mut groups = BookedVec::with_capacity(self.n_slices)?;
         for slice in 0..self.n_slices {
+            pace(8 * (1 + self.n_outer * self.n_inner))?;
             let hash = hash_slice(slice);
             let is_like =
                 |first: &usize| elements(slice).zip(elements(*first)).all(|(a, b)| same(a, b));
@@ -231,6 +234,7 @@ impl Move for Kept<'_> {
         let mut runs = output.chunks_exact_mut(n_inner);
         for outer in 0..self.slices.n_outer {
             for first in self.firsts {
+                pace(n_inner)?;
                 let start = outer * self.row as usize + first * n_inner;
                 if let Some(run) = runs.next() {
                     run.copy_from_slice(&inputs[0][start..start + n_inner]);

@@ -5,7 +5,7 @@ use num_traits::Zero;
 
 use crate::prelude::*;
 
-pub(super) const WHERE: OpDef = OpDef::pure("Where", |_| Ok(Box::new(Where)));
+pub(super) const WHERE: OpDef = OpDef::pure("Where", RowRule::Where, |_| Ok(Box::new(Where)));
 
 struct Where;
 
@@ -52,6 +52,9 @@ fn write_places(places: &[usize], shape: &Shape, output: &mut [i64]) {
     }
     let strides = shape.strides();
     for (at, index) in places.iter().zip(output.chunks_exact_mut(shape.rank())) {
+        if is_stopped(8) {
+            return;
+        }
         let mut rest = *at;
         for (x, stride) in index.iter_mut().zip(&strides) {
             *x = (rest / stride) as i64;

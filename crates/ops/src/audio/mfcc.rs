@@ -12,7 +12,7 @@ const FLOOR: f64 = 1e-12;
 /// The most channels and coefficients.
 const COUNT_MAX: usize = 1 << 16;
 
-pub(super) const DEF: OpDef = OpDef::pure("Mfcc", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("Mfcc", RowRule::Mixed, |attrs| {
     let count = |name: &str, default: i64| size(attrs.int_or(name, default)?, name);
     let n_channels = count("filterbank_channel_count", 40)?;
     let n_coefficients = count("dct_coefficient_count", 13)?;
@@ -64,6 +64,7 @@ impl Op for Mfcc {
         let frames = input.as_slice::<f32>().chunks_exact(n_bins);
         let rows = out.as_mut_slice::<f32>().chunks_exact_mut(self.n_coefficients);
         for (frame, row) in frames.zip(rows) {
+            pace((1 << 14) + frame.len())?;
             // TensorFlow leaves a frame that is too short as it is.
             if n_bins <= bank.last {
                 row.fill(0.0);

@@ -9,7 +9,7 @@ use num_complex::Complex;
 use crate::linalg::fft::Line;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("AudioSpectrogram", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("AudioSpectrogram", RowRule::Mixed, |attrs| {
     let (window, stride) = (attrs.size("window_size")?, attrs.size("stride")?);
     if !(2..=1 << 24).contains(&window) || stride == 0 {
         return invalid!("window_size must be at least 2 and stride at least 1");
@@ -24,7 +24,7 @@ pub(super) const DEF: OpDef = OpDef::pure("AudioSpectrogram", |attrs| {
 struct Spectrogram {
     window: usize,
     stride: usize,
-    /// Whether the squares of the magnitudes are given.
+    /// `true` if the squares of the magnitudes are given.
     squared: bool,
 }
 
@@ -75,6 +75,7 @@ impl Op for Spectrogram {
         let mut values = scratch.part(self.length())?;
         let mut line = Line::new(self.length(), false, &mut scratch)?;
         for (row, out) in out.as_mut_slice::<f32>().chunks_exact_mut(n_bins).enumerate() {
+            pace(64 * n_bins)?;
             let (channel, start) = (row / n_frames, row % n_frames * self.stride);
             values.fill(Complex::new(0.0, 0.0));
             for (i, (value, weight)) in values.iter_mut().zip(hann.iter()).enumerate() {

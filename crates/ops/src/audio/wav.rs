@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// The most samples that a file may be padded to.
 const N_SAMPLES_MAX: usize = 1 << 28;
 
-pub(super) const DEF: OpDef = OpDef::pure("DecodeWav", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("DecodeWav", RowRule::Mixed, |attrs| {
     let count = |name: &str| match attrs.int_or(name, -1)? {
         -1 => Ok(None),
         number @ 0.. => Ok(usize::try_from(number).ok()),
@@ -51,6 +51,7 @@ impl Op for DecodeWav {
         let mut out = ctx.output(0, DType::F32, &Shape::of(&[n_samples, n_channels]))?;
         let rows = out.as_mut_slice::<f32>().chunks_exact_mut(n_channels.max(1));
         for (sample, row) in rows.enumerate() {
+            pace(16)?;
             for (channel, out) in row.iter_mut().enumerate() {
                 // A channel that the file lacks is its last; a sample that it lacks is silence.
                 let at = 2 * (sample * wav.n_channels + channel.min(wav.n_channels - 1));

@@ -4,15 +4,22 @@ use super::call::{owned, set_outputs};
 use super::join::{join, join_all};
 use super::ready::{Pick, ReadyCall};
 use crate::env::{Env, Functions};
+use crate::facts::FunctionCall;
 use crate::op::ReadyOp;
 use crate::prelude::*;
 
-pub(super) const IF: OpDef = OpDef::of_kind("If", Kind::Writes, Branch::build_if);
+pub(super) const IF: OpDef = OpDef::of_kind("If", Kind::Writes, RowRule::Mixed, Branch::build_if)
+    .calls(FunctionCall::Branch);
 // A call is never folded: a loop in the function may take long, or have no end.
-pub(super) const STATELESS_IF: OpDef = OpDef::of_kind("StatelessIf", Kind::Reads, Branch::build_if);
-pub(super) const CASE: OpDef = OpDef::of_kind("Case", Kind::Writes, Branch::build_case);
+pub(super) const STATELESS_IF: OpDef =
+    OpDef::of_kind("StatelessIf", Kind::Reads, RowRule::Mixed, Branch::build_if)
+        .calls(FunctionCall::Branch);
+pub(super) const CASE: OpDef =
+    OpDef::of_kind("Case", Kind::Writes, RowRule::Mixed, Branch::build_case)
+        .calls(FunctionCall::Choice);
 pub(super) const STATELESS_CASE: OpDef =
-    OpDef::of_kind("StatelessCase", Kind::Reads, Branch::build_case);
+    OpDef::of_kind("StatelessCase", Kind::Reads, RowRule::Mixed, Branch::build_case)
+        .calls(FunctionCall::Choice);
 
 struct Branch {
     branches: Vec<String>,
@@ -20,7 +27,7 @@ struct Branch {
     outputs: Vec<DType>,
 }
 
-/// How the first input picks a branch.
+/// The way in which the first input picks a branch.
 #[derive(Clone, Copy)]
 pub(super) enum By {
     /// The first if it is true, else the second.
@@ -96,8 +103,8 @@ impl Op for Branch {
     }
 }
 
-/// Whether a tensor is true: a scalar that is not zero or not empty, or a tensor with elements.
-/// Follows `ToBool` in `functional_ops.cc` of TensorFlow.
+/// Returns whether a tensor is true: a scalar that is not zero or not empty, or a tensor with
+/// elements. Follows `ToBool` in `functional_ops.cc` of TensorFlow.
 pub(super) fn truth(value: &View<'_>) -> Result<bool> {
     if value.shape().rank() != 0 {
         return Ok(value.n_elements() > 0);

@@ -2,16 +2,26 @@
 
 use super::ready::{Pick, ReadyCall};
 use crate::env::{Env, Functions};
+use crate::facts::FunctionCall;
 use crate::op::ReadyOp;
 use crate::prelude::*;
 
 // Never folded: a loop in the function may take long, or have no end.
 pub(super) const CALL: OpDef =
-    OpDef::of_kind("PartitionedCall", Kind::Reads, |attrs| Call::build(attrs, "Tout"));
+    OpDef::of_kind("PartitionedCall", Kind::Reads, RowRule::Mixed, |attrs| {
+        Call::build(attrs, "Tout")
+    })
+    .calls(FunctionCall::Plain);
 pub(super) const STATEFUL_CALL: OpDef =
-    OpDef::of_kind("StatefulPartitionedCall", Kind::Writes, |attrs| Call::build(attrs, "Tout"));
+    OpDef::of_kind("StatefulPartitionedCall", Kind::Writes, RowRule::Mixed, |attrs| {
+        Call::build(attrs, "Tout")
+    })
+    .calls(FunctionCall::Plain);
 pub(super) const BATCH_FUNCTION: OpDef =
-    OpDef::of_kind("BatchFunction", Kind::Writes, |attrs| Call::build(attrs, "Tout"));
+    OpDef::of_kind("BatchFunction", Kind::Writes, RowRule::Mixed, |attrs| {
+        Call::build(attrs, "Tout")
+    })
+    .calls(FunctionCall::Plain);
 
 /// Calls one function with all inputs. A `BatchFunction` is such a call too: we batch requests, not
 /// calls inside of one.

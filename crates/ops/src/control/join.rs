@@ -1,4 +1,4 @@
-//! What is known of a tensor that comes from one of several places.
+//! Specs of a tensor that comes from one of several places.
 
 use tensor::{Dim, Items, ListSpec, Spec, Tensor, Value};
 
@@ -8,7 +8,7 @@ use crate::list::list_spec;
 /// The most bytes that are compared to see that two constants are one.
 const COMPARED_MAX_BYTES: usize = 256;
 
-/// What holds for both specs.
+/// Returns the spec that holds for both specs.
 pub fn join(a: &Spec, b: &Spec) -> Result<Spec> {
     if a.dtype != b.dtype {
         return invalid!("one branch gives {} and another {}", a.dtype, b.dtype);
@@ -55,7 +55,7 @@ pub(super) fn join_all(
     Ok(lost)
 }
 
-/// Whether two values are both unknown or surely the same.
+/// Returns whether two values are both unknown or surely the same.
 fn same_value(a: &Spec, b: &Spec) -> bool {
     match (&a.value, &b.value) {
         (Value::Unknown, Value::Unknown) => true,

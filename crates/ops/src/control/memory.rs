@@ -41,7 +41,8 @@ impl Slot {
         Self { dtype: spec.dtype, shape: spec.shape().filter(|_| is_plain) }
     }
 
-    /// Whether a function that gives a tensor of this spec can put it there, or hand it over.
+    /// Returns whether a function that gives a tensor of this spec can put it there, or hand it
+    /// over.
     pub(super) fn takes(&self, spec: &Spec) -> bool {
         let is_alike = |shape: &Shape| spec.shape().as_ref() == Some(shape);
         self.dtype == spec.dtype && self.shape.as_ref().is_none_or(is_alike)

@@ -17,10 +17,10 @@ pub(super) struct ReadyWhile {
     cond: Arc<dyn Ready>,
     body: Arc<dyn Ready>,
     state: Vec<Slot>,
-    /// Where the state is, in iterations of even and of odd number. What is handed on stays where
-    /// it is; what is then never read has no place.
+    /// The places of the state, in iterations of even and of odd number. A state that is handed
+    /// on stays where it is; one that is then never read has no place.
     spans: [Vec<Option<Span>>; 2],
-    /// Whether the body leaves the state of that number as it is.
+    /// `true` for each number whose state the body leaves as it is.
     stays: Vec<bool>,
     flag: ((DType, Shape), Span),
     memory: Memory,
@@ -135,12 +135,12 @@ fn lowered(
     }
 }
 
-/// Whether a function that gives tensors of these specs can leave them in the slots.
+/// Returns whether a function that gives tensors of these specs can leave them in the slots.
 fn all_taken(slots: &[Slot], specs: &[Spec]) -> bool {
     slots.len() == specs.len() && slots.iter().zip(specs).all(|(slot, spec)| slot.takes(spec))
 }
 
-/// How a call picks its function.
+/// The way in which a call picks its function.
 #[derive(Clone, Copy)]
 pub(super) enum Pick {
     /// There is one.

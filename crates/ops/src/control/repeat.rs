@@ -5,15 +5,19 @@ use super::call::{owned, set_outputs};
 use super::join::{join, join_all};
 use super::ready::ReadyWhile;
 use crate::env::{Env, Functions};
+use crate::facts::FunctionCall;
 use crate::op::ReadyOp;
 use crate::prelude::*;
 
-pub(super) const WHILE: OpDef = OpDef::of_kind("While", Kind::Writes, While::build);
+pub(super) const WHILE: OpDef =
+    OpDef::of_kind("While", Kind::Writes, RowRule::Mixed, While::build).calls(FunctionCall::Loop);
 // Never folded: it may take long, or have no end.
 pub(super) const STATELESS_WHILE: OpDef =
-    OpDef::of_kind("StatelessWhile", Kind::Reads, While::build);
+    OpDef::of_kind("StatelessWhile", Kind::Reads, RowRule::Mixed, While::build)
+        .calls(FunctionCall::Loop);
 
-/// How often the specs of a loop are inferred before what still changes is given up.
+/// The number of times that the specs of a loop are inferred before those that still change are
+/// given up.
 const ROUNDS_MAX: usize = 6;
 
 struct While {
@@ -33,7 +37,7 @@ impl Op for While {
         Ok(inputs.iter().map(|input| Spec::unknown(input.dtype)).collect())
     }
 
-    /// What holds before the first iteration and after each.
+    /// Infers the specs that hold before the first iteration and after each.
     fn infer_with(&self, inputs: &[Spec], functions: &dyn Functions) -> Result<Vec<Spec>> {
         let mut specs = inputs.to_vec();
         for _ in 0..ROUNDS_MAX {

@@ -44,6 +44,7 @@ pub(super) fn decode(bytes: &[u8], channels: usize) -> Result<Pixels> {
     let booked = Booked::new(width * height * channels)?;
     let mut pixels = Vec::with_capacity(width * height * channels);
     for y in 0..height {
+        pace(4 * width)?;
         let y = if top_down { y } else { height - 1 - y };
         for pixel in data[y * row..][..width * own].chunks_exact(own) {
             let color = match *pixel {

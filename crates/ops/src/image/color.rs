@@ -3,20 +3,22 @@
 //! Follows `colorspace_op.h`, `adjust_hue_op.cc`, `adjust_saturation_op.cc` and
 //! `adjust_contrast_op.cc`.
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::nn::{float, narrow, widen_to};
 use crate::prelude::*;
 
 pub(super) const RGB_TO_HSV: OpDef =
-    OpDef::pure("RGBToHSV", |_| Ok(Box::new(Color { change: Change::ToHsv })));
+    OpDef::pure("RGBToHSV", RowRule::Images, |_| Ok(Box::new(Color { change: Change::ToHsv })));
 pub(super) const HSV_TO_RGB: OpDef =
-    OpDef::pure("HSVToRGB", |_| Ok(Box::new(Color { change: Change::ToRgb })));
+    OpDef::pure("HSVToRGB", RowRule::Images, |_| Ok(Box::new(Color { change: Change::ToRgb })));
 pub(super) const HUE: OpDef =
-    OpDef::pure("AdjustHue", |_| Ok(Box::new(Color { change: Change::Hue })));
-pub(super) const SATURATION: OpDef =
-    OpDef::pure("AdjustSaturation", |_| Ok(Box::new(Color { change: Change::Saturation })));
-pub(super) const CONTRAST: OpDef =
-    OpDef::pure("AdjustContrastv2", |_| Ok(Box::new(Color { change: Change::Contrast })));
+    OpDef::pure("AdjustHue", RowRule::Images, |_| Ok(Box::new(Color { change: Change::Hue })));
+pub(super) const SATURATION: OpDef = OpDef::pure("AdjustSaturation", RowRule::Images, |_| {
+    Ok(Box::new(Color { change: Change::Saturation }))
+});
+pub(super) const CONTRAST: OpDef = OpDef::pure("AdjustContrastv2", RowRule::Images, |_| {
+    Ok(Box::new(Color { change: Change::Contrast }))
+});
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
@@ -32,7 +34,7 @@ struct Color {
 }
 
 impl Color {
-    /// Whether a second input says by how much.
+    /// Returns whether a second input gives the amount.
     fn takes_amount(&self) -> bool {
         !matches!(self.change, Change::ToHsv | Change::ToRgb)
     }
@@ -100,7 +102,7 @@ impl Op for Color {
             return Ok(());
         }
         if !widen_to(&images, &mut wide) {
-            return unimplemented!("dtype {} is not supported here", images.dtype());
+            return unsupported!("dtype {} is not supported here", images.dtype());
         }
         self.apply(&mut wide, shape, amount)?;
         narrow(&wide, &mut out)
@@ -129,8 +131,11 @@ impl Color {
 }
 
 fn each(pixels: &mut [f32], change: impl Fn([f32; 3]) -> [f32; 3]) {
-    for pixel in pixels.as_chunks_mut::<3>().0 {
-        *pixel = change(*pixel);
+    for pixels in pixels.as_chunks_mut::<3>().0.chunks_mut(AT_ONCE) {
+        if is_stopped(32 * pixels.len()) {
+            return;
+        }
+        pixels.iter_mut().for_each(|pixel| *pixel = change(*pixel));
     }
 }
 
@@ -202,6 +207,7 @@ fn contrast(data: &mut [f32], shape: &Shape, factor: f32) -> Result<()> {
     let size = shape[rank - 3..].iter().product::<usize>().max(1);
     for image in data.chunks_exact_mut(size) {
         for channel in 0..channels {
+            pace(4 * image.len() / channels)?;
             let values = || image.iter().skip(channel).step_by(channels);
             let sum: f64 = values().map(|x| f64::from(*x)).sum();
             let mean = (sum / values().count() as f64) as f32;

@@ -3,21 +3,23 @@
 //! Follows `non_max_suppression_op.cc`.
 
 use super::boxes::{Corners, overlap};
+use crate::order::sort_by;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("CombinedNonMaxSuppression", |attrs| {
-    Ok(Box::new(CombinedNms {
-        pad_per_class: attrs.bool_or("pad_per_class", false)?,
-        clip: attrs.bool_or("clip_boxes", true)?,
-    }))
-});
+pub(super) const DEF: OpDef =
+    OpDef::pure("CombinedNonMaxSuppression", RowRule::Suppression, |attrs| {
+        Ok(Box::new(CombinedNms {
+            pad_per_class: attrs.bool_or("pad_per_class", false)?,
+            clip: attrs.bool_or("clip_boxes", true)?,
+        }))
+    });
 
 struct CombinedNms {
     pad_per_class: bool,
     clip: bool,
 }
 
-/// What is asked for.
+/// The parameters of a query.
 struct Query {
     per_class: usize,
     total: usize,
@@ -82,7 +84,7 @@ impl Op for CombinedNms {
         let cap = per_image.min(size);
         let (mut kept, mut counts) = (scratch.part(batch * cap)?, scratch.part(batch)?);
         for i in 0..batch {
-            let n_found = images.of(i).best(&query, &mut order, &mut all).min(size);
+            let n_found = images.of(i).best(&query, &mut order, &mut all)?.min(size);
             kept[i * cap..][..n_found].copy_from_slice(&all[..n_found]);
             counts[i] = n_found;
         }
@@ -122,6 +124,7 @@ impl CombinedNms {
         out.fill(0.);
         for (i, out) in out.chunks_exact_mut((4 * size).max(1)).enumerate() {
             for (found, out) in found(i).iter().zip(out.chunks_exact_mut(4)) {
+                pace(8)?;
                 let clip = |x: f32| if self.clip { x.clamp(0., 1.) } else { x };
                 out.copy_from_slice(&images.of(i).corners_of(*found).map(clip));
             }
@@ -212,17 +215,17 @@ impl Image<'_> {
 
     /// Writes the best boxes of all classes to `found`, best first, and says how many they are.
     /// `order` has room for all places.
-    fn best(&self, query: &Query, order: &mut [usize], found: &mut [Found]) -> usize {
+    fn best(&self, query: &Query, order: &mut [usize], found: &mut [Found]) -> Result<usize> {
         let mut n_found = 0;
         for class in 0..self.classes {
-            n_found += self.best_of(class, query, order, &mut found[n_found..]);
+            n_found += self.best_of(class, query, order, &mut found[n_found..])?;
         }
         // Of equal ones, those of the first class come first, and in it those of the first place.
-        found[..n_found].sort_unstable_by(|a, b| {
+        sort_by(&mut found[..n_found], &mut |a: &Found, b: &Found| {
             let falling = self.score_of(*b).total_cmp(&self.score_of(*a));
             falling.then(a[1].cmp(&b[1])).then(a[0].cmp(&b[0]))
-        });
-        n_found
+        })?;
+        Ok(n_found)
     }
 
     /// The same for one class.
@@ -232,7 +235,8 @@ impl Image<'_> {
         query: &Query,
         order: &mut [usize],
         found: &mut [Found],
-    ) -> usize {
+    ) -> Result<usize> {
+        pace(order.len())?;
         let score = |place: usize| self.score_of([place, class]);
         let mut n_candidates = 0;
         for place in (0..order.len()).filter(|place| score(*place) > query.least_score) {
@@ -240,12 +244,15 @@ impl Image<'_> {
             n_candidates += 1;
         }
         let candidates = &mut order[..n_candidates];
-        candidates.sort_unstable_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
+        sort_by(candidates, &mut |a: &usize, b: &usize| {
+            score(*b).total_cmp(&score(*a)).then(a.cmp(b))
+        })?;
         let mut n_kept = 0;
         for place in &*candidates {
             if n_kept >= query.per_class {
                 break;
             }
+            pace(16 * n_kept)?;
             let corners = self.corners_of([*place, class]);
             let apart =
                 |other: &Found| overlap(corners, self.corners_of(*other)) <= query.threshold;
@@ -254,6 +261,6 @@ impl Image<'_> {
                 n_kept += 1;
             }
         }
-        n_kept
+        Ok(n_kept)
     }
 }

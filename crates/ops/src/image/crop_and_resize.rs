@@ -6,7 +6,7 @@ use num_traits::AsPrimitive;
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("CropAndResize", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("CropAndResize", RowRule::Mixed, |attrs| {
     let nearest = match attrs.str_or("method", "bilinear")? {
         "bilinear" => false,
         "nearest" => true,
@@ -18,7 +18,7 @@ pub(super) const DEF: OpDef = OpDef::pure("CropAndResize", |attrs| {
 
 struct CropAndResize {
     nearest: bool,
-    /// What stands where a box reaches beyond its image.
+    /// The value of pixels where a box reaches beyond its image.
     outside: f32,
 }
 
@@ -103,6 +103,9 @@ impl CropAndResize {
         let rows = Places::new((area[0], area[2]), in_height, size.0);
         let columns = Places::new((area[1], area[3]), in_width, size.1);
         for (y, out) in out.chunks_exact_mut(size.1 * channels).enumerate() {
+            if is_stopped(8 * out.len()) {
+                return;
+            }
             let y = rows.at(y);
             for (x, out) in out.chunks_exact_mut(channels).enumerate() {
                 let (Some(y), Some(x)) = (y, columns.at(x)) else {
@@ -128,7 +131,7 @@ impl CropAndResize {
     }
 }
 
-/// Where the pixels of a crop lie along one axis of the image.
+/// The places of the pixels of a crop along one axis of the image.
 struct Places {
     first: f32,
     step: f32,
@@ -143,7 +146,7 @@ impl Places {
         Self { first, step, last }
     }
 
-    /// Where pixel `i` lies; `None` outside.
+    /// Returns the place of pixel `i`; `None` outside.
     fn at(&self, i: usize) -> Option<f32> {
         let place = self.first + i as f32 * self.step;
         Some(place).filter(|x| *x >= 0. && *x <= self.last)

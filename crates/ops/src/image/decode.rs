@@ -3,18 +3,24 @@
 //!
 //! Follows `decode_image_op.cc`: but for the name, each op decodes what the first bytes say it is.
 
-use super::jpeg::{self, Dct};
+use jpeg::Dct;
+
 use super::pixels::{MAX_ELEMENTS, Pixels};
 use super::{bmp, gif, png};
 use crate::prelude::*;
 
-pub(super) const JPEG: OpDef = OpDef::pure("DecodeJpeg", |attrs| build(attrs, Name::Jpeg));
+pub(super) const JPEG: OpDef =
+    OpDef::pure("DecodeJpeg", RowRule::Mixed, |attrs| build(attrs, Name::Jpeg));
 pub(super) const CROP_JPEG: OpDef =
-    OpDef::pure("DecodeAndCropJpeg", |attrs| build(attrs, Name::CropJpeg));
-pub(super) const PNG: OpDef = OpDef::pure("DecodePng", |attrs| build(attrs, Name::Png));
-pub(super) const GIF: OpDef = OpDef::pure("DecodeGif", |attrs| build(attrs, Name::Gif));
-pub(super) const BMP: OpDef = OpDef::pure("DecodeBmp", |attrs| build(attrs, Name::Bmp));
-pub(super) const IMAGE: OpDef = OpDef::pure("DecodeImage", |attrs| build(attrs, Name::Image));
+    OpDef::pure("DecodeAndCropJpeg", RowRule::Mixed, |attrs| build(attrs, Name::CropJpeg));
+pub(super) const PNG: OpDef =
+    OpDef::pure("DecodePng", RowRule::Mixed, |attrs| build(attrs, Name::Png));
+pub(super) const GIF: OpDef =
+    OpDef::pure("DecodeGif", RowRule::Mixed, |attrs| build(attrs, Name::Gif));
+pub(super) const BMP: OpDef =
+    OpDef::pure("DecodeBmp", RowRule::Mixed, |attrs| build(attrs, Name::Bmp));
+pub(super) const IMAGE: OpDef =
+    OpDef::pure("DecodeImage", RowRule::Mixed, |attrs| build(attrs, Name::Image));
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
@@ -33,11 +39,11 @@ struct Decode {
     dct: Dct,
     fancy: bool,
     ratio: usize,
-    /// Whether a JPEG that is cut off is taken as one that ends there.
+    /// `true` if a JPEG that is cut off is taken as one that ends there.
     recover: bool,
-    /// How much of a JPEG's rows must be there.
+    /// The fraction of a JPEG's rows that must be there.
     fraction: f32,
-    /// Whether a GIF gives all of its frames.
+    /// `true` if a GIF gives all of its frames.
     animations: bool,
 }
 
@@ -149,8 +155,12 @@ impl Decode {
             recover: self.recover,
             fraction: self.fraction,
             window,
+            n_samples_max: MAX_ELEMENTS,
         };
-        self.write(ctx, &jpeg::decode(bytes, options)?)
+        let decoder = jpeg::Decoder::new(bytes, options)?;
+        let _booked = Booked::new(decoder.memory_bytes())?;
+        let jpeg::Image { height, width, channels, data } = decoder.decode()?;
+        self.write(ctx, &Pixels { height, width, channels, data, _booked })
     }
 
     fn png(&self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> Result<()> {

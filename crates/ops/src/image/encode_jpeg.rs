@@ -3,11 +3,11 @@
 //! Follows `encode_jpeg_op.cc`. What is asked to be progressive or of smallest size is written as a
 //! plain file: the same pixels in other bytes.
 
-use super::jpeg::{Style, XMP_MAX, encode};
-use super::pixels::Pixels;
+use jpeg::{Image, Style, XMP_MAX, encode};
+
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("EncodeJpeg", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("EncodeJpeg", RowRule::Mixed, |attrs| {
     let quality = attrs.int_or("quality", 95)?;
     check_quality(quality)?;
     let density = |name: &str| {
@@ -35,7 +35,7 @@ pub(super) const DEF: OpDef = OpDef::pure("EncodeJpeg", |attrs| {
     let xmp = BookedVec::from_slice(xmp)?;
     Ok(Box::new(EncodeJpeg { style, channels, quality_input: false, xmp }))
 });
-pub(super) const VARIABLE: OpDef = OpDef::pure("EncodeJpegVariableQuality", |_| {
+pub(super) const VARIABLE: OpDef = OpDef::pure("EncodeJpegVariableQuality", RowRule::Mixed, |_| {
     let style = Style { quality: 95, downsampled: true, density_unit: 1, density: (300, 300) };
     Ok(Box::new(EncodeJpeg { style, channels: None, quality_input: true, xmp: BookedVec::new() }))
 });
@@ -47,9 +47,9 @@ struct EncodeJpeg {
     style: Style,
     /// The channels that the image must have, if that is said.
     channels: Option<usize>,
-    /// Whether the quality is an input.
+    /// `true` if the quality is an input.
     quality_input: bool,
-    /// What the file says of itself, in XMP; nothing if it is empty.
+    /// The file's description of itself, in XMP; none if it is empty.
     xmp: BookedVec<u8>,
 }
 
@@ -97,10 +97,9 @@ impl Op for EncodeJpeg {
             return Err(Error::Internal(text));
         }
         // The pixels, their planes, their coefficients, and the file.
-        let booked = Booked::new(image.n_elements().saturating_mul(24) + FILE_BYTES)?;
-        let data = image.as_slice::<u8>().to_vec();
-        let pixels = Pixels { height, width, channels, data, _booked: booked };
-        let file = encode(&pixels, style, &self.xmp);
+        let _booked = Booked::new(image.n_elements().saturating_mul(24) + FILE_BYTES)?;
+        let data = image.as_slice::<u8>();
+        let file = encode(Image { height, width, channels, data }, style, &self.xmp);
         let strings = Strings::copied(std::iter::once(&file[..]))?;
         ctx.set_output(0, Tensor::from_strings(Shape::scalar(), strings)?)
     }

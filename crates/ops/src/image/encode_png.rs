@@ -7,7 +7,7 @@ use png::{BitDepth, ColorType, Compression, Encoder};
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("EncodePng", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("EncodePng", RowRule::Mixed, |attrs| {
     let compression = attrs.int_or("compression", -1)?;
     if !(-1..=9).contains(&compression) {
         return invalid!("compression should be in [-1,9], got {compression}");

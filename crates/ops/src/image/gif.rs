@@ -1,6 +1,6 @@
 //! GIF, through the `gif` crate.
 //!
-//! How frames are laid over each other follows `gif_io.cc`.
+//! The way in which frames are laid over each other follows `gif_io.cc`.
 
 use std::io::Read as _;
 
@@ -58,6 +58,7 @@ pub(super) fn decode(bytes: &[u8], all: bool) -> Result<Frames> {
     let (size, count) = (width * height * 3, frames.len());
     let mut data = BookedVec::with_capacity(size * count)?;
     for frame in &frames {
+        pace(1 << 16)?;
         let Some(palette) = frame.palette.as_ref().or(global.as_ref()) else {
             return invalid!("Invalid GIF data: no colours");
         };

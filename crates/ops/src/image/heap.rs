@@ -3,7 +3,7 @@
 /// Elements of a slice of which the largest is at hand.
 pub(super) struct Heap<'a, T> {
     slots: &'a mut [T],
-    /// How many are in use: none is smaller than the two at twice its place.
+    /// The number of elements in use: none is smaller than the two at twice its place.
     len: usize,
 }
 

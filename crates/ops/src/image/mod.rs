@@ -10,7 +10,6 @@ mod encode_jpeg;
 mod encode_png;
 mod gif;
 mod heap;
-mod jpeg;
 mod nms;
 mod pixels;
 mod png;

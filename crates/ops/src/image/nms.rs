@@ -6,46 +6,48 @@ use std::cmp::Ordering;
 
 use super::boxes::{Corners, overlap};
 use super::heap::Heap;
-use crate::Cancel;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::nn::{Floats, float, narrow};
 use crate::prelude::*;
 
-pub(super) const V1: OpDef = OpDef::pure("NonMaxSuppression", |attrs| {
+pub(super) const V1: OpDef = OpDef::pure("NonMaxSuppression", RowRule::Mixed, |attrs| {
     let threshold = attrs.float_or("iou_threshold", 0.5)?;
     Ok(Box::new(Nms { threshold: Some(threshold), n_inputs: 3, ..Nms::new() }))
 });
-pub(super) const V2: OpDef =
-    OpDef::pure("NonMaxSuppressionV2", |_| Ok(Box::new(Nms { n_inputs: 4, ..Nms::new() })));
-pub(super) const V3: OpDef =
-    OpDef::pure("NonMaxSuppressionV3", |_| Ok(Box::new(Nms { n_inputs: 5, ..Nms::new() })));
-pub(super) const V4: OpDef = OpDef::pure("NonMaxSuppressionV4", |attrs| {
+pub(super) const V2: OpDef = OpDef::pure("NonMaxSuppressionV2", RowRule::Mixed, |_| {
+    Ok(Box::new(Nms { n_inputs: 4, ..Nms::new() }))
+});
+pub(super) const V3: OpDef = OpDef::pure("NonMaxSuppressionV3", RowRule::Mixed, |_| {
+    Ok(Box::new(Nms { n_inputs: 5, ..Nms::new() }))
+});
+pub(super) const V4: OpDef = OpDef::pure("NonMaxSuppressionV4", RowRule::Mixed, |attrs| {
     let pad = attrs.bool_or("pad_to_max_output_size", false)?;
     Ok(Box::new(Nms { n_inputs: 5, pad, counted: true, ..Nms::new() }))
 });
-pub(super) const V5: OpDef = OpDef::pure("NonMaxSuppressionV5", |attrs| {
+pub(super) const V5: OpDef = OpDef::pure("NonMaxSuppressionV5", RowRule::Mixed, |attrs| {
     let pad = attrs.bool_or("pad_to_max_output_size", false)?;
     Ok(Box::new(Nms { n_inputs: 6, pad, counted: true, scored: true, ..Nms::new() }))
 });
-pub(super) const WITH_OVERLAPS: OpDef = OpDef::pure("NonMaxSuppressionWithOverlaps", |_| {
-    Ok(Box::new(Nms { n_inputs: 5, overlaps: true, ..Nms::new() }))
-});
+pub(super) const WITH_OVERLAPS: OpDef =
+    OpDef::pure("NonMaxSuppressionWithOverlaps", RowRule::Mixed, |_| {
+        Ok(Box::new(Nms { n_inputs: 5, overlaps: true, ..Nms::new() }))
+    });
 
 struct Nms {
     n_inputs: usize,
     /// The overlap above which a box is dropped, unless it is an input.
     threshold: Option<f32>,
-    /// Whether the outputs are filled up to the most boxes.
+    /// `true` if the outputs are filled up to the most boxes.
     pad: bool,
-    /// Whether the number of boxes is an output.
+    /// `true` if the number of boxes is an output.
     counted: bool,
-    /// Whether the scores are an output.
+    /// `true` if the scores are an output.
     scored: bool,
-    /// Whether overlaps are given instead of boxes.
+    /// `true` if overlaps are given instead of boxes.
     overlaps: bool,
 }
 
-/// What is asked for.
+/// The parameters of a query.
 struct Query {
     most: usize,
     threshold: f32,
@@ -104,16 +106,16 @@ impl Op for Nms {
         let mut scratch = ctx.scratch();
         let wide = (Floats::of(&boxes, &mut scratch)?, Floats::of(&scores, &mut scratch)?);
         let (Some(wide_boxes), Some(wide_scores)) = wide else {
-            return unimplemented!("dtype {} is not supported here", boxes.dtype());
+            return unsupported!("dtype {} is not supported here", boxes.dtype());
         };
-        let (query, cancel) = (self.query(ctx)?, ctx.env().cancel);
+        let query = self.query(ctx)?;
         let mut room = Room { candidates: scratch.part(n)?, selected: scratch.part(n)? };
         let selected = if self.overlaps {
-            select(&query, &wide_scores, (&mut room, cancel), |a, b| wide_boxes[a * n + b])?
+            select(&query, &wide_scores, &mut room, |a, b| wide_boxes[a * n + b])?
         } else {
             let corners: &[Corners] = wide_boxes.as_chunks().0;
             let overlap = |a: usize, b: usize| overlap(corners[a], corners[b]);
-            select(&query, &wide_scores, (&mut room, cancel), overlap)?
+            select(&query, &wide_scores, &mut room, overlap)?
         };
         let len = if self.pad { query.most } else { selected.len() };
         let shape = Shape::checked([len as i64])?;
@@ -177,7 +179,7 @@ impl Nms {
 struct Candidate {
     score: f32,
     index: u32,
-    /// How many selected boxes it was compared with.
+    /// The number of selected boxes that the box was compared with.
     seen: u32,
 }
 
@@ -205,18 +207,19 @@ impl PartialOrd for Candidate {
 fn select<'a>(
     query: &Query,
     scores: &[f32],
-    (room, cancel): (&'a mut Room<'_>, &Cancel),
+    room: &'a mut Room<'_>,
     overlap: impl Fn(usize, usize) -> f32,
 ) -> Result<&'a [Candidate]> {
     let mut candidates = Heap::new(&mut room.candidates);
     for (index, score) in scores.iter().enumerate() {
+        pace(16)?;
         if *score > query.least_score {
             candidates.push(Candidate { score: *score, index: index as u32, seen: 0 });
         }
     }
     let (selected, mut n_selected) = (&mut room.selected[..], 0);
     while n_selected < query.most {
-        cancel.check()?;
+        pace(16 * (1 + n_selected))?;
         let Some(mut next) = candidates.pop() else { break };
         let before = next.score;
         if !suppress(query, &mut next, &selected[..n_selected], &overlap) {

@@ -10,12 +10,13 @@ use super::sampling::{self, Sampling, Taps};
 use crate::prelude::*;
 
 pub(super) const BILINEAR: OpDef =
-    OpDef::pure("ResizeBilinear", |attrs| build(attrs, Method::Bilinear));
+    OpDef::pure("ResizeBilinear", RowRule::Images, |attrs| build(attrs, Method::Bilinear));
 pub(super) const NEAREST: OpDef =
-    OpDef::pure("ResizeNearestNeighbor", |attrs| build(attrs, Method::Nearest));
+    OpDef::pure("ResizeNearestNeighbor", RowRule::Images, |attrs| build(attrs, Method::Nearest));
 pub(super) const BICUBIC: OpDef =
-    OpDef::pure("ResizeBicubic", |attrs| build(attrs, Method::Bicubic));
-pub(super) const AREA: OpDef = OpDef::pure("ResizeArea", |attrs| build(attrs, Method::Area));
+    OpDef::pure("ResizeBicubic", RowRule::Images, |attrs| build(attrs, Method::Bicubic));
+pub(super) const AREA: OpDef =
+    OpDef::pure("ResizeArea", RowRule::Images, |attrs| build(attrs, Method::Area));
 
 fn build(attrs: &Attrs<'_>, method: Method) -> Result<Box<dyn Op>> {
     let sampling = Sampling {
@@ -172,6 +173,9 @@ impl Call {
         let rows = (1usize << 14).div_ceil(row);
         pool.run_chunks(out, rows * row, &|task, out| {
             for (i, out) in out.chunks_exact_mut(row).enumerate() {
+                if is_stopped(8 * row) {
+                    return;
+                }
                 let number = task * rows + i;
                 let image = &images[number / self.height * size..][..size];
                 line(image, number % self.height, out);
@@ -238,6 +242,9 @@ impl Call {
             let rows = sampling.area(height, y);
             for (x, out) in out.chunks_exact_mut(c).enumerate() {
                 let columns = sampling.area(width, x);
+                if is_stopped(pixels as usize * c) {
+                    return;
+                }
                 for (channel, out) in out.iter_mut().enumerate() {
                     let at = |y: usize, x: usize| image[y * step + x * c + channel].as_();
                     *out = sampling::weighted(rows.clone(), &columns, at) * (1. / pixels);

@@ -1,6 +1,6 @@
-//! Which pixels of an image a pixel of another size is made of, and with which weights.
+//! The pixels of an image that a pixel of another size is made of, and their weights.
 
-/// Where the pixels of the output lie in the input.
+/// The places of the output's pixels in the input.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sampling {
     /// The corners' centres lie on each other.
@@ -24,7 +24,7 @@ impl Sampling {
         from as f32 / to as f32
     }
 
-    /// Where output pixel `x` lies in the input.
+    /// Returns the place of output pixel `x` in the input.
     fn place(self, x: usize, scale: f32) -> f32 {
         if self.half_pixel_centers { (x as f32 + 0.5) * scale - 0.5 } else { x as f32 * scale }
     }
@@ -83,8 +83,8 @@ impl Sampling {
         }
     }
 
-    /// How many input lines an output line covers. A single line with aligned corners would have no
-    /// extent; every output line is then a part of it.
+    /// Returns how many input lines an output line covers. A single line with aligned corners would
+    /// have no extent; every output line is then a part of it.
     pub(super) fn extent(self, from: usize, to: usize) -> f32 {
         if from == 1 { 1. / to as f32 } else { self.scale(from, to) }
     }

@@ -9,7 +9,7 @@ use num_traits::AsPrimitive;
 use super::sampling::{normalise, weighted};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("ScaleAndTranslate", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("ScaleAndTranslate", RowRule::Mixed, |attrs| {
     let kernel = match attrs.str_or("kernel_type", "lanczos3")? {
         "lanczos1" => Kernel::Lanczos(1.),
         "lanczos3" => Kernel::Lanczos(3.),
@@ -29,7 +29,7 @@ struct ScaleAndTranslate {
     antialias: bool,
 }
 
-/// How a place is weighted by its distance.
+/// The weight of a place by its distance.
 #[derive(Debug, Clone, Copy)]
 enum Kernel {
     Lanczos(f32),
@@ -84,6 +84,10 @@ impl Op for ScaleAndTranslate {
             pool.run_chunks(out.as_mut_slice(), line, &|number, out: &mut [f32]| {
                 let image = &images[number / height * size..][..size];
                 for (x, out) in out.chunks_exact_mut(channels).enumerate() {
+                    let n_taps = rows.of(number % height).len() * columns.of(x).len();
+                    if is_stopped(n_taps * channels) {
+                        return;
+                    }
                     for (c, out) in out.iter_mut().enumerate() {
                         let at = |y: usize, x: usize| -> f32 {
                             image[(y * in_width + x) * channels + c].as_()
@@ -118,10 +122,10 @@ struct Taps<'a> {
 
 impl Taps<'_> {
     /// The places and weights of a pixel.
-    fn of(&self, x: usize) -> impl Iterator<Item = (usize, f32)> + Clone {
+    fn of(&self, x: usize) -> impl ExactSizeIterator<Item = (usize, f32)> + Clone {
         let [first, start] = self.spans[x];
         let end = self.spans.get(x + 1).map_or(self.weights.len(), |next| next[1]);
-        (first..).zip(self.weights[start..end].iter().copied())
+        (first..first + (end - start)).zip(self.weights[start..end].iter().copied())
     }
 }
 
@@ -161,6 +165,7 @@ impl ScaleAndTranslate {
                 *weight = self.kernel.at(((i as f32 + 0.5 - centre(x)) / stretch).abs());
             }
             normalise(weights);
+            pace(8 * weights.len())?;
         }
         Ok(Taps { spans, weights })
     }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::infer::broadcast_shapes;
 use crate::prelude::*;
 
-/// Which matrix of each input makes each matrix of the output.
+/// The matrices of each input that make each matrix of the output.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
     /// The leading dimensions of the output.

@@ -13,12 +13,14 @@ use equation::Equation;
 use ready::ReadyEinsum;
 
 use crate::env::Env;
+use crate::facts::Cost;
 use crate::op::{Packed, ReadyOp};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("Einsum", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("Einsum", RowRule::Einsum, |attrs| {
     Ok(Box::new(Einsum { equation: Equation::parse(attrs.str("equation")?)? }))
-});
+})
+.costs(Cost::Contraction);
 
 struct Einsum {
     equation: Equation,

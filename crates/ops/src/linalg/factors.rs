@@ -7,9 +7,10 @@ use super::orthogonal::{Grid, Svd as Values, qr};
 use super::square::{Field, Number, field_bytes, for_number_field};
 use crate::prelude::*;
 
-pub(super) const QR: OpDef =
-    OpDef::pure("Qr", |attrs| Ok(Box::new(Qr { full: attrs.bool_or("full_matrices", false)? })));
-pub(super) const SVD: OpDef = OpDef::pure("Svd", |attrs| {
+pub(super) const QR: OpDef = OpDef::pure("Qr", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Qr { full: attrs.bool_or("full_matrices", false)? }))
+});
+pub(super) const SVD: OpDef = OpDef::pure("Svd", RowRule::Mixed, |attrs| {
     let vectors = attrs.bool_or("compute_uv", true)?;
     Ok(Box::new(Svd { vectors, full: attrs.bool_or("full_matrices", false)? }))
 });
@@ -56,7 +57,7 @@ impl Op for Qr {
                 widen(&from[i * rows * columns..], &mut matrix);
                 let mut matrix = Grid { rows, columns, data: &mut matrix };
                 let mut vectors = Grid { rows, columns: inner, data: &mut vectors };
-                qr(&mut matrix, &mut vectors, &mut room);
+                qr(&mut matrix, &mut vectors, &mut room)?;
                 narrow(vectors.data, &mut q[i * rows * inner..]);
                 narrow(&matrix.data[..inner * columns], &mut r[i * inner * columns..]);
             }
@@ -146,6 +147,7 @@ impl Svd {
         let mut left = scratch.part::<T::Field>(if self.vectors { long * n_left } else { 0 })?;
         let (mut norms, mut order) = (scratch.part::<f64>(short)?, scratch.part::<usize>(short)?);
         for i in 0..n_matrices {
+            pace(2 * rows * columns)?;
             let matrix = &from[i * rows * columns..][..rows * columns];
             for (at, to) in turned.iter_mut().enumerate() {
                 let (row, column) = (at / short, at % short);
@@ -161,7 +163,7 @@ impl Svd {
                 norms: &mut norms,
                 order: &mut order,
             };
-            all.turn();
+            all.turn()?;
             let mut out = ctx.output_again(0)?;
             let values = &mut out.as_mut_slice::<T>()[i * short..][..short];
             for (value, column) in values.iter_mut().zip(all.order.iter()) {
@@ -170,7 +172,7 @@ impl Svd {
             if !self.vectors {
                 continue;
             }
-            all.complete();
+            all.complete()?;
             let (outer, inner) = if is_wide { (2, 1) } else { (1, 2) };
             let size = long * n_left;
             let mut out = ctx.output_again(outer)?;

@@ -8,22 +8,22 @@ pub(crate) use line::Line;
 use num_complex::Complex;
 use smallvec::SmallVec;
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
 pub(super) const OPS: [OpDef; 12] = [
-    OpDef::pure("FFT", |_| complex(1, Way::Forward)),
-    OpDef::pure("FFT2D", |_| complex(2, Way::Forward)),
-    OpDef::pure("FFT3D", |_| complex(3, Way::Forward)),
-    OpDef::pure("IFFT", |_| complex(1, Way::Back)),
-    OpDef::pure("IFFT2D", |_| complex(2, Way::Back)),
-    OpDef::pure("IFFT3D", |_| complex(3, Way::Back)),
-    OpDef::pure("RFFT", |attrs| real(attrs, 1, Way::Forward)),
-    OpDef::pure("RFFT2D", |attrs| real(attrs, 2, Way::Forward)),
-    OpDef::pure("RFFT3D", |attrs| real(attrs, 3, Way::Forward)),
-    OpDef::pure("IRFFT", |attrs| real(attrs, 1, Way::Back)),
-    OpDef::pure("IRFFT2D", |attrs| real(attrs, 2, Way::Back)),
-    OpDef::pure("IRFFT3D", |attrs| real(attrs, 3, Way::Back)),
+    OpDef::pure("FFT", RowRule::Mixed, |_| complex(1, Way::Forward)),
+    OpDef::pure("FFT2D", RowRule::Mixed, |_| complex(2, Way::Forward)),
+    OpDef::pure("FFT3D", RowRule::Mixed, |_| complex(3, Way::Forward)),
+    OpDef::pure("IFFT", RowRule::Mixed, |_| complex(1, Way::Back)),
+    OpDef::pure("IFFT2D", RowRule::Mixed, |_| complex(2, Way::Back)),
+    OpDef::pure("IFFT3D", RowRule::Mixed, |_| complex(3, Way::Back)),
+    OpDef::pure("RFFT", RowRule::Mixed, |attrs| real(attrs, 1, Way::Forward)),
+    OpDef::pure("RFFT2D", RowRule::Mixed, |attrs| real(attrs, 2, Way::Forward)),
+    OpDef::pure("RFFT3D", RowRule::Mixed, |attrs| real(attrs, 3, Way::Forward)),
+    OpDef::pure("IRFFT", RowRule::Mixed, |attrs| real(attrs, 1, Way::Back)),
+    OpDef::pure("IRFFT2D", RowRule::Mixed, |attrs| real(attrs, 2, Way::Back)),
+    OpDef::pure("IRFFT3D", RowRule::Mixed, |attrs| real(attrs, 3, Way::Back)),
 ];
 
 /// From signals to frequencies, or back.
@@ -208,6 +208,7 @@ impl Fft {
         let mut result = scratch.part(count(written))?;
         let mut line = scratch.part(sizes.iter().copied().max().unwrap_or(0))?;
         for number in 0..signals.n_elements() / signal.len().max(1) {
+            pace(signal.len() + 8 * grid.len())?;
             widen(signals, number * signal.len(), &mut signal)?;
             for (i, value) in grid.iter_mut().enumerate() {
                 let at = place(i, sizes, read, shape);
@@ -228,7 +229,7 @@ impl Fft {
     }
 }
 
-/// Where number `i` of a grid of `sizes` stands in one of `shape`; `None` beyond `limits`.
+/// Returns the place of number `i` of a grid of `sizes` in one of `shape`; `None` beyond `limits`.
 fn place(i: usize, sizes: &[usize], limits: &[usize], shape: &[usize]) -> Option<usize> {
     let (mut rest, mut at, mut stride) = (i, 0, 1);
     for axis in (0..sizes.len()).rev() {
@@ -266,6 +267,9 @@ fn along(
     let (n, step) = (sizes[axis], sizes[axis + 1..].iter().product::<usize>());
     let values = &mut values[..n];
     for first in (0..grid.len()).filter(|i| i / step % n == 0) {
+        if is_stopped(8 * n) {
+            return;
+        }
         values.iter_mut().enumerate().for_each(|(i, v)| *v = grid[first + i * step]);
         line.transform(values);
         values.iter().enumerate().for_each(|(i, v)| grid[first + i * step] = *v);
@@ -299,7 +303,7 @@ fn widen(view: View<'_>, start: usize, wide: &mut [Complex<f64>]) -> Result<()> 
             Complex::new(f64::from(x.re), f64::from(x.im))
         }),
         DType::Complex128 => each(view, start, wide, |x: Complex<f64>| x),
-        dtype => return unimplemented!("no transform of {dtype}"),
+        dtype => return unsupported!("no transform of {dtype}"),
     }
     Ok(())
 }
@@ -322,7 +326,7 @@ fn narrow(wide: &[Complex<f64>], start: usize, out: &mut ViewMut<'_>) -> Result<
             each(wide, start, out, |x| Complex::new(x.re as f32, x.im as f32));
         }
         DType::Complex128 => each(wide, start, out, |x| x),
-        dtype => return unimplemented!("no transform to {dtype}"),
+        dtype => return unsupported!("no transform to {dtype}"),
     }
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! `_FusedMatMul`: a matrix product and what comes after it. Graph passes make it.
 
 use super::matmul::MatMul;
+use crate::facts::Cost;
 use crate::nn::Steps;
 use crate::op::Packed;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("_FusedMatMul", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("_FusedMatMul", RowRule::MatMul, |attrs| {
     Ok(Box::new(FusedMatMul { product: MatMul::read(attrs)?, steps: Steps::read(attrs)? }))
-});
+})
+.costs(Cost::Product);
 
 struct FusedMatMul {
     product: MatMul,

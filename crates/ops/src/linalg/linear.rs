@@ -3,22 +3,24 @@
 //! The last `contracted` dimensions of the first input are the rows' elements; in their place the
 //! output has the dimensions `tail`, which the matrix's columns are spread over.
 
+use kernels::{Epilogue, Form};
+
 use super::batch::Stack;
 use super::matmul_kernel::{self, Call, PackedRight};
-use super::product::Form;
+use crate::facts::Cost;
 use crate::nn::Steps;
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::Epilogue;
 
-pub(super) const DEF: OpDef = OpDef::pure("_Linear", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("_Linear", RowRule::Linear, |attrs| {
     let tail = attrs.ints("tail")?.iter().map(|size| usize::try_from(*size).ok());
     let Some(tail) = tail.collect::<Option<Vec<usize>>>().filter(|tail| !tail.is_empty()) else {
         return invalid!("the tail has no or negative sizes");
     };
     let steps = if attrs.has("fused_ops") { Some(Steps::read(attrs)?) } else { None };
     Ok(Box::new(Linear { contracted: attrs.size("contracted")?, tail, steps }))
-});
+})
+.costs(Cost::Product);
 
 struct Linear {
     contracted: usize,

@@ -2,32 +2,47 @@
 //!
 //! Follows `matmul_op_impl.h`.
 
+use kernels::{Epilogue, Form};
+
 use super::batch::Stack;
 use super::matmul_kernel::{self, Call, PackedRight};
-use super::product::Form;
+use crate::facts::Cost;
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::Epilogue;
 
-pub(super) const MAT_MUL: OpDef = OpDef::pure("MatMul", |attrs| Ok(Box::new(MatMul::read(attrs)?)));
+pub(super) const MAT_MUL: OpDef =
+    OpDef::pure("MatMul", RowRule::MatMul, |attrs| Ok(Box::new(MatMul::read(attrs)?)))
+        .costs(Cost::Product);
 
-pub(super) const BATCH_MAT_MUL: OpDef =
-    OpDef::pure("BatchMatMul", |attrs| batch_mat_mul(attrs, Stacks::Equal, None));
+pub(super) const BATCH_MAT_MUL: OpDef = OpDef::pure("BatchMatMul", RowRule::BatchMatMul, |attrs| {
+    batch_mat_mul(attrs, Stacks::Equal, None)
+})
+.costs(Cost::Product);
 
 pub(super) const BATCH_MAT_MUL_V2: OpDef =
-    OpDef::pure("BatchMatMulV2", |attrs| batch_mat_mul(attrs, Stacks::Broadcast, None));
+    OpDef::pure("BatchMatMulV2", RowRule::BatchMatMul, |attrs| {
+        batch_mat_mul(attrs, Stacks::Broadcast, None)
+    })
+    .costs(Cost::Product);
 
-pub(super) const BATCH_MAT_MUL_V3: OpDef = OpDef::pure("BatchMatMulV3", |attrs| {
-    batch_mat_mul(attrs, Stacks::Broadcast, Some(attrs.dtype("Tout")?))
-});
+pub(super) const BATCH_MAT_MUL_V3: OpDef =
+    OpDef::pure("BatchMatMulV3", RowRule::BatchMatMul, |attrs| {
+        batch_mat_mul(attrs, Stacks::Broadcast, Some(attrs.dtype("Tout")?))
+    })
+    .costs(Cost::Product);
 
 fn batch_mat_mul(attrs: &Attrs<'_>, stacks: Stacks, dtype: Option<DType>) -> Result<Box<dyn Op>> {
     Ok(Box::new(MatMul {
-        a: Form::adjoint(attrs.bool_or("adj_x", false)?),
-        b: Form::adjoint(attrs.bool_or("adj_y", false)?),
+        a: form(attrs, "adj_x", Form::Adjoint)?,
+        b: form(attrs, "adj_y", Form::Adjoint)?,
         stacks,
         dtype,
     }))
+}
+
+/// The form that a matrix has if the attribute is set; plain if not.
+fn form(attrs: &Attrs<'_>, name: &str, if_set: Form) -> Result<Form> {
+    Ok(if attrs.bool_or(name, false)? { if_set } else { Form::Plain })
 }
 
 pub(super) struct MatMul {
@@ -38,7 +53,7 @@ pub(super) struct MatMul {
     dtype: Option<DType>,
 }
 
-/// What may stand before the two dimensions of a matrix.
+/// The dimensions that may stand before the two of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stacks {
     None,
@@ -74,8 +89,8 @@ impl MatMul {
     /// A product of two matrices, not of stacks.
     pub(super) fn read(attrs: &Attrs<'_>) -> Result<Self> {
         Ok(Self {
-            a: Form::transposed(attrs.bool_or("transpose_a", false)?),
-            b: Form::transposed(attrs.bool_or("transpose_b", false)?),
+            a: form(attrs, "transpose_a", Form::Transposed)?,
+            b: form(attrs, "transpose_b", Form::Transposed)?,
             stacks: Stacks::None,
             dtype: None,
         })
@@ -137,7 +152,7 @@ impl MatMul {
         call.run(scratch, &mut out)
     }
 
-    /// How the matrices of both inputs meet, and the shape of the output.
+    /// Returns how the matrices of both inputs meet, and the shape of the output.
     fn checked(&self, a: &Shape, b: &Shape) -> Result<(Stack, Shape)> {
         let ranks_fit = |rank: usize| rank == 2 || rank > 2 && self.stacks != Stacks::None;
         if !ranks_fit(a.rank()) || !ranks_fit(b.rank()) {

@@ -1,17 +1,18 @@
 //! A matrix product with all sizes known: `f32` through packed panels, all else through `product`.
 
+use kernels::{Epilogue, Form, Left, Matrix, PanelsView, Product};
 use num_complex::Complex;
 use pool::Pool;
 use tensor::Handle;
 
 use super::Scalar;
 use super::batch::Stack;
-use super::product::{Form, Matrix, product};
-use crate::error::unimplemented;
+use super::product::product;
+use crate::error::unsupported;
+use crate::linalg::Panels;
 use crate::nn::{through_f32, wide_bytes};
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::{self, Epilogue, Left, Panels, PanelsView, Product};
 
 /// A constant right side, packed matrix by matrix.
 pub(super) struct PackedRight {
@@ -53,7 +54,7 @@ pub(super) struct Call<'a> {
     pub(super) stack: Stack,
     pub(super) packed: Option<&'a PackedRight>,
     pub(super) pool: &'a Pool,
-    /// What comes after the product; only for `f32` and one matrix.
+    /// The operations after the product; only for `f32` and one matrix.
     pub(super) epilogue: Epilogue<'a>,
 }
 
@@ -113,7 +114,7 @@ impl Call<'_> {
     fn widened(&self, mut scratch: Scratch<'_>, out: &mut ViewMut<'_>) -> Result<()> {
         if out.dtype() != DType::I32 {
             let (a, b) = (self.a.dtype(), self.b.dtype());
-            return unimplemented!("no product of {a} and {b} as {}", out.dtype());
+            return unsupported!("no product of {a} and {b} as {}", out.dtype());
         }
         let (a, b) = (to_i32(self.a, &mut scratch)?, to_i32(self.b, &mut scratch)?);
         self.plain::<i32>(&a, &b, out.as_mut_slice());
@@ -177,7 +178,7 @@ impl Call<'_> {
                 epilogue: self.epilogue,
                 stride: columns,
             };
-            simd::multiply(self.pool, &product, out);
+            kernels::multiply(self.pool, &product, out);
         };
         let b_shared = self.stack.pair(self.stack.len() - 1).1 == 0;
         let a_in_order = a.len() == self.stack.len() * rows * inner;
@@ -205,7 +206,7 @@ fn to_i32<'a>(view: View<'_>, scratch: &mut Scratch<'a>) -> Result<Part<'a, i32>
     match view.dtype() {
         DType::I8 => widen::<i8>(view, &mut wide),
         DType::U8 => widen::<u8>(view, &mut wide),
-        dtype => return unimplemented!("no product of {dtype} as int32"),
+        dtype => return unsupported!("no product of {dtype} as int32"),
     }
     Ok(wide)
 }

@@ -9,21 +9,23 @@ use super::decompose::{Lu, Triangle, cholesky, solve_triangle};
 use super::square::{Field, Number, field_bytes, for_number_field, require_square, square_size};
 use crate::prelude::*;
 
-pub(super) const INVERSE: OpDef = OpDef::pure("MatrixInverse", |attrs| {
+pub(super) const INVERSE: OpDef = OpDef::pure("MatrixInverse", RowRule::Mixed, |attrs| {
     Ok(Box::new(Unary { task: Task::Inverse { adjoint: attrs.bool_or("adjoint", false)? } }))
 });
-pub(super) const DETERMINANT: OpDef =
-    OpDef::pure("MatrixDeterminant", |_| Ok(Box::new(Unary { task: Task::Determinant })));
+pub(super) const DETERMINANT: OpDef = OpDef::pure("MatrixDeterminant", RowRule::Mixed, |_| {
+    Ok(Box::new(Unary { task: Task::Determinant }))
+});
 pub(super) const CHOLESKY: OpDef =
-    OpDef::pure("Cholesky", |_| Ok(Box::new(Unary { task: Task::Cholesky })));
-pub(super) const SOLVE: OpDef = OpDef::pure("MatrixSolve", |attrs| {
+    OpDef::pure("Cholesky", RowRule::Mixed, |_| Ok(Box::new(Unary { task: Task::Cholesky })));
+pub(super) const SOLVE: OpDef = OpDef::pure("MatrixSolve", RowRule::Mixed, |attrs| {
     Ok(Box::new(Solve { triangle: None, adjoint: attrs.bool_or("adjoint", false)? }))
 });
-pub(super) const TRIANGULAR_SOLVE: OpDef = OpDef::pure("MatrixTriangularSolve", |attrs| {
-    let adjoint = attrs.bool_or("adjoint", false)?;
-    let triangle = Triangle { lower: attrs.bool_or("lower", true)?, adjoint };
-    Ok(Box::new(Solve { triangle: Some(triangle), adjoint }))
-});
+pub(super) const TRIANGULAR_SOLVE: OpDef =
+    OpDef::pure("MatrixTriangularSolve", RowRule::Mixed, |attrs| {
+        let adjoint = attrs.bool_or("adjoint", false)?;
+        let triangle = Triangle { lower: attrs.bool_or("lower", true)?, adjoint };
+        Ok(Box::new(Solve { triangle: Some(triangle), adjoint }))
+    });
 
 struct Unary {
     task: Task,
@@ -115,24 +117,25 @@ impl Unary {
             Task::Inverse { .. } | Task::Cholesky => (n * n).max(1),
         };
         for (i, out) in out.chunks_exact_mut(step).enumerate() {
+            pace(2 * n * n)?;
             let adjoint = matches!(self.task, Task::Inverse { adjoint: true });
             room.load(&matrices[i * n * n..][..n * n], adjoint);
             let Room { matrix, rows, result } = &mut room;
             match self.task {
                 Task::Determinant => {
-                    out[0] = T::narrow(Lu::new(matrix, rows).determinant());
+                    out[0] = T::narrow(Lu::new(matrix, rows)?.determinant());
                     continue;
                 }
                 Task::Inverse { .. } => {
-                    let lu = Lu::new(matrix, rows);
+                    let lu = Lu::new(matrix, rows)?;
                     if !lu.is_regular() {
                         return invalid!("Input is not invertible.");
                     }
                     let (one, zero) = (Field::real(1.), Field::real(0.));
-                    lu.solve(|row, column| if row == column { one } else { zero }, result);
+                    lu.solve(|row, column| if row == column { one } else { zero }, result)?;
                 }
                 Task::Cholesky => {
-                    if cholesky(matrix, n, result).is_none() {
+                    if !cholesky(matrix, n, result)? {
                         undefined_triangle(n, result);
                     }
                 }
@@ -218,6 +221,7 @@ impl Solve {
         let (n, size) = (room.rows.len(), room.result.len());
         let columns = size.checked_div(n).unwrap_or(0);
         for (i, out) in out.chunks_exact_mut(size.max(1)).enumerate() {
+            pace(2 * n * n)?;
             let (a, b) = stack.pair(i);
             let right = &right[b * size..][..size];
             // What counts of a triangle is read as it is meant.
@@ -226,13 +230,13 @@ impl Solve {
             let Room { matrix, rows, result } = &mut room;
             if let Some(triangle) = self.triangle {
                 result.iter_mut().zip(right).for_each(|(to, x)| *to = x.widen());
-                solve_triangle(triangle, matrix, n, result);
+                solve_triangle(triangle, matrix, n, result)?;
             } else {
-                let lu = Lu::new(matrix, rows);
+                let lu = Lu::new(matrix, rows)?;
                 if !lu.is_regular() {
                     return invalid!("Input matrix is not invertible.");
                 }
-                lu.solve(|row, column| right[row * columns + column].widen(), result);
+                lu.solve(|row, column| right[row * columns + column].widen(), result)?;
             }
             out.iter_mut().zip(result.iter()).for_each(|(out, x)| *out = T::narrow(*x));
         }

@@ -11,12 +11,13 @@ mod matmul;
 mod matmul_kernel;
 mod matrices;
 mod orthogonal;
+mod panels;
 mod product;
 mod scalar;
 mod square;
 
 pub(crate) use batch::Stack;
-pub(crate) use product::{Form, Matrix};
+pub(crate) use panels::Panels;
 pub(crate) use scalar::Scalar;
 
 use crate::op::OpDef;

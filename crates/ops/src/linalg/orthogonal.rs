@@ -1,6 +1,8 @@
 //! Decompositions of one matrix with orthonormal factors.
 
 use super::square::Field;
+use crate::cancel::pace;
+use crate::error::Result;
 
 /// A matrix, row by row.
 #[derive(Debug)]
@@ -38,8 +40,9 @@ impl<F: Field> Grid<'_, F> {
 
     /// Subtracts `scale` times the column `tail`, from row `first` on, times its product with each
     /// column from `from` on.
-    fn reflect(&mut self, first: usize, tail: &[F], scale: F, from: usize) {
+    fn reflect(&mut self, first: usize, tail: &[F], scale: F, from: usize) -> Result<()> {
         for column in from..self.columns {
+            pace(2 * tail.len())?;
             let terms = tail.iter().enumerate();
             let product = terms
                 .map(|(i, v)| v.conjugate() * self.at(first + i, column))
@@ -49,13 +52,18 @@ impl<F: Field> Grid<'_, F> {
                 self.set(first + i, column, value);
             }
         }
+        Ok(())
     }
 }
 
 /// Householder's factors of `matrix`: the upper triangle is left in it, and `q` gets orthonormal
 /// columns, as many as it has. `room` is for a row and a column. The signs are those of Eigen's
 /// `HouseholderQR`.
-pub(super) fn qr<F: Field>(matrix: &mut Grid<'_, F>, q: &mut Grid<'_, F>, room: &mut [F]) {
+pub(super) fn qr<F: Field>(
+    matrix: &mut Grid<'_, F>,
+    q: &mut Grid<'_, F>,
+    room: &mut [F],
+) -> Result<()> {
     let rows = matrix.rows;
     let (tail, scales) = room.split_at_mut(rows);
     let scales = &mut scales[..rows.min(matrix.columns)];
@@ -63,7 +71,7 @@ pub(super) fn qr<F: Field>(matrix: &mut Grid<'_, F>, q: &mut Grid<'_, F>, room: 
     for (k, scale) in scales.iter_mut().enumerate() {
         let tail = &mut tail[..rows - k];
         let beta = reflection(matrix, k, tail, scale);
-        matrix.reflect(k, tail, *scale, k + 1);
+        matrix.reflect(k, tail, *scale, k + 1)?;
         matrix.set(k, k, beta);
         (1..rows - k).for_each(|i| matrix.set(k + i, k, tail[i]));
     }
@@ -75,12 +83,13 @@ pub(super) fn qr<F: Field>(matrix: &mut Grid<'_, F>, q: &mut Grid<'_, F>, room: 
             *v = matrix.at(k + i, k);
             matrix.set(k + i, k, F::zero());
         }
-        q.reflect(k, tail, scale.conjugate(), 0);
+        q.reflect(k, tail, scale.conjugate(), 0)?;
     }
+    Ok(())
 }
 
-/// What turns column `k`, from the diagonal on, into one number, which is returned: a vector and a
-/// factor.
+/// Makes the reflection, a vector and a factor, that turns column `k`, from the diagonal on, into
+/// one number, which is returned.
 fn reflection<F: Field>(matrix: &Grid<'_, F>, k: usize, tail: &mut [F], scale: &mut F) -> F {
     let head = matrix.at(k, k);
     let below: f64 = (k + 1..matrix.rows).map(|row| matrix.at(row, k).size().powi(2)).sum();
@@ -115,7 +124,7 @@ pub(super) struct Svd<'a, F> {
 
 impl<F: Field> Svd<'_, F> {
     /// Makes all but the left vectors of `turned`.
-    pub(super) fn turn(&mut self) {
+    pub(super) fn turn(&mut self) -> Result<()> {
         let Self { turned, right, norms, order, .. } = self;
         let n = turned.columns;
         let scale = (0..n).map(|column| turned.norm(column)).fold(0., f64::max);
@@ -124,6 +133,7 @@ impl<F: Field> Svd<'_, F> {
         for _ in 0..60 {
             let mut settled = true;
             for (a, b) in (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))) {
+                pace(8 * turned.rows)?;
                 if let Some(turn) = Turn::of(turned, a, b, scale) {
                     settled = false;
                     turn.apply(turned, a, b);
@@ -137,11 +147,12 @@ impl<F: Field> Svd<'_, F> {
         norms.iter_mut().enumerate().for_each(|(column, norm)| *norm = turned.norm(column));
         order.iter_mut().enumerate().for_each(|(i, column)| *column = i);
         order.sort_unstable_by(|a, b| norms[*b].total_cmp(&norms[*a]).then(a.cmp(b)));
+        Ok(())
     }
 
     /// Makes the left vectors: those of values above zero, and as many more of unit vectors as
     /// there are columns.
-    pub(super) fn complete(&mut self) {
+    pub(super) fn complete(&mut self) -> Result<()> {
         let Self { turned, left, norms, order, .. } = self;
         let is_there = |column: usize| order.get(column).is_some_and(|i| norms[*i] > 0.);
         for i in 0..left.data.len() {
@@ -152,8 +163,10 @@ impl<F: Field> Svd<'_, F> {
             };
         }
         for column in (0..left.columns).filter(|column| !is_there(*column)) {
+            pace(4 * left.data.len())?;
             left.add_column(column, |other| other < column || is_there(other));
         }
+        Ok(())
     }
 }
 

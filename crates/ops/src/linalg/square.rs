@@ -1,4 +1,4 @@
-//! What the decompositions share: stacks of square matrices, computed in double precision.
+//! Code that the decompositions share: stacks of square matrices, computed in double precision.
 
 use half::f16;
 use num_complex::Complex;
@@ -27,8 +27,8 @@ pub(super) trait Field:
     fn real(x: f64) -> Self;
     /// The part of it that is real.
     fn real_part(self) -> f64;
-    /// What TensorFlow writes where there is no answer: `std::numeric_limits` has no NaN of complex
-    /// numbers, so that is zero.
+    /// Returns the value that TensorFlow writes where there is no answer: `std::numeric_limits` has
+    /// no NaN of complex numbers, so that is zero.
     fn undefined() -> Self;
 }
 
@@ -155,7 +155,7 @@ macro_rules! for_number_field {
                 type $T = ::num_complex::Complex<f64>;
                 $body
             }
-            other => return $crate::error::unimplemented!("dtype {other} is not supported here"),
+            other => return $crate::error::unsupported!("dtype {other} is not supported here"),
         }
     };
 }

@@ -6,24 +6,25 @@ use super::shapes;
 use super::tensor_list::{TensorList, list_spec, show, write_unset};
 use crate::prelude::*;
 
-pub(super) const GET: OpDef = OpDef::pure("TensorListGetItem", |attrs| {
+pub(super) const GET: OpDef = OpDef::pure("TensorListGetItem", RowRule::ListGet, |attrs| {
     Ok(Box::new(Get { dtype: attrs.dtype("element_dtype")? }))
 });
-pub(super) const SET: OpDef = OpDef::pure("TensorListSetItem", |attrs| {
+pub(super) const SET: OpDef = OpDef::pure("TensorListSetItem", RowRule::ListPut, |attrs| {
     let dtype = attrs.dtype("element_dtype")?;
     let grows = attrs.bool_or("resize_if_index_out_of_bounds", false)?;
     Ok(Box::new(Set { dtype, grows }))
 });
-pub(super) const PUSH_BACK: OpDef = OpDef::pure("TensorListPushBack", |attrs| {
+pub(super) const PUSH_BACK: OpDef = OpDef::pure("TensorListPushBack", RowRule::ListPut, |attrs| {
     Ok(Box::new(PushBack { dtype: attrs.dtype("element_dtype")? }))
 });
-pub(super) const POP_BACK: OpDef = OpDef::pure("TensorListPopBack", |attrs| {
+pub(super) const POP_BACK: OpDef = OpDef::pure("TensorListPopBack", RowRule::Mixed, |attrs| {
     Ok(Box::new(PopBack { dtype: attrs.dtype("element_dtype")? }))
 });
 
-pub(super) const PUSH_BACK_BATCH: OpDef = OpDef::pure("TensorListPushBackBatch", |attrs| {
-    Ok(Box::new(PushBackBatch { dtype: attrs.dtype("element_dtype")? }))
-});
+pub(super) const PUSH_BACK_BATCH: OpDef =
+    OpDef::pure("TensorListPushBackBatch", RowRule::Mixed, |attrs| {
+        Ok(Box::new(PushBackBatch { dtype: attrs.dtype("element_dtype")? }))
+    });
 
 struct Get {
     dtype: DType,

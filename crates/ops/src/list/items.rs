@@ -33,7 +33,7 @@ struct Stacked {
     /// Their rows: one dimension more than they have.
     rows: Tensor,
     shape: Shape,
-    /// Which of them are set; none is named if all are.
+    /// The marks of the items that are set; none is named if all are.
     set: Marks,
     n_unset: usize,
 }
@@ -153,7 +153,7 @@ impl Items {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Whether none is set.
+    /// Returns whether no item is set.
     pub(super) fn is_unset(&self) -> bool {
         match &self.0 {
             Form::Unset(_) => true,

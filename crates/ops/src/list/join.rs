@@ -10,16 +10,17 @@ use super::tensor_list::{TensorList, is_known, show};
 use super::tensors::Tensors;
 use crate::prelude::*;
 
-pub(super) const CONCAT_V2: OpDef = OpDef::pure("TensorListConcatV2", |attrs| {
+pub(super) const CONCAT_V2: OpDef = OpDef::pure("TensorListConcatV2", RowRule::Mixed, |attrs| {
     let dtype = attrs.dtype("element_dtype")?;
     Ok(Box::new(Concat { dtype, shape: None }))
 });
-pub(super) const CONCAT: OpDef = OpDef::pure("TensorListConcat", |attrs| {
+pub(super) const CONCAT: OpDef = OpDef::pure("TensorListConcat", RowRule::Mixed, |attrs| {
     let dtype = attrs.dtype("element_dtype")?;
     let shape = shapes::of_attr(attrs, "element_shape")?;
     Ok(Box::new(Concat { dtype, shape: Some(shape) }))
 });
-pub(super) const SPLIT: OpDef = OpDef::pure("TensorListSplit", |_| Ok(Box::new(Split)));
+pub(super) const SPLIT: OpDef =
+    OpDef::pure("TensorListSplit", RowRule::Mixed, |_| Ok(Box::new(Split)));
 
 struct Concat {
     dtype: DType,
@@ -68,7 +69,7 @@ impl Op for Concat {
     }
 }
 
-/// What is known of the items.
+/// The known properties of the items.
 struct Known {
     /// The first dimension of those that are not set.
     first: Option<i64>,
@@ -85,6 +86,7 @@ impl Known {
         let items = list.items.iter().enumerate();
         let is_open = is_known(&list.shape).is_none();
         for (at, item) in items.filter_map(|(at, item)| Some((at, item?))).filter(|_| is_open) {
+            pace(32)?;
             let dims: shapes::Sizes = item.shape().to_i64().into_iter().map(Some).collect();
             let merged = shapes::merged(&self.inner, &shapes::inner(&Some(dims.clone())));
             let (Some(merged), Some(length)) = (merged, dims.first()) else {
@@ -219,6 +221,7 @@ pub(super) fn cut(tensor: &View<'_>, lengths: &[i64]) -> Result<Tensors> {
     let mut parts = Tensors::default();
     let mut row = 0usize;
     for (i, length) in lengths.iter().enumerate() {
+        pace(32)?;
         let length = size(*length, &format!("length {i}"))?;
         if length > n_rows - row {
             return invalid!(

@@ -8,27 +8,31 @@ use super::shapes;
 use super::tensor_list::TensorList;
 use crate::prelude::*;
 
-pub(super) const EMPTY: OpDef = OpDef::pure("EmptyTensorList", |attrs| {
+pub(super) const EMPTY: OpDef = OpDef::pure("EmptyTensorList", RowRule::Mixed, |attrs| {
     Ok(Box::new(Make { dtype: attrs.dtype("element_dtype")?, form: Form::Empty }))
 });
-pub(super) const RESERVE: OpDef = OpDef::pure("TensorListReserve", |attrs| {
+pub(super) const RESERVE: OpDef = OpDef::pure("TensorListReserve", RowRule::Mixed, |attrs| {
     Ok(Box::new(Make { dtype: attrs.dtype("element_dtype")?, form: Form::Reserved }))
 });
-pub(super) const RESIZE: OpDef = OpDef::pure("TensorListResize", |_| Ok(Box::new(Resize)));
-pub(super) const LENGTH: OpDef = OpDef::pure("TensorListLength", |_| Ok(Box::new(Length)));
-pub(super) const ELEMENT_SHAPE: OpDef = OpDef::pure("TensorListElementShape", |attrs| {
-    Ok(Box::new(ElementShapeOp { out: attrs.dtype("shape_type")? }))
-});
-pub(super) const CONCAT_LISTS: OpDef = OpDef::pure("TensorListConcatLists", |attrs| {
-    Ok(Box::new(ConcatLists { dtype: attrs.dtype("element_dtype")? }))
-});
+pub(super) const RESIZE: OpDef =
+    OpDef::pure("TensorListResize", RowRule::Mixed, |_| Ok(Box::new(Resize)));
+pub(super) const LENGTH: OpDef =
+    OpDef::pure("TensorListLength", RowRule::ListLength, |_| Ok(Box::new(Length)));
+pub(super) const ELEMENT_SHAPE: OpDef =
+    OpDef::pure("TensorListElementShape", RowRule::Mixed, |attrs| {
+        Ok(Box::new(ElementShapeOp { out: attrs.dtype("shape_type")? }))
+    });
+pub(super) const CONCAT_LISTS: OpDef =
+    OpDef::pure("TensorListConcatLists", RowRule::Mixed, |attrs| {
+        Ok(Box::new(ConcatLists { dtype: attrs.dtype("element_dtype")? }))
+    });
 
 struct Make {
     dtype: DType,
     form: Form,
 }
 
-/// What the second input is.
+/// The meaning of the second input.
 #[derive(Clone, Copy)]
 enum Form {
     /// The most items.
@@ -147,6 +151,7 @@ impl Op for ConcatLists {
         };
         let mut list = TensorList { shape, ..a.try_clone()? };
         for item in b.items.iter() {
+            pace(32)?;
             list.items.push(item.map(|item| item.to_tensor()).transpose()?)?;
         }
         list.write(ctx, 0)

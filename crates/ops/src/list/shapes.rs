@@ -53,7 +53,7 @@ pub(super) fn infer(spec: &Spec) -> Option<Dims> {
     }
 }
 
-/// What is known if both hold; `None` if they cannot.
+/// Returns the shape that is known if both hold; `None` if they cannot.
 pub(super) fn merged(a: &ElementShape, b: &ElementShape) -> Option<ElementShape> {
     match (a, b) {
         (shape, None) | (None, shape) => Some(shape.clone()),
@@ -68,7 +68,7 @@ pub(super) fn merged(a: &ElementShape, b: &ElementShape) -> Option<ElementShape>
     }
 }
 
-/// Whether a shape is such as the partial shape allows.
+/// Returns whether the partial shape allows a shape.
 pub(super) fn takes(partial: &ElementShape, shape: &Shape) -> bool {
     let Some(dims) = partial else { return true };
     dims.len() == shape.rank()

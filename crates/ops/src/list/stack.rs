@@ -11,28 +11,30 @@ use super::tensors::Tensors;
 use crate::moves::rearranged;
 use crate::prelude::*;
 
-pub(super) const STACK: OpDef = OpDef::pure("TensorListStack", |attrs| {
+pub(super) const STACK: OpDef = OpDef::pure("TensorListStack", RowRule::ListStack, |attrs| {
     let n_items = match attrs.int_or("num_elements", -1)? {
         -1 => None,
         number => Some(size(number, "num_elements")?),
     };
     Ok(Box::new(Stack { dtype: attrs.dtype("element_dtype")?, n_items }))
 });
-pub(super) const GATHER: OpDef = OpDef::pure("TensorListGather", |attrs| {
+pub(super) const GATHER: OpDef = OpDef::pure("TensorListGather", RowRule::Mixed, |attrs| {
     Ok(Box::new(GatherItems { dtype: attrs.dtype("element_dtype")? }))
 });
 pub(super) const FROM_TENSOR: OpDef =
-    OpDef::pure("TensorListFromTensor", |_| Ok(Box::new(FromTensor)));
-pub(super) const SCATTER: OpDef =
-    OpDef::pure("TensorListScatter", |_| Ok(Box::new(Scatter { has_length: false })));
-pub(super) const SCATTER_V2: OpDef =
-    OpDef::pure("TensorListScatterV2", |_| Ok(Box::new(Scatter { has_length: true })));
+    OpDef::pure("TensorListFromTensor", RowRule::ListFromTensor, |_| Ok(Box::new(FromTensor)));
+pub(super) const SCATTER: OpDef = OpDef::pure("TensorListScatter", RowRule::Mixed, |_| {
+    Ok(Box::new(Scatter { has_length: false }))
+});
+pub(super) const SCATTER_V2: OpDef = OpDef::pure("TensorListScatterV2", RowRule::Mixed, |_| {
+    Ok(Box::new(Scatter { has_length: true }))
+});
 pub(super) const SCATTER_INTO: OpDef =
-    OpDef::pure("TensorListScatterIntoExistingList", |_| Ok(Box::new(ScatterInto)));
+    OpDef::pure("TensorListScatterIntoExistingList", RowRule::Mixed, |_| Ok(Box::new(ScatterInto)));
 
 struct Stack {
     dtype: DType,
-    /// How many items there must be, if that is known.
+    /// The number of items that there must be, if that is known.
     n_items: Option<usize>,
 }
 
@@ -88,6 +90,7 @@ impl Op for GatherItems {
         let indices = ctx.input(1);
         let mut places = ctx.scratch().part(indices.n_elements())?;
         for (i, place) in places.iter_mut().enumerate() {
+            pace(16)?;
             let index = int_at(&indices, i)?;
             let Some(at) = usize::try_from(index).ok().filter(|at| *at < list.items.len()) else {
                 // The text is TensorFlow's (`list_kernels.h`).
@@ -116,6 +119,7 @@ pub(super) fn write_stacked<'a>(
 ) -> Result<()> {
     let (mut first, mut n_items) = (None, 0);
     for item in items.clone() {
+        pace(32)?;
         let shape = shape_of(item.as_ref(), shape)?;
         first.get_or_insert(shape);
         n_items += 1;
@@ -139,6 +143,7 @@ pub(super) fn write_stacked<'a>(
     let mut out = ctx.output(0, dtype, &stacked)?;
     let rows = out.bytes().chunks_exact_mut((inner.n_elements() * dtype.size()).max(1));
     for (item, row) in items.zip(rows) {
+        pace(64)?;
         match item {
             Some(item) => row.copy_from_slice(item.bytes()),
             None => row.fill(0),
@@ -222,6 +227,7 @@ fn rows(tensor: &View<'_>, shape: &ElementShape) -> Result<Tensors> {
     let (n_rows, inner) = check_rows(tensor, shape)?;
     let mut rows = Tensors::default();
     for row in 0..n_rows {
+        pace(64)?;
         rows.push(part(tensor, row * inner.n_elements(), &inner)?)?;
     }
     Ok(rows)

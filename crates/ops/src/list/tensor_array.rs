@@ -16,14 +16,14 @@ pub(super) use ops::{ARRAY, CLOSE, CONCAT, GATHER, READ, SCATTER, SIZE, SPLIT, W
 /// The longest array that grows on demand.
 const LENGTH_MAX: usize = 1 << 24;
 
-/// What the handle of a tensor array points to. Each run makes its own.
+/// The object that the handle of a tensor array points to. Each run makes its own.
 #[derive(Debug)]
 struct TensorArray {
     dtype: DType,
-    /// Whether a write behind the end is allowed.
+    /// `true` if a write behind the end is allowed.
     grows: bool,
     clears_after_read: bool,
-    /// Whether all elements have one shape, which the first decides.
+    /// `true` if all elements have one shape, which the first decides.
     identical: bool,
     state: Mutex<State>,
 }
@@ -32,7 +32,7 @@ struct TensorArray {
 struct State {
     shape: ElementShape,
     items: Items,
-    /// Which elements were read, and cleared by that; there may be more.
+    /// The marks of elements that were read, and cleared by that; there may be more elements.
     cleared: BookedVec<bool>,
     is_closed: bool,
 }

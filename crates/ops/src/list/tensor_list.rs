@@ -28,7 +28,7 @@ pub fn item_shape(list: &Tensor) -> Option<(DType, &Shape)> {
     Some((list.dtype, list.items.shape()?))
 }
 
-/// What is known of the list that a spec's handle stands for.
+/// Returns the known properties of the list that a spec's handle stands for.
 pub(crate) fn list_spec(spec: &Spec) -> Option<ListSpec> {
     if let Some(list) = spec.list() {
         return Some(list.clone());
@@ -157,7 +157,7 @@ impl TensorList {
         Ok(shape)
     }
 
-    /// Whether an item of this shape may stand in the list.
+    /// Returns whether an item of this shape may stand in the list.
     pub(super) fn takes(&self, shape: &Shape) -> bool {
         super::shapes::takes(&self.shape, shape)
     }

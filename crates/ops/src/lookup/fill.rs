@@ -4,21 +4,31 @@ use super::table::{Table, table};
 use crate::prelude::*;
 
 pub(super) const INITIALIZE: OpDef =
-    OpDef::of_kind("InitializeTable", Kind::Writes, |_| Ok(Box::new(Initialize)));
+    OpDef::of_kind("InitializeTable", Kind::Writes, RowRule::Mixed, |_| Ok(Box::new(Initialize)))
+        .on_host();
 pub(super) const INITIALIZE_V2: OpDef =
-    OpDef::of_kind("InitializeTableV2", Kind::Writes, |_| Ok(Box::new(Initialize)));
-pub(super) const IMPORT: OpDef = OpDef::of_kind("LookupTableImport", Kind::Writes, |_| {
-    Ok(Box::new(Fill { how: Table::import }))
-});
-pub(super) const INSERT: OpDef = OpDef::of_kind("LookupTableInsert", Kind::Writes, |_| {
-    Ok(Box::new(Fill { how: Table::insert }))
-});
-pub(super) const IMPORT_V2: OpDef = OpDef::of_kind("LookupTableImportV2", Kind::Writes, |_| {
-    Ok(Box::new(Fill { how: Table::import }))
-});
-pub(super) const INSERT_V2: OpDef = OpDef::of_kind("LookupTableInsertV2", Kind::Writes, |_| {
-    Ok(Box::new(Fill { how: Table::insert }))
-});
+    OpDef::of_kind("InitializeTableV2", Kind::Writes, RowRule::Mixed, |_| Ok(Box::new(Initialize)))
+        .on_host();
+pub(super) const IMPORT: OpDef =
+    OpDef::of_kind("LookupTableImport", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Fill { how: Table::import }))
+    })
+    .on_host();
+pub(super) const INSERT: OpDef =
+    OpDef::of_kind("LookupTableInsert", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Fill { how: Table::insert }))
+    })
+    .on_host();
+pub(super) const IMPORT_V2: OpDef =
+    OpDef::of_kind("LookupTableImportV2", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Fill { how: Table::import }))
+    })
+    .on_host();
+pub(super) const INSERT_V2: OpDef =
+    OpDef::of_kind("LookupTableInsertV2", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Fill { how: Table::insert }))
+    })
+    .on_host();
 
 struct Fill {
     how: fn(&Table, &View<'_>, &View<'_>) -> Result<()>,

@@ -3,15 +3,20 @@
 use super::table::{known_table, table};
 use crate::prelude::*;
 
-pub(super) const FIND: OpDef = OpDef::of_kind("LookupTableFind", Kind::Reads, Find::build);
-pub(super) const FIND_V2: OpDef = OpDef::of_kind("LookupTableFindV2", Kind::Reads, Find::build);
+pub(super) const FIND: OpDef =
+    OpDef::of_kind("LookupTableFind", Kind::Reads, RowRule::Lookup, Find::build).on_host();
+pub(super) const FIND_V2: OpDef =
+    OpDef::of_kind("LookupTableFindV2", Kind::Reads, RowRule::Lookup, Find::build).on_host();
 pub(super) const SIZE: OpDef =
-    OpDef::of_kind("LookupTableSize", Kind::Reads, |_| Ok(Box::new(Size)));
+    OpDef::of_kind("LookupTableSize", Kind::Reads, RowRule::Mixed, |_| Ok(Box::new(Size)))
+        .on_host();
 pub(super) const SIZE_V2: OpDef =
-    OpDef::of_kind("LookupTableSizeV2", Kind::Reads, |_| Ok(Box::new(Size)));
-pub(super) const EXPORT: OpDef = OpDef::of_kind("LookupTableExport", Kind::Reads, Export::build);
+    OpDef::of_kind("LookupTableSizeV2", Kind::Reads, RowRule::Mixed, |_| Ok(Box::new(Size)))
+        .on_host();
+pub(super) const EXPORT: OpDef =
+    OpDef::of_kind("LookupTableExport", Kind::Reads, RowRule::Mixed, Export::build).on_host();
 pub(super) const EXPORT_V2: OpDef =
-    OpDef::of_kind("LookupTableExportV2", Kind::Reads, Export::build);
+    OpDef::of_kind("LookupTableExportV2", Kind::Reads, RowRule::Mixed, Export::build).on_host();
 
 /// The value of each key, or a default.
 struct Find {

@@ -25,7 +25,7 @@ enum Keys {
     Rows(DType, Shape, Strings),
 }
 
-/// What to do with a key that is there already.
+/// The treatment of a key that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
     /// Replace its value.
@@ -84,6 +84,7 @@ impl Map {
             Keys::Rows(DType::String, shape, known) => {
                 let width = shape.n_elements();
                 for (i, row) in rows.iter_mut().enumerate() {
+                    pace(16)?;
                     let key = || (i * width..(i + 1) * width).map(|at| keys.strings().get(at));
                     let found =
                         self.index.find(hash_of_texts(key()), |at| texts(known.get(at)).eq(key()));
@@ -93,6 +94,7 @@ impl Map {
             Keys::Rows(dtype, shape, known) => {
                 let size = dtype.size() * shape.n_elements();
                 for (i, row) in rows.iter_mut().enumerate() {
+                    pace(16)?;
                     let key = &keys.bytes()[i * size..][..size];
                     let found = self.index.find(hash::of_bytes(key), |at| known.get(at) == key);
                     *row = found.unwrap_or(MISSING);
@@ -108,6 +110,7 @@ impl Map {
                 let find =
                     |key: i64| self.index.find(hash::of_u64(key as u64), |at| known[at] == key);
                 for (i, row) in rows.iter_mut().enumerate() {
+                    pace(16)?;
                     *row = find(int_at(keys, i)?).unwrap_or(MISSING);
                 }
             }
@@ -300,6 +303,7 @@ impl Move for Rows<'_> {
         }
         let n_first = first.len() / width;
         for (i, (row, to)) in self.rows.iter().zip(output.chunks_exact_mut(width)).enumerate() {
+            pace(width)?;
             let from = match *row {
                 MISSING if second.len() == width => second,
                 MISSING => &second[i * width..(i + 1) * width],
@@ -312,7 +316,7 @@ impl Move for Rows<'_> {
     }
 }
 
-/// Whether two rows, counted through the old values and then the new ones, are equal.
+/// Returns whether two rows, counted through the old values and then the new ones, are equal.
 fn same_row(old: &Tensor, new: &View<'_>, n_old: usize, rows: (usize, usize)) -> bool {
     let width = old.shape()[1..].iter().product::<usize>();
     let place = |row: usize| {

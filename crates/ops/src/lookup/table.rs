@@ -9,29 +9,35 @@ use super::map::{Again, Map, Rows};
 use crate::prelude::*;
 
 pub(super) const HASH_TABLE: OpDef =
-    OpDef::of_kind("HashTable", Kind::Handle, |attrs| TableHandle::build(attrs, Form::Fixed));
+    OpDef::of_kind("HashTable", Kind::Handle, RowRule::Mixed, |attrs| {
+        TableHandle::build(attrs, Form::Fixed)
+    });
 pub(super) const HASH_TABLE_V2: OpDef =
-    OpDef::of_kind("HashTableV2", Kind::Handle, |attrs| TableHandle::build(attrs, Form::Fixed));
-pub(super) const MUTABLE: OpDef = OpDef::of_kind("MutableHashTable", Kind::Handle, |attrs| {
-    TableHandle::build(attrs, Form::Mutable)
-});
-pub(super) const MUTABLE_V2: OpDef = OpDef::of_kind("MutableHashTableV2", Kind::Handle, |attrs| {
-    TableHandle::build(attrs, Form::Mutable)
-});
+    OpDef::of_kind("HashTableV2", Kind::Handle, RowRule::Mixed, |attrs| {
+        TableHandle::build(attrs, Form::Fixed)
+    });
+pub(super) const MUTABLE: OpDef =
+    OpDef::of_kind("MutableHashTable", Kind::Handle, RowRule::Mixed, |attrs| {
+        TableHandle::build(attrs, Form::Mutable)
+    });
+pub(super) const MUTABLE_V2: OpDef =
+    OpDef::of_kind("MutableHashTableV2", Kind::Handle, RowRule::Mixed, |attrs| {
+        TableHandle::build(attrs, Form::Mutable)
+    });
 pub(super) const MUTABLE_OF_TENSORS: OpDef =
-    OpDef::of_kind("MutableHashTableOfTensors", Kind::Handle, |attrs| {
+    OpDef::of_kind("MutableHashTableOfTensors", Kind::Handle, RowRule::Mixed, |attrs| {
         TableHandle::build(attrs, Form::Mutable)
     });
 pub(super) const MUTABLE_DENSE_V2: OpDef =
-    OpDef::of_kind("MutableDenseHashTableV2", Kind::Handle, |attrs| {
+    OpDef::of_kind("MutableDenseHashTableV2", Kind::Handle, RowRule::Mixed, |attrs| {
         Ok(Box::new(DenseTable(TableHandle::new(attrs, Form::Mutable)?)))
     });
 pub(super) const MUTABLE_OF_TENSORS_V2: OpDef =
-    OpDef::of_kind("MutableHashTableOfTensorsV2", Kind::Handle, |attrs| {
+    OpDef::of_kind("MutableHashTableOfTensorsV2", Kind::Handle, RowRule::Mixed, |attrs| {
         TableHandle::build(attrs, Form::Mutable)
     });
 
-/// Whether keys may be added to a table that has been filled.
+/// The form of a table: filled once, or changed at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Filled once.
@@ -106,7 +112,7 @@ impl Table {
         self.map.lock().as_ref().map_or(0, |map| map.len())
     }
 
-    /// What it holds now. Fails if it was not filled.
+    /// Returns the table's entries now. Fails if it was not filled.
     pub(super) fn map(&self) -> Result<Arc<Map>> {
         // The text is TensorFlow's (`initializable_lookup_table.cc`).
         let empty = || Error::FailedPrecondition("Table not initialized.".to_owned());
@@ -160,12 +166,12 @@ impl Table {
         Map::new((self.key, &self.key_shape), (self.value, &self.value_shape))
     }
 
-    /// How many keys these are.
+    /// Returns the number of keys in a tensor.
     fn n_keys_of(&self, keys: &View<'_>) -> usize {
         keys.n_elements() / self.key_shape.n_elements()
     }
 
-    /// Which of the reserved keys is in a place, if any.
+    /// Returns the reserved key that is in a place, if one is.
     fn reserved_at(&self, keys: &View<'_>, place: usize) -> Option<usize> {
         self.reserved.iter().position(|reserved| same_key(keys, place, &reserved.view()))
     }
@@ -176,6 +182,7 @@ impl Table {
             return Ok(());
         }
         for place in 0..self.n_keys_of(keys) {
+            pace(16)?;
             if let Some(number) = self.reserved_at(keys, place) {
                 // The text is TensorFlow's (`lookup_table_op.cc`).
                 let which = ["empty_key", "deleted_key"][number];
@@ -358,7 +365,7 @@ fn check_reserved(keys: &[Tensor], dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// Whether a key, in its place among others, is this one.
+/// Returns whether a key, in its place among others, is `key`.
 fn same_key(keys: &View<'_>, place: usize, key: &View<'_>) -> bool {
     let width = key.n_elements();
     if keys.dtype() == DType::String {

@@ -5,21 +5,31 @@
 use super::table::table;
 use crate::prelude::*;
 
-pub(super) const FROM_TEXT_FILE: OpDef =
-    OpDef::of_kind("InitializeTableFromTextFile", Kind::Writes, FromTextFile::build);
-pub(super) const FROM_TEXT_FILE_V2: OpDef =
-    OpDef::of_kind("InitializeTableFromTextFileV2", Kind::Writes, FromTextFile::build);
+pub(super) const FROM_TEXT_FILE: OpDef = OpDef::of_kind(
+    "InitializeTableFromTextFile",
+    Kind::Writes,
+    RowRule::Mixed,
+    FromTextFile::build,
+)
+.on_host();
+pub(super) const FROM_TEXT_FILE_V2: OpDef = OpDef::of_kind(
+    "InitializeTableFromTextFileV2",
+    Kind::Writes,
+    RowRule::Mixed,
+    FromTextFile::build,
+)
+.on_host();
 
 struct FromTextFile {
     key: Part,
     value: Part,
-    /// How many lines are read; all if `None`.
+    /// The number of lines that are read; all if `None`.
     n_lines: Option<usize>,
     delimiter: u8,
     offset: i64,
 }
 
-/// What of a line is meant.
+/// The part of a line that is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Line,
@@ -89,6 +99,7 @@ impl FromTextFile {
         let limit = self.n_lines.unwrap_or(usize::MAX);
         let all = text.split(|byte| *byte == b'\n').filter(|_| !text.is_empty());
         for line in all.take(limit) {
+            pace(32)?;
             // A carriage return is dropped wherever it stands.
             for part in line.split(|byte| *byte == b'\r') {
                 lines.extend_last(part)?;
@@ -124,6 +135,7 @@ impl FromTextFile {
         };
         let mut fields = BookedVec::with_capacity(lines.len())?;
         for (number, line) in lines.iter().enumerate() {
+            pace(32)?;
             let mut columns = line.split(|byte| *byte == self.delimiter);
             let Some(field) = columns.nth(at) else {
                 let got = line.split(|byte| *byte == self.delimiter).count();
@@ -161,6 +173,7 @@ fn parse(fields: &[&[u8]], dtype: DType, shape: Shape) -> Result<Tensor> {
     ) -> Result<Tensor> {
         let mut numbers = BookedVec::with_capacity(fields.len())?;
         for (line, field) in fields.iter().enumerate() {
+            pace(32)?;
             let text = String::from_utf8_lossy(field);
             let Ok(number) = text.trim().parse::<T>() else {
                 return invalid!("Field {text} in line {line} is not a valid {dtype}.");

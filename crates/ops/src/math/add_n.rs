@@ -9,7 +9,7 @@ use super::table::{BLOCK, Column, for_column};
 use super::zip;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("AddN", |_| Ok(Box::new(AddN)));
+pub(super) const DEF: OpDef = OpDef::pure("AddN", RowRule::Elementwise, |_| Ok(Box::new(AddN)));
 
 struct AddN;
 

@@ -1,9 +1,9 @@
 //! `ApproximateEqual`: whether elements are no farther from each other than a tolerance.
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("ApproximateEqual", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("ApproximateEqual", RowRule::Mixed, |attrs| {
     Ok(Box::new(ApproximateEqual { tolerance: attrs.float_or("tolerance", 1e-5)? }))
 });
 
@@ -31,7 +31,7 @@ impl Op for ApproximateEqual {
         match x.dtype() {
             DType::F32 => near::<f32>(x, y, out, |gap| gap.abs() <= tolerance),
             DType::F64 => near::<f64>(x, y, out, |gap| gap.abs() <= f64::from(tolerance)),
-            other => return unimplemented!("dtype {other} is not supported here"),
+            other => return unsupported!("dtype {other} is not supported here"),
         }
         Ok(())
     }
@@ -43,7 +43,12 @@ fn near<T: Element + std::ops::Sub<Output = T>>(
     out: &mut [u8],
     is_small: impl Fn(T) -> bool,
 ) {
-    for ((x, y), out) in x.as_slice::<T>().iter().zip(y.as_slice::<T>()).zip(out) {
-        *out = u8::from(is_small(*x - *y));
+    let (x, y) = (x.as_slice::<T>().chunks(AT_ONCE), y.as_slice::<T>().chunks(AT_ONCE));
+    for ((x, y), out) in x.zip(y).zip(out.chunks_mut(AT_ONCE)) {
+        if is_stopped(x.len()) {
+            return;
+        }
+        let pairs = x.iter().zip(y).zip(out);
+        pairs.for_each(|((x, y), out)| *out = u8::from(is_small(*x - *y)));
     }
 }

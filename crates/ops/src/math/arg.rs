@@ -6,8 +6,14 @@ use half::{bf16, f16};
 use super::table::Narrow;
 use crate::prelude::*;
 
-pub(super) const ARG_MAX: OpDef = OpDef::pure("ArgMax", |attrs| build(attrs, Seeks::Largest));
-pub(super) const ARG_MIN: OpDef = OpDef::pure("ArgMin", |attrs| build(attrs, Seeks::Smallest));
+pub(super) const ARG_MAX: OpDef =
+    OpDef::pure("ArgMax", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, Seeks::Largest)
+    });
+pub(super) const ARG_MIN: OpDef =
+    OpDef::pure("ArgMin", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, Seeks::Smallest)
+    });
 
 #[derive(Clone, Copy)]
 enum Seeks {
@@ -89,7 +95,7 @@ struct Rows<'a> {
     /// The elements along the axis, and those inside of it.
     n: usize,
     inner: usize,
-    /// Where the best element of each stands.
+    /// The place of the best element of each row.
     places: &'a mut [usize],
 }
 
@@ -123,6 +129,9 @@ fn seek<T: Copy + PartialOrd>(
     let improves = |new: T, old: T| better(new, old) || (is_nan(old) && !is_nan(new));
     if inner == 1 {
         for (row, place) in x.chunks_exact(n).zip(places) {
+            if is_stopped(n) {
+                return;
+            }
             let mut best = row[0];
             *place = 0;
             for (i, x) in row.iter().enumerate().skip(1) {
@@ -137,6 +146,9 @@ fn seek<T: Copy + PartialOrd>(
         places.fill(0);
         best.copy_from_slice(&x[..inner]);
         for (i, row) in x.chunks_exact(inner).enumerate().skip(1) {
+            if is_stopped(2 * inner) {
+                return;
+            }
             for ((x, best), place) in row.iter().zip(&mut *best).zip(&mut *places) {
                 if improves(*x, *best) {
                     (*best, *place) = (*x, i);

@@ -2,8 +2,8 @@
 
 use std::f64::consts::PI;
 
-/// Where the sums of positive terms give way to the expansion for large arguments, which is then
-/// exact to the last digit.
+/// The argument at which the sums of positive terms give way to the expansion for large arguments,
+/// which is then exact to the last digit.
 const LARGE: f64 = 30.0;
 
 /// `exp(-|x|) I0(x)`.

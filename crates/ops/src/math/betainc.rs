@@ -1,10 +1,10 @@
 //! `Betainc`: the regularised incomplete beta function, element by element.
 
 use super::gamma::betainc;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("Betainc", |_| Ok(Box::new(Betainc)));
+pub(super) const DEF: OpDef = OpDef::pure("Betainc", RowRule::Mixed, |_| Ok(Box::new(Betainc)));
 
 struct Betainc;
 
@@ -36,6 +36,7 @@ impl Op for Betainc {
             DType::F32 => {
                 let [a, b, x] = inputs.map(|view| view.as_slice::<f32>());
                 for (i, out) in out.as_mut_slice::<f32>().iter_mut().enumerate() {
+                    pace(256)?;
                     let [a, b, x] = [a, b, x].map(|of| f64::from(pick(of, i)));
                     *out = betainc(a, b, x) as f32;
                 }
@@ -43,10 +44,11 @@ impl Op for Betainc {
             DType::F64 => {
                 let [a, b, x] = inputs.map(|view| view.as_slice::<f64>());
                 for (i, out) in out.as_mut_slice::<f64>().iter_mut().enumerate() {
+                    pace(256)?;
                     *out = betainc(pick(a, i), pick(b, i), pick(x, i));
                 }
             }
-            other => return unimplemented!("dtype {other} is not supported here"),
+            other => return unsupported!("dtype {other} is not supported here"),
         }
         Ok(())
     }

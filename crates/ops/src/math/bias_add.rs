@@ -9,7 +9,7 @@ use super::table::{Column, for_column};
 use super::zip;
 use crate::prelude::*;
 
-pub(super) const BIAS_ADD: OpDef = OpDef::pure("BiasAdd", |attrs| {
+pub(super) const BIAS_ADD: OpDef = OpDef::pure("BiasAdd", RowRule::Bias, |attrs| {
     let channels_first = match attrs.str_or("data_format", "NHWC")? {
         "NHWC" => false,
         "NCHW" => true,
@@ -18,7 +18,7 @@ pub(super) const BIAS_ADD: OpDef = OpDef::pure("BiasAdd", |attrs| {
     Ok(Box::new(BiasAdd { channels_first }))
 });
 pub(super) const BIAS_ADD_V1: OpDef =
-    OpDef::pure("BiasAddV1", |_| Ok(Box::new(BiasAdd { channels_first: false })));
+    OpDef::pure("BiasAddV1", RowRule::Bias, |_| Ok(Box::new(BiasAdd { channels_first: false })));
 
 struct BiasAdd {
     channels_first: bool,

@@ -1,16 +1,17 @@
 //! Ops of two tensors that work element by element with broadcasting: a row each.
 
+use kernels::approx;
+
 use super::gamma;
 use super::map::COSTLY;
 use super::table::{Table, fill};
 use super::zip::{Binary, Compare, Comparison, PLAIN, Refuses, Traits, Zip};
 use crate::prelude::*;
-use crate::simd::approx;
 
 /// An op that computes.
 macro_rules! row {
     ($name:literal, $traits:expr, $($class:ident $args:tt => $body:expr),+) => {
-        OpDef::pure($name, |_| {
+        OpDef::pure($name, RowRule::Elementwise, |_| {
             const KERNELS: Table<Binary> = {
                 let mut table = Table::NONE;
                 $(fill!(table two $class $args $body);)+
@@ -21,11 +22,18 @@ macro_rules! row {
     };
 }
 
+/// An op that computes, and whose rows nobody has asked about: they count as mixed.
+macro_rules! mixed {
+    ($($row:tt)+) => {
+        row!($($row)+).rows(RowRule::Mixed)
+    };
+}
+
 /// An op that compares; `$different` is its answer for shapes that do not broadcast, if it may be
 /// asked for one.
 macro_rules! compare {
     ($name:literal, $different:expr, $strings:expr, $($class:ident $args:tt => $body:expr),+) => {
-        OpDef::pure($name, |attrs| {
+        OpDef::pure($name, RowRule::Elementwise, |attrs| {
             const KERNELS: Table<Comparison> = {
                 let mut table = Table::NONE;
                 $(fill!(table whether_two $class $args $body);)+
@@ -58,8 +66,12 @@ const fn sized(traits: Traits, sizes: fn(&Dim, &Dim) -> Dim) -> Traits {
 /// The rows.
 #[rustfmt::skip]
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::pure("Add", |_| Ok(Box::new(Zip { kernels: &SUM, traits: sized(PLAIN, Dim::plus) }))),
-    OpDef::pure("AddV2", |_| Ok(Box::new(Zip { kernels: &SUM, traits: sized(PLAIN, Dim::plus) }))),
+    OpDef::pure("Add", RowRule::Elementwise, |_| {
+        Ok(Box::new(Zip { kernels: &SUM, traits: sized(PLAIN, Dim::plus) }))
+    }),
+    OpDef::pure("AddV2", RowRule::Elementwise, |_| {
+        Ok(Box::new(Zip { kernels: &SUM, traits: sized(PLAIN, Dim::plus) }))
+    }),
     row!("Sub", sized(PLAIN, Dim::minus), float(x, y) => x - y, integer(x, y) => x.wrapping_sub(y),
         complex(x, y) => x - y),
     row!("Mul", sized(PLAIN, Dim::times), float(x, y) => x * y, integer(x, y) => x.wrapping_mul(y),
@@ -108,16 +120,16 @@ pub(super) const OPS: &[OpDef] = &[
     row!("Xlog1py", SLOW, f32(x, y) => if x == 0.0 { 0.0 } else { x * approx::log1p::<M>(y) },
         f64(x, y) => if x == 0.0 { 0.0 } else { x * y.ln_1p() },
         complex(x, y) => if x.norm_sqr() == 0.0 { x } else { x * (y + 1.0).ln() }),
-    row!("NextAfter", PLAIN, f32(x, y) => libm::nextafterf(x, y),
+    mixed!("NextAfter", PLAIN, f32(x, y) => libm::nextafterf(x, y),
         f64(x, y) => libm::nextafter(x, y)),
 
-    row!("Igamma", SLOW, f32(a, x) => gamma::igamma(f64::from(a), f64::from(x)) as f32,
+    mixed!("Igamma", SLOW, f32(a, x) => gamma::igamma(f64::from(a), f64::from(x)) as f32,
         f64(a, x) => gamma::igamma(a, x)),
-    row!("Igammac", SLOW, f32(a, x) => gamma::igammac(f64::from(a), f64::from(x)) as f32,
+    mixed!("Igammac", SLOW, f32(a, x) => gamma::igammac(f64::from(a), f64::from(x)) as f32,
         f64(a, x) => gamma::igammac(a, x)),
-    row!("Zeta", SLOW, f32(x, q) => gamma::zeta(f64::from(x), f64::from(q), gamma::as_f32) as f32,
+    mixed!("Zeta", SLOW, f32(x, q) => gamma::zeta(f64::from(x), f64::from(q), gamma::as_f32) as f32,
         f64(x, q) => gamma::zeta(x, q, |x| x)),
-    row!("Polygamma", SLOW, 
+    mixed!("Polygamma", SLOW,
         f32(n, x) => gamma::polygamma(f64::from(n), f64::from(x), gamma::as_f32) as f32,
         f64(n, x) => gamma::polygamma(n, x, |x| x)),
 

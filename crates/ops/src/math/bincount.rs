@@ -1,10 +1,11 @@
 //! `Bincount` and `DenseBincount`: how often each number occurs, or the sum of its weights.
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const BINCOUNT: OpDef = OpDef::pure("Bincount", |_| Ok(Box::new(Bincount)));
-pub(super) const DENSE_BINCOUNT: OpDef = OpDef::pure("DenseBincount", |attrs| {
+pub(super) const BINCOUNT: OpDef =
+    OpDef::pure("Bincount", RowRule::Mixed, |_| Ok(Box::new(Bincount)));
+pub(super) const DENSE_BINCOUNT: OpDef = OpDef::pure("DenseBincount", RowRule::Mixed, |attrs| {
     Ok(Box::new(DenseBincount { binary: attrs.bool_or("binary_output", false)? }))
 });
 
@@ -13,7 +14,7 @@ struct Bincount;
 
 /// Of a vector, or of each row of a matrix.
 struct DenseBincount {
-    /// Whether a bin only says that a number occurs.
+    /// `true` if a bin only says that a number occurs.
     binary: bool,
 }
 
@@ -61,7 +62,7 @@ impl Op for DenseBincount {
     }
 }
 
-/// How the input is read.
+/// The settings by which the input is counted.
 #[derive(Clone, Copy)]
 struct Counting {
     n_rows: usize,
@@ -109,7 +110,7 @@ impl Counting {
             DType::F64 => self.count::<N, f64>(numbers, weights, out.as_mut_slice(), size),
             DType::I32 => self.count::<N, i32>(numbers, weights, out.as_mut_slice(), size),
             DType::I64 => self.count::<N, i64>(numbers, weights, out.as_mut_slice(), size),
-            other => return unimplemented!("dtype {other} is not supported here"),
+            other => return unsupported!("dtype {other} is not supported here"),
         }
         Ok(())
     }
@@ -129,6 +130,9 @@ impl Counting {
         }
         for (row, numbers) in numbers.chunks(self.width).enumerate().take(self.n_rows) {
             let bins = &mut bins[row * size..(row + 1) * size];
+            if is_stopped(4 * self.width) {
+                return;
+            }
             for (column, number) in numbers.iter().enumerate() {
                 let number = usize::try_from((*number).into()).ok();
                 let Some(bin) = number.and_then(|number| bins.get_mut(number)) else { continue };
@@ -143,7 +147,7 @@ impl Counting {
     }
 }
 
-/// What is added up.
+/// A number that is added up.
 trait Weight: Element {
     const ONE: Self;
     fn plus(self, other: Self) -> Self;

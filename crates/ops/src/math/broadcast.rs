@@ -27,9 +27,9 @@ pub(super) struct Layout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Axis {
     size: usize,
-    /// Whether the operands have this dimension, or are repeated along it.
+    /// `true` for operands that have this dimension, and are not repeated along it.
     has: [bool; 2],
-    /// How far apart neighbours along it are in the operands: 0 where repeated.
+    /// The distance between neighbours along the dimension in the operands: 0 where repeated.
     steps: [usize; 2],
 }
 
@@ -49,7 +49,7 @@ impl<T> Operands<'_, T> {
     }
 }
 
-/// How a walk is shared among threads.
+/// The threads that share a walk.
 #[derive(Clone, Copy)]
 pub(super) struct Share<'a> {
     /// The threads.
@@ -205,7 +205,7 @@ fn copy<'s, T: Plain, U: Plain>(out: &[U], spare: &'s mut [T; BLOCK]) -> &'s [T]
     copy
 }
 
-/// Where a row starts in the operands.
+/// The place in the operands where a row starts.
 struct Place {
     index: SmallVec<[usize; 4]>,
     starts: [usize; 2],

@@ -1,9 +1,9 @@
 //! `Bucketize`: between which boundaries each element lies.
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("Bucketize", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("Bucketize", RowRule::Elementwise, |attrs| {
     let boundaries = attrs.floats("boundaries")?.to_vec();
     if boundaries.windows(2).any(|pair| pair[0] > pair[1]) {
         return invalid!("Expected sorted boundaries");
@@ -32,7 +32,7 @@ impl Op for Bucketize {
             DType::F64 => self.place(x.as_slice::<f64>(), out, |x, bound| x < f64::from(bound)),
             DType::I32 => self.place(x.as_slice::<i32>(), out, |x, bound| (x as f32) < bound),
             DType::I64 => self.place(x.as_slice::<i64>(), out, |x, bound| (x as f32) < bound),
-            other => return unimplemented!("dtype {other} is not supported here"),
+            other => return unsupported!("dtype {other} is not supported here"),
         }
         Ok(())
     }
@@ -42,6 +42,9 @@ impl Bucketize {
     /// Writes for each element the first boundary that it is below of.
     fn place<T: Copy>(&self, x: &[T], out: &mut [i32], below: impl Fn(T, f32) -> bool) {
         for (x, out) in x.iter().zip(out) {
+            if is_stopped(16) {
+                return;
+            }
             *out = self.boundaries.partition_point(|bound| !below(*x, *bound)) as i32;
         }
     }

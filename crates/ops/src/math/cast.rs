@@ -9,7 +9,7 @@ use super::map::CHEAP;
 use super::table::{BLOCK, Narrow, c64, c128, for_column};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("Cast", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("Cast", RowRule::Elementwise, |attrs| {
     let (from, to) = (attrs.dtype("SrcT")?, attrs.dtype("DstT")?);
     let truncate = attrs.bool_or("Truncate", false)?;
     Ok(Box::new(Cast { from, to, kernel: kernel(from, to)?, truncate }))
@@ -19,7 +19,7 @@ struct Cast {
     from: DType,
     to: DType,
     kernel: Kernel,
-    /// Whether floats lose their low bits instead of being rounded.
+    /// `true` if floats lose their low bits instead of being rounded.
     truncate: bool,
 }
 
@@ -175,7 +175,7 @@ trait Source:
     + Make<c64>
     + Make<c128>
 {
-    /// Whether it is not zero; of a complex number only the real part counts.
+    /// Returns whether the number is not zero; of a complex number only the real part counts.
     fn is_true(self) -> bool;
 }
 
@@ -257,7 +257,7 @@ fn blocks<S: Narrow, D: Pod>(x: &[u8], y: &mut [u8], work: impl Fn(&[f32], &mut 
     }
 }
 
-/// How many low bits of a float the narrower `to` has no room for.
+/// Returns how many low bits of a float the narrower `to` has no room for.
 fn lost_bits(from: DType, to: DType) -> u32 {
     let mantissa = |dtype| match dtype {
         DType::F64 => 52,

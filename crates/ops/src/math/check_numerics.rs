@@ -4,8 +4,9 @@ use num_traits::Float;
 
 use crate::prelude::*;
 
-pub(super) const CHECK_NUMERICS: OpDef = OpDef::pure("CheckNumerics", build);
-pub(super) const CHECK_NUMERICS_V2: OpDef = OpDef::pure("CheckNumericsV2", build);
+pub(super) const CHECK_NUMERICS: OpDef = OpDef::pure("CheckNumerics", RowRule::Elementwise, build);
+pub(super) const CHECK_NUMERICS_V2: OpDef =
+    OpDef::pure("CheckNumericsV2", RowRule::Elementwise, build);
 
 struct CheckNumerics {
     message: String,
@@ -30,7 +31,12 @@ impl Op for CheckNumerics {
 
 impl CheckNumerics {
     fn check<T: Float>(&self, x: &[T]) -> Result<()> {
-        if x.iter().all(|x| x.is_finite()) {
+        let mut all_finite = true;
+        for x in x.chunks(AT_ONCE) {
+            pace(x.len())?;
+            all_finite &= x.iter().all(|x| x.is_finite());
+        }
+        if all_finite {
             return Ok(());
         }
         // The text is TensorFlow's (`check_numerics_op.cc`).

@@ -3,7 +3,8 @@
 use super::map::CHEAP;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("ClipByValue", |_| Ok(Box::new(Clip)));
+pub(super) const DEF: OpDef =
+    OpDef::pure("ClipByValue", RowRule::Elementwise, |_| Ok(Box::new(Clip)));
 
 /// Each bound is a scalar or has the shape of the input.
 struct Clip;

@@ -4,14 +4,19 @@ use num_complex::Complex;
 
 use super::map::{self, CHEAP};
 use super::zip;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const COMPLEX: OpDef = OpDef::pure("Complex", |_| Ok(Box::new(Join)));
-pub(super) const REAL: OpDef = OpDef::pure("Real", |_| Ok(Box::new(Part::Real)));
-pub(super) const IMAG: OpDef = OpDef::pure("Imag", |_| Ok(Box::new(Part::Imaginary)));
-pub(super) const COMPLEX_ABS: OpDef = OpDef::pure("ComplexAbs", |_| Ok(Box::new(Part::Length)));
-pub(super) const ANGLE: OpDef = OpDef::pure("Angle", |_| Ok(Box::new(Part::Angle)));
+pub(super) const COMPLEX: OpDef =
+    OpDef::pure("Complex", RowRule::Elementwise, |_| Ok(Box::new(Join)));
+pub(super) const REAL: OpDef =
+    OpDef::pure("Real", RowRule::Elementwise, |_| Ok(Box::new(Part::Real)));
+pub(super) const IMAG: OpDef =
+    OpDef::pure("Imag", RowRule::Elementwise, |_| Ok(Box::new(Part::Imaginary)));
+pub(super) const COMPLEX_ABS: OpDef =
+    OpDef::pure("ComplexAbs", RowRule::Elementwise, |_| Ok(Box::new(Part::Length)));
+pub(super) const ANGLE: OpDef =
+    OpDef::pure("Angle", RowRule::Elementwise, |_| Ok(Box::new(Part::Angle)));
 
 /// Two real tensors as one complex.
 struct Join;
@@ -36,7 +41,7 @@ impl Op for Join {
         match ctx.input(0).dtype() {
             DType::F32 => zip::run(ctx, DType::Complex64, CHEAP, join::<f32>),
             DType::F64 => zip::run(ctx, DType::Complex128, CHEAP, join::<f64>),
-            other => unimplemented!("dtype {other} is not supported here"),
+            other => unsupported!("dtype {other} is not supported here"),
         }
     }
 }
@@ -56,7 +61,7 @@ impl Op for Part {
         match ctx.input(0).dtype() {
             DType::Complex64 => map::run(ctx, DType::F32, CHEAP, self.kernel::<f32>()),
             DType::Complex128 => map::run(ctx, DType::F64, CHEAP, self.kernel::<f64>()),
-            other => unimplemented!("dtype {other} is not supported here"),
+            other => unsupported!("dtype {other} is not supported here"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("Cross", |_| Ok(Box::new(Cross)));
+pub(super) const DEF: OpDef = OpDef::pure("Cross", RowRule::Mixed, |_| Ok(Box::new(Cross)));
 
 struct Cross;
 
@@ -40,6 +40,9 @@ impl Op for Cross {
 fn cross<T: Copy>(a: &[T], b: &[T], out: &mut [T], minor: impl Fn(T, T, T, T) -> T) {
     let pairs = a.chunks_exact(3).zip(b.chunks_exact(3));
     for ((a, b), out) in pairs.zip(out.chunks_exact_mut(3)) {
+        if is_stopped(8) {
+            return;
+        }
         out[0] = minor(a[1], b[2], a[2], b[1]);
         out[1] = minor(a[2], b[0], a[0], b[2]);
         out[2] = minor(a[0], b[1], a[1], b[0]);

@@ -1,16 +1,22 @@
 //! Running sums, products and logarithms of sums along an axis.
 
+use kernels::{Rounded, approx};
 use num_complex::Complex;
 
 use super::arg::axis_value;
 use super::reduce::fold::{Add, Join, Multiply, Term};
 use crate::prelude::*;
-use crate::simd::{Rounded, approx};
 
-pub(super) const CUMSUM: OpDef = OpDef::pure("Cumsum", |attrs| build(attrs, Way::Sum));
-pub(super) const CUMPROD: OpDef = OpDef::pure("Cumprod", |attrs| build(attrs, Way::Product));
+pub(super) const CUMSUM: OpDef =
+    OpDef::pure("Cumsum", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Sum));
+pub(super) const CUMPROD: OpDef =
+    OpDef::pure("Cumprod", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, Way::Product)
+    });
 pub(super) const CUMULATIVE_LOGSUMEXP: OpDef =
-    OpDef::pure("CumulativeLogsumexp", |attrs| build(attrs, Way::LogSumExp));
+    OpDef::pure("CumulativeLogsumexp", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, Way::LogSumExp)
+    });
 
 #[derive(Clone, Copy)]
 enum Way {
@@ -21,7 +27,7 @@ enum Way {
 
 struct Scan {
     way: Way,
-    /// Whether an element leaves out itself.
+    /// `true` if an element leaves out itself.
     exclusive: bool,
     reverse: bool,
 }
@@ -116,6 +122,7 @@ impl Scan {
         for (x, out) in parts {
             sums.fill(J::NEUTRAL);
             for i in 0..n {
+                pace(4 * inner)?;
                 let at = if self.reverse { n - 1 - i } else { i } * inner;
                 let rows = x[at..at + inner].iter().zip(&mut out[at..at + inner]);
                 for ((x, out), sum) in rows.zip(sums.iter_mut()) {

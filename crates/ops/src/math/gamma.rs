@@ -6,7 +6,7 @@ use super::special::{digamma, lgamma};
 /// Steps after which a series or fraction is as precise as it gets.
 const N_STEPS_MAX: usize = 5000;
 
-/// How far below zero the terms of a zeta function are added up.
+/// The distance below zero down to which the terms of a zeta function are added up.
 const Q_LIMIT: f64 = 1e5;
 
 /// The lower incomplete gamma function over the gamma function.

@@ -3,10 +3,10 @@
 use num_traits::AsPrimitive;
 
 use super::arg::axis_value;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("HistogramFixedWidth", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("HistogramFixedWidth", RowRule::Mixed, |attrs| {
     Ok(Box::new(Histogram { dtype: attrs.dtype_or("dtype", DType::I32)? }))
 });
 
@@ -40,7 +40,7 @@ impl Op for Histogram {
             DType::F64 => ends::<f64>(range),
             DType::I32 => ends::<i32>(range),
             DType::I64 => ends::<i64>(range),
-            other => return unimplemented!("dtype {other} is not supported here"),
+            other => return unsupported!("dtype {other} is not supported here"),
         };
         if low >= high || low.is_nan() || high.is_nan() {
             return invalid!("value_range should satisfy value_range[0] < value_range[1]");
@@ -53,7 +53,7 @@ impl Op for Histogram {
             DType::F64 => count::<f64>(x, bins, &mut counts)?,
             DType::I32 => count::<i32>(x, bins, &mut counts)?,
             DType::I64 => count::<i64>(x, bins, &mut counts)?,
-            other => return unimplemented!("dtype {other} is not supported here"),
+            other => return unsupported!("dtype {other} is not supported here"),
         }
         let mut out = ctx.output(0, self.dtype, &shape)?;
         for_integer!(self.dtype, T => {
@@ -83,6 +83,7 @@ fn count<T: Element + AsPrimitive<f64>>(
     let last = counts.len() as i64 - 1;
     let values = x.as_slice::<T>().iter().map(|value| AsPrimitive::<f64>::as_(*value));
     for value in values {
+        pace(4)?;
         if value.is_nan() {
             // The text is TensorFlow's (`histogram_op.cc`).
             return invalid!("Histogram values must not contain NaN");

@@ -3,7 +3,7 @@
 use super::reduce::fold::{Add, Join, Term};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("L2Loss", |_| Ok(Box::new(L2Loss)));
+pub(super) const DEF: OpDef = OpDef::pure("L2Loss", RowRule::Mixed, |_| Ok(Box::new(L2Loss)));
 
 struct L2Loss;
 
@@ -33,7 +33,7 @@ where
     let square = |x: &T| x.widen() * x.widen();
     let zero = <Add as Join<T::Sum>>::NEUTRAL;
     let block = |x: &[T]| x.iter().map(square).fold(zero, |sum, x| sum + x);
-    let sum = x.chunks(256).map(block).fold(zero, |sum, block| sum + block);
+    let sum = paced(x.chunks(256), 256).map(block).fold(zero, |sum, block| sum + block);
     let one = <T::Sum as num_traits::One>::one();
     sum / (one + one)
 }

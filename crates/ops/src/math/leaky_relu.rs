@@ -4,10 +4,10 @@ use half::{bf16, f16};
 
 use super::map::{self, CHEAP};
 use super::table::{BLOCK, Narrow};
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("LeakyRelu", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("LeakyRelu", RowRule::Elementwise, |attrs| {
     Ok(Box::new(LeakyRelu { alpha: attrs.float_or("alpha", 0.2)? }))
 });
 
@@ -29,7 +29,7 @@ impl Op for LeakyRelu {
             DType::F64 => map::run(ctx, dtype, CHEAP, |x, y| leak(x, y, f64::from(alpha), 0.0)),
             DType::F16 => map::run(ctx, dtype, CHEAP, |x, y| leak_half::<f16>(x, y, alpha)),
             DType::BF16 => map::run(ctx, dtype, CHEAP, |x, y| leak_half::<bf16>(x, y, alpha)),
-            other => unimplemented!("dtype {other} is not supported here"),
+            other => unsupported!("dtype {other} is not supported here"),
         }
     }
 

@@ -4,11 +4,13 @@ use half::{bf16, f16};
 use num_traits::One;
 
 use super::table::for_column;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const ZEROS_LIKE: OpDef = OpDef::pure("ZerosLike", |_| Ok(Box::new(Zeros)));
-pub(super) const ONES_LIKE: OpDef = OpDef::pure("OnesLike", |_| Ok(Box::new(Ones)));
+pub(super) const ZEROS_LIKE: OpDef =
+    OpDef::pure("ZerosLike", RowRule::Elementwise, |_| Ok(Box::new(Zeros)));
+pub(super) const ONES_LIKE: OpDef =
+    OpDef::pure("OnesLike", RowRule::Elementwise, |_| Ok(Box::new(Ones)));
 
 struct Zeros;
 struct Ones;
@@ -25,9 +27,13 @@ impl Op for Zeros {
             return ctx.set_output(0, Tensor::zeros(x.dtype(), x.shape().clone())?);
         }
         if !x.dtype().is_plain() {
-            return unimplemented!("dtype {} is not supported here", x.dtype());
+            return unsupported!("dtype {} is not supported here", x.dtype());
         }
-        ctx.output(0, x.dtype(), x.shape())?.bytes().fill(0);
+        let mut out = ctx.output(0, x.dtype(), x.shape())?;
+        for bytes in out.bytes().chunks_mut(FILLED) {
+            pace(FILLED / 8)?;
+            bytes.fill(0);
+        }
         Ok(())
     }
 }
@@ -41,10 +47,20 @@ impl Op for Ones {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (x, mut out) = ctx.unary()?;
         match x.dtype() {
-            DType::F16 => out.as_mut_slice::<f16>().fill(f16::ONE),
-            DType::BF16 => out.as_mut_slice::<bf16>().fill(bf16::ONE),
-            dtype => for_column!(dtype, T => out.as_mut_slice::<T>().fill(T::one())),
+            DType::F16 => fill(out.as_mut_slice::<f16>(), f16::ONE),
+            DType::BF16 => fill(out.as_mut_slice::<bf16>(), bf16::ONE),
+            dtype => for_column!(dtype, T => fill(out.as_mut_slice::<T>(), T::one())),
         }
-        Ok(())
     }
+}
+
+/// The bytes that are filled at once.
+const FILLED: usize = 1 << 16;
+
+fn fill<T: Copy>(out: &mut [T], one: T) -> Result<()> {
+    for out in out.chunks_mut(AT_ONCE) {
+        pace(out.len())?;
+        out.fill(one);
+    }
+    Ok(())
 }

@@ -1,20 +1,23 @@
 //! `LogSoftmax` and the losses that are made of it.
 
 use half::{bf16, f16};
+use kernels::{Rounded, approx};
 
 use super::expand::expand_part;
 use super::rows;
 use super::table::Narrow;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::nn::{Floats, narrow};
 use crate::prelude::*;
-use crate::simd::{Rounded, approx};
 
-pub(super) const LOG_SOFTMAX: OpDef = OpDef::pure("LogSoftmax", |_| Ok(Box::new(LogSoftmax)));
+pub(super) const LOG_SOFTMAX: OpDef =
+    OpDef::pure("LogSoftmax", RowRule::LastAxis, |_| Ok(Box::new(LogSoftmax)));
 pub(super) const CROSS_ENTROPY: OpDef =
-    OpDef::pure("SoftmaxCrossEntropyWithLogits", |_| Ok(Box::new(CrossEntropy)));
+    OpDef::pure("SoftmaxCrossEntropyWithLogits", RowRule::Mixed, |_| Ok(Box::new(CrossEntropy)));
 pub(super) const SPARSE_CROSS_ENTROPY: OpDef =
-    OpDef::pure("SparseSoftmaxCrossEntropyWithLogits", |_| Ok(Box::new(SparseCrossEntropy)));
+    OpDef::pure("SparseSoftmaxCrossEntropyWithLogits", RowRule::Mixed, |_| {
+        Ok(Box::new(SparseCrossEntropy))
+    });
 
 struct LogSoftmax;
 struct CrossEntropy;
@@ -103,7 +106,7 @@ impl Op for LogSoftmax {
                 match dtype {
                     DType::F16 => log_softmax_half::<f16>(x.as_slice(), out.as_mut_slice(), row),
                     DType::BF16 => log_softmax_half::<bf16>(x.as_slice(), out.as_mut_slice(), row),
-                    other => return unimplemented!("dtype {other} is not supported here"),
+                    other => return unsupported!("dtype {other} is not supported here"),
                 }
             }
         }
@@ -120,6 +123,9 @@ impl Op for LogSoftmax {
 fn log_softmax<T: Row>(x: &[T], out: &mut [T], width: usize) {
     let width = width.max(1);
     for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+        if is_stopped(16 * width) {
+            return;
+        }
         let log = T::shift(x, out);
         out.iter_mut().for_each(|y| *y = y.minus(log));
     }
@@ -129,6 +135,9 @@ fn log_softmax<T: Row>(x: &[T], out: &mut [T], width: usize) {
 fn log_softmax_half<T: Narrow>(x: &[T], out: &mut [T], (wide, result): (&mut [f32], &mut [f32])) {
     let width = wide.len().max(1);
     for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+        if is_stopped(16 * width) {
+            return;
+        }
         T::widen(x, wide);
         log_softmax(wide, result, width);
         T::round(result, out);
@@ -172,7 +181,7 @@ impl Op for CrossEntropy {
                 let sides =
                     (Floats::of(&logits, &mut scratch)?, Floats::of(&labels, &mut scratch)?);
                 let (Some(x), Some(y)) = sides else {
-                    return unimplemented!("dtype {dtype} is not supported here");
+                    return unsupported!("dtype {dtype} is not supported here");
                 };
                 let (mut wide_loss, mut wide_slope) =
                     (scratch.part(batch.n_elements())?, scratch.part(shape.n_elements())?);
@@ -219,6 +228,9 @@ fn cross_entropy<T: Row>(logits: &[T], labels: &[T], loss: &mut [T], slope: &mut
     loss.fill(T::ZERO);
     let rows = logits.chunks_exact(width).zip(labels.chunks_exact(width));
     for (((logits, labels), loss), slope) in rows.zip(loss).zip(slope.chunks_exact_mut(width)) {
+        if is_stopped(16 * width) {
+            return;
+        }
         let log = T::shift(logits, slope);
         for (shifted, label) in slope.iter_mut().zip(labels) {
             let cost = log.minus(*shifted);
@@ -264,6 +276,7 @@ impl Op for SparseCrossEntropy {
         let mut scratch = ctx.scratch();
         let mut classes = scratch.part(n)?;
         for (i, class) in classes.iter_mut().enumerate() {
+            pace(2)?;
             let label = int_at(&labels, i)?;
             match usize::try_from(label) {
                 Ok(label) if label < width => *class = label,
@@ -288,7 +301,7 @@ impl Op for SparseCrossEntropy {
             DType::F64 => entropy!(f64),
             _ => {
                 let Some(x) = Floats::of(&logits, &mut scratch)? else {
-                    return unimplemented!("dtype {dtype} is not supported here");
+                    return unsupported!("dtype {dtype} is not supported here");
                 };
                 let (mut wide_loss, mut wide_slope) = (scratch.part(n)?, scratch.part(x.len())?);
                 sparse_cross_entropy(&x, &classes, &mut wide_loss, &mut wide_slope);
@@ -308,6 +321,9 @@ fn sparse_cross_entropy<T: Row>(x: &[T], classes: &[usize], loss: &mut [T], slop
     let width = (slope.len() / loss.len().max(1)).max(1);
     let rows = x.chunks_exact(width).zip(slope.chunks_exact_mut(width));
     for (((x, slope), loss), class) in rows.zip(loss).zip(classes) {
+        if is_stopped(16 * width) {
+            return;
+        }
         let log = T::shift(x, slope);
         *loss = log.minus(slope[*class]);
         for shifted in slope.iter_mut() {

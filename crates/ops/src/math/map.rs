@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
+use kernels::{Loop, Madd, widest};
 
 use super::table::{BLOCK, Column, Family, Narrow, Table, for_column};
 use crate::prelude::*;
-use crate::simd::{Loop, Madd, widest};
 
 /// Elements a thread takes at a time where an element costs little.
 pub(super) const CHEAP: usize = 1 << 16;

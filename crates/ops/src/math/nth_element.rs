@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::arg::axis_value;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("NthElement", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("NthElement", RowRule::Mixed, |attrs| {
     Ok(Box::new(NthElement { reverse: attrs.bool_or("reverse", false)? }))
 });
 
@@ -42,6 +42,7 @@ impl Op for NthElement {
             let rows = x.as_slice::<T>().chunks_exact(*width);
             let mut sorted = scratch.part::<T>(*width)?;
             for (row, out) in rows.zip(out.as_mut_slice::<T>()) {
+                pace(4 * *width)?;
                 sorted.copy_from_slice(row);
                 let compare = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);
                 *out = *sorted.select_nth_unstable_by(n, compare).1;

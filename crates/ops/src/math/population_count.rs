@@ -2,7 +2,8 @@
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("PopulationCount", |_| Ok(Box::new(PopulationCount)));
+pub(super) const DEF: OpDef =
+    OpDef::pure("PopulationCount", RowRule::Mixed, |_| Ok(Box::new(PopulationCount)));
 
 struct PopulationCount;
 
@@ -17,8 +18,10 @@ impl Op for PopulationCount {
         let mut out = ctx.output(0, DType::U8, x.shape())?;
         let out = out.as_mut_slice::<u8>();
         for_integer!(x.dtype(), T => {
-            let counts = x.as_slice::<T>().iter().map(|x| x.count_ones() as u8);
-            out.iter_mut().zip(counts).for_each(|(out, count)| *out = count);
+            for (x, out) in x.as_slice::<T>().chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE)) {
+                pace(x.len())?;
+                out.iter_mut().zip(x).for_each(|(out, x)| *out = x.count_ones() as u8);
+            }
         });
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::table::{Table, fill, one};
 use super::zip::{Binary, PLAIN, Refuses, Traits, Zip};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("Pow", |_| {
+pub(super) const DEF: OpDef = OpDef::pure("Pow", RowRule::Elementwise, |_| {
     const KERNELS: Table<Binary> = {
         let mut table = Table::NONE;
         fill!(table two float(x, y) x.powf(y));

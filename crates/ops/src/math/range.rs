@@ -3,11 +3,12 @@
 use half::{bf16, f16};
 
 use super::arg::axis_value;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const RANGE: OpDef = OpDef::pure("Range", |_| Ok(Box::new(Range)));
-pub(super) const LIN_SPACE: OpDef = OpDef::pure("LinSpace", |_| Ok(Box::new(LinSpace)));
+pub(super) const RANGE: OpDef = OpDef::pure("Range", RowRule::Mixed, |_| Ok(Box::new(Range)));
+pub(super) const LIN_SPACE: OpDef =
+    OpDef::pure("LinSpace", RowRule::Mixed, |_| Ok(Box::new(LinSpace)));
 
 /// From a start, by steps, as far as below a limit.
 struct Range;
@@ -48,9 +49,14 @@ impl Op for Range {
 /// Writes `start`, `start + delta` and so on.
 fn steps<T: Copy>(start: T, delta: T, out: &mut [T], add: impl Fn(T, T) -> T) {
     let mut value = start;
-    for out in out {
-        *out = value;
-        value = add(value, delta);
+    for out in out.chunks_mut(AT_ONCE) {
+        if is_stopped(out.len()) {
+            return;
+        }
+        for out in out {
+            *out = value;
+            value = add(value, delta);
+        }
     }
 }
 
@@ -62,7 +68,7 @@ fn one<T: Element>(view: View<'_>) -> Result<T> {
     }
 }
 
-/// How many numbers there are. The texts are TensorFlow's (`sequence_ops.cc`).
+/// Returns the number of elements of the range. The texts are TensorFlow's (`sequence_ops.cc`).
 fn size(start: View<'_>, limit: View<'_>, delta: View<'_>) -> Result<usize> {
     if limit.dtype() != start.dtype() || delta.dtype() != start.dtype() {
         return invalid!("expected inputs of one dtype");
@@ -135,7 +141,7 @@ impl Op for LinSpace {
             DType::F64 => spaced(one::<f64>(start)?, one(stop)?, out.as_mut_slice()),
             DType::F16 => spaced(one::<f16>(start)?, one(stop)?, out.as_mut_slice()),
             DType::BF16 => spaced(one::<bf16>(start)?, one(stop)?, out.as_mut_slice()),
-            other => return unimplemented!("dtype {other} is not supported here"),
+            other => return unsupported!("dtype {other} is not supported here"),
         }
         Ok(())
     }
@@ -147,6 +153,9 @@ fn spaced<T: num_traits::Float>(start: T, stop: T, out: &mut [T]) {
     let n = out.len();
     let step = if n > 1 { (stop - start) / cast(n - 1) } else { T::zero() };
     for (i, out) in out.iter_mut().enumerate() {
+        if i % AT_ONCE == 0 && is_stopped(AT_ONCE) {
+            return;
+        }
         *out = match i {
             // Infinite steps are none from the first.
             0 => start,

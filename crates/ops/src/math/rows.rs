@@ -1,6 +1,6 @@
 //! Rows of `f32` for softmax and its kin: the steps that are worth wide vectors.
 
-use crate::simd::{Loop, Madd, approx, widest};
+use kernels::{Loop, Madd, approx, widest};
 
 use super::reduce::fold::{Add, Larger, across};
 

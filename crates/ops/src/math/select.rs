@@ -5,8 +5,9 @@ use super::map::CHEAP;
 use super::merge::merge;
 use crate::prelude::*;
 
-pub(super) const SELECT: OpDef = OpDef::pure("Select", |_| Ok(Box::new(Select)));
-pub(super) const SELECT_V2: OpDef = OpDef::pure("SelectV2", |_| Ok(Box::new(SelectV2)));
+pub(super) const SELECT: OpDef = OpDef::pure("Select", RowRule::Select, |_| Ok(Box::new(Select)));
+pub(super) const SELECT_V2: OpDef =
+    OpDef::pure("SelectV2", RowRule::Elementwise, |_| Ok(Box::new(SelectV2)));
 
 /// The condition is a scalar, of the operands' shape, or a vector that picks whole rows.
 struct Select;
@@ -53,7 +54,7 @@ impl Op for Select {
     }
 }
 
-/// How many elements each flag stands for.
+/// Returns how many elements each flag stands for.
 fn repeats(condition: &Shape, operand: &Shape) -> Result<usize> {
     if condition == operand {
         return Ok(1);

@@ -155,7 +155,7 @@ macro_rules! one {
         struct F;
         impl $crate::math::map::One<$type, $type> for F {
             #[inline(always)]
-            fn of<M: $crate::simd::Madd>($x: $type) -> $type {
+            fn of<M: ::kernels::Madd>($x: $type) -> $type {
                 $body
             }
         }
@@ -169,7 +169,7 @@ macro_rules! whether_one {
         struct F;
         impl $crate::math::map::One<$type, u8> for F {
             #[inline(always)]
-            fn of<M: $crate::simd::Madd>($x: $type) -> u8 {
+            fn of<M: ::kernels::Madd>($x: $type) -> u8 {
                 u8::from($body)
             }
         }
@@ -183,7 +183,7 @@ macro_rules! two {
         struct F;
         impl $crate::math::zip::Two<$type, $type> for F {
             #[inline(always)]
-            fn of<M: $crate::simd::Madd>($x: $type, $y: $type) -> $type {
+            fn of<M: ::kernels::Madd>($x: $type, $y: $type) -> $type {
                 $body
             }
         }
@@ -197,7 +197,7 @@ macro_rules! whether_two {
         struct F;
         impl $crate::math::zip::Two<$type, u8> for F {
             #[inline(always)]
-            fn of<M: $crate::simd::Madd>($x: $type, $y: $type) -> u8 {
+            fn of<M: ::kernels::Madd>($x: $type, $y: $type) -> u8 {
                 u8::from($body)
             }
         }

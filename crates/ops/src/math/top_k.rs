@@ -5,25 +5,29 @@ use std::cmp::Ordering;
 use half::{bf16, f16};
 
 use super::arg::axis_value;
+use crate::order::sort_by;
 use crate::prelude::*;
 
-pub(super) const TOP_K_V2: OpDef = OpDef::pure("TopKV2", |attrs| {
+pub(super) const TOP_K_V2: OpDef = OpDef::pure("TopKV2", RowRule::LastAxis, |attrs| {
     Ok(Box::new(TopK { index: attrs.dtype_or("index_type", DType::I32)?, k: None }))
 });
-pub(super) const TOP_K: OpDef =
-    OpDef::pure("TopK", |attrs| Ok(Box::new(TopK { index: DType::I32, k: Some(attrs.int("k")?) })));
-pub(super) const IN_TOP_K: OpDef =
-    OpDef::pure("InTopK", |attrs| Ok(Box::new(InTopK { k: Some(attrs.int("k")?) })));
-pub(super) const IN_TOP_K_V2: OpDef = OpDef::pure("InTopKV2", |_| Ok(Box::new(InTopK { k: None })));
+pub(super) const TOP_K: OpDef = OpDef::pure("TopK", RowRule::Mixed, |attrs| {
+    Ok(Box::new(TopK { index: DType::I32, k: Some(attrs.int("k")?) }))
+});
+pub(super) const IN_TOP_K: OpDef = OpDef::pure("InTopK", RowRule::Mixed, |attrs| {
+    Ok(Box::new(InTopK { k: Some(attrs.int("k")?) }))
+});
+pub(super) const IN_TOP_K_V2: OpDef =
+    OpDef::pure("InTopKV2", RowRule::Mixed, |_| Ok(Box::new(InTopK { k: None })));
 
 struct TopK {
     index: DType,
-    /// How many; `None` if an input says it.
+    /// The number of elements; `None` if an input gives it.
     k: Option<i64>,
 }
 
 struct InTopK {
-    /// How many; `None` if an input says it.
+    /// The number of elements; `None` if an input gives it.
     k: Option<i64>,
 }
 
@@ -62,7 +66,7 @@ impl Op for TopK {
         let (mut values, mut indices) =
             ctx.two_outputs((x.dtype(), &shape), (self.index, &shape))?;
         for_number!(x.dtype(), T => {
-            top::<T>(x.as_slice(), values.as_mut_slice(), &mut places, &mut order);
+            top::<T>(x.as_slice(), values.as_mut_slice(), &mut places, &mut order)?;
         });
         for_integer!(self.index, T => {
             let indices = indices.as_mut_slice::<T>().iter_mut();
@@ -113,24 +117,31 @@ ordered! { f32 f64 f16 bf16; i8 i16 i32 i64 u8 u16 u32 u64 }
 
 /// Writes the largest elements of each row of `x`, large to small and left to right among equals,
 /// and where they stand.
-fn top<T: Ordered>(x: &[T], values: &mut [T], places: &mut [usize], order: &mut [usize]) {
+fn top<T: Ordered>(
+    x: &[T],
+    values: &mut [T],
+    places: &mut [usize],
+    order: &mut [usize],
+) -> Result<()> {
     if values.is_empty() {
-        return;
+        return Ok(());
     }
     let width = order.len();
     let k = values.len() / (x.len() / width);
     let rows = x.chunks_exact(width);
     for (row, (values, places)) in rows.zip(values.chunks_mut(k).zip(places.chunks_mut(k))) {
+        pace(4 * width)?;
         order.iter_mut().enumerate().for_each(|(i, place)| *place = i);
-        let compare = |a: &usize, b: &usize| row[*a].falling(row[*b]).then(a.cmp(b));
+        let mut compare = |a: &usize, b: &usize| row[*a].falling(row[*b]).then(a.cmp(b));
         if k < width {
-            order.select_nth_unstable_by(k - 1, compare);
+            order.select_nth_unstable_by(k - 1, &mut compare);
         }
-        order[..k].sort_unstable_by(compare);
+        sort_by(&mut order[..k], &mut compare)?;
         for ((value, place), at) in values.iter_mut().zip(places).zip(&*order) {
             (*value, *place) = (row[*at], *at);
         }
     }
+    Ok(())
 }
 
 impl Op for InTopK {
@@ -163,6 +174,7 @@ impl Op for InTopK {
         let x: &[f32] = predictions.as_slice();
         let mut out = ctx.output(0, DType::Bool, &Shape::of(&[n]))?;
         for (i, out) in out.as_mut_slice::<u8>().iter_mut().enumerate() {
+            pace(width)?;
             let row = &x[i * width..(i + 1) * width];
             *out = u8::from(is_in_top(row, int_at(&targets, i)?, k));
         }
@@ -170,7 +182,8 @@ impl Op for InTopK {
     }
 }
 
-/// Whether fewer than `k` elements are larger than that of `class`; not if one is not finite.
+/// Returns whether fewer than `k` elements are larger than that of `class`; not if one is not
+/// finite.
 fn is_in_top(row: &[f32], class: i64, k: i64) -> bool {
     let Some(target) = usize::try_from(class).ok().and_then(|class| row.get(class)) else {
         return false;

@@ -1,17 +1,17 @@
 //! Ops of one tensor that work element by element: a row each.
 
+use kernels::approx;
 use num_complex::Complex;
 
 use super::map::{Ask, CHEAP, COSTLY, Map, Test, Unary};
 use super::table::{Table, fill};
 use super::{bessel, plane, special};
 use crate::prelude::*;
-use crate::simd::approx;
 
 /// An op that maps each element.
 macro_rules! row {
     ($name:literal, $grain:ident, $($class:ident $args:tt => $body:expr),+) => {
-        OpDef::pure($name, |_| {
+        OpDef::pure($name, RowRule::Elementwise, |_| {
             const KERNELS: Table<Unary> = {
                 let mut table = Table::NONE;
                 $(fill!(table one $class $args $body);)+
@@ -22,10 +22,17 @@ macro_rules! row {
     };
 }
 
+/// An op that maps each element, and whose rows nobody has asked about: they count as mixed.
+macro_rules! mixed {
+    ($($row:tt)+) => {
+        row!($($row)+).rows(RowRule::Mixed)
+    };
+}
+
 /// An op that asks something of each element.
 macro_rules! ask {
     ($name:literal, $($class:ident $args:tt => $body:expr),+) => {
-        OpDef::pure($name, |_| {
+        OpDef::pure($name, RowRule::Elementwise, |_| {
             const KERNELS: Table<Test> = {
                 let mut table = Table::NONE;
                 $(fill!(table whether_one $class $args $body);)+
@@ -92,18 +99,30 @@ pub(super) const OPS: &[OpDef] = &[
         complex(x) => ((-x).exp() + 1.0).inv()),
     row!("Softplus", COSTLY, f32(x) => approx::softplus::<M>(x), f64(x) => softplus(x)),
     row!("Softsign", CHEAP, float(x) => x / (1.0 + x.abs())),
-    row!("BesselI0", COSTLY, f32(x) => bessel::i0(f64::from(x)) as f32, f64(x) => bessel::i0(x)),
-    row!("BesselI0e", COSTLY, f32(x) => bessel::i0e(f64::from(x)) as f32, f64(x) => bessel::i0e(x)),
-    row!("BesselI1", COSTLY, f32(x) => bessel::i1(f64::from(x)) as f32, f64(x) => bessel::i1(x)),
-    row!("BesselI1e", COSTLY, f32(x) => bessel::i1e(f64::from(x)) as f32, f64(x) => bessel::i1e(x)),
-    row!("BesselK0", COSTLY, f32(x) => bessel::k0(f64::from(x)) as f32, f64(x) => bessel::k0(x)),
-    row!("BesselK0e", COSTLY, f32(x) => bessel::k0e(f64::from(x)) as f32, f64(x) => bessel::k0e(x)),
-    row!("BesselK1", COSTLY, f32(x) => bessel::k1(f64::from(x)) as f32, f64(x) => bessel::k1(x)),
-    row!("BesselK1e", COSTLY, f32(x) => bessel::k1e(f64::from(x)) as f32, f64(x) => bessel::k1e(x)),
-    row!("BesselJ0", COSTLY, f32(x) => bessel::j0(f64::from(x)) as f32, f64(x) => bessel::j0(x)),
-    row!("BesselJ1", COSTLY, f32(x) => bessel::j1(f64::from(x)) as f32, f64(x) => bessel::j1(x)),
-    row!("BesselY0", COSTLY, f32(x) => bessel::y0(f64::from(x)) as f32, f64(x) => bessel::y0(x)),
-    row!("BesselY1", COSTLY, f32(x) => bessel::y1_narrow(x), f64(x) => bessel::y1(x)),
+    mixed!("BesselI0", COSTLY, f32(x) => bessel::i0(f64::from(x)) as f32,
+        f64(x) => bessel::i0(x)),
+    mixed!("BesselI0e", COSTLY, f32(x) => bessel::i0e(f64::from(x)) as f32,
+        f64(x) => bessel::i0e(x)),
+    mixed!("BesselI1", COSTLY, f32(x) => bessel::i1(f64::from(x)) as f32,
+        f64(x) => bessel::i1(x)),
+    mixed!("BesselI1e", COSTLY, f32(x) => bessel::i1e(f64::from(x)) as f32,
+        f64(x) => bessel::i1e(x)),
+    mixed!("BesselK0", COSTLY, f32(x) => bessel::k0(f64::from(x)) as f32,
+        f64(x) => bessel::k0(x)),
+    mixed!("BesselK0e", COSTLY, f32(x) => bessel::k0e(f64::from(x)) as f32,
+        f64(x) => bessel::k0e(x)),
+    mixed!("BesselK1", COSTLY, f32(x) => bessel::k1(f64::from(x)) as f32,
+        f64(x) => bessel::k1(x)),
+    mixed!("BesselK1e", COSTLY, f32(x) => bessel::k1e(f64::from(x)) as f32,
+        f64(x) => bessel::k1e(x)),
+    mixed!("BesselJ0", COSTLY, f32(x) => bessel::j0(f64::from(x)) as f32,
+        f64(x) => bessel::j0(x)),
+    mixed!("BesselJ1", COSTLY, f32(x) => bessel::j1(f64::from(x)) as f32,
+        f64(x) => bessel::j1(x)),
+    mixed!("BesselY0", COSTLY, f32(x) => bessel::y0(f64::from(x)) as f32,
+        f64(x) => bessel::y0(x)),
+    mixed!("BesselY1", COSTLY, f32(x) => bessel::y1_narrow(x),
+        f64(x) => bessel::y1(x)),
     row!("Relu", CHEAP, float(x) => if x < 0.0 { 0.0 } else { x },
         signed(x) => x.max(0), unsigned(x) => x),
     row!("Relu6", CHEAP, float(x) => between(x, 0.0, 6.0), integer(x) => between(x, 0, 6)),

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
+use kernels::{Loop, Madd, widest};
 
 use super::broadcast::{Layout, Operands, Share};
 use super::map::{CHEAP, lacking};
@@ -10,7 +11,6 @@ use super::strings;
 use super::table::{BLOCK, Column, Family, Narrow, Table, for_column};
 use crate::infer::broadcast_sizes;
 use crate::prelude::*;
-use crate::simd::{Loop, Madd, widest};
 
 /// A function of two elements.
 pub(super) trait Two<T, U> {
@@ -38,12 +38,12 @@ pub(super) struct Zip {
     pub(super) traits: Traits,
 }
 
-/// What an op does besides its arithmetic.
+/// The properties of an op besides its arithmetic.
 #[derive(Clone, Copy)]
 pub(super) struct Traits {
     /// The elements that a thread takes at a time.
     pub(super) grain: usize,
-    /// What integer operands are refused.
+    /// The integer operands that are refused.
     pub(super) refuses: Refuses,
     /// The op on sizes that are not known yet.
     pub(super) sizes: Option<fn(&Dim, &Dim) -> Dim>,
@@ -302,7 +302,7 @@ mod tests {
     use super::super::OPS;
     use super::*;
 
-    /// What op `name` infers of two vectors of sizes.
+    /// Returns the sizes that op `name` infers of two vectors of sizes.
     fn infer(name: &str, a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
         let def = OPS.iter().find(|def| def.name == name).expect("an op");
         let op = (def.build)(&Attrs::new(&Default::default())).expect("no attributes");

@@ -1,12 +1,13 @@
 //! `_Activation`: a function of each element that TensorFlow has no op for. Graph passes make it of
 //! the ops that it was exported as.
 
-use super::fused::activation;
-use crate::error::unimplemented;
-use crate::prelude::*;
-use crate::simd::Activation;
+use kernels::Activation;
 
-pub(super) const DEF: OpDef = OpDef::pure("_Activation", |attrs| {
+use super::fused::activation;
+use crate::error::unsupported;
+use crate::prelude::*;
+
+pub(super) const DEF: OpDef = OpDef::pure("_Activation", RowRule::Elementwise, |attrs| {
     Ok(Box::new(Activate(activation(attrs.str("name")?, attrs)?)))
 });
 
@@ -19,7 +20,7 @@ impl Op for Activate {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [x] = arity(inputs)?;
         if x.dtype != DType::F32 {
-            return unimplemented!("activations are for float, not for {}", x.dtype);
+            return unsupported!("activations are for float, not for {}", x.dtype);
         }
         Ok(vec![x.with_dtype(x.dtype)])
     }
@@ -32,7 +33,7 @@ impl Op for Activate {
         }
         let (x, mut out) = ctx.unary()?;
         if x.dtype() != DType::F32 {
-            return unimplemented!("activations are for float, not for {}", x.dtype());
+            return unsupported!("activations are for float, not for {}", x.dtype());
         }
         let x: &[f32] = x.as_slice();
         pool.run_chunks(out.as_mut_slice(), TASK_ELEMENTS, &|task, part: &mut [f32]| {

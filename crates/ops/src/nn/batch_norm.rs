@@ -4,12 +4,15 @@
 
 use super::dtypes::{Floats, narrow};
 use super::window::Layout;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const V1: OpDef = OpDef::pure("FusedBatchNorm", |attrs| build(attrs, 5));
-pub(super) const V2: OpDef = OpDef::pure("FusedBatchNormV2", |attrs| build(attrs, 5));
-pub(super) const V3: OpDef = OpDef::pure("FusedBatchNormV3", |attrs| build(attrs, 6));
+pub(super) const V1: OpDef =
+    OpDef::pure("FusedBatchNorm", RowRule::BatchNorm, |attrs| build(attrs, 5));
+pub(super) const V2: OpDef =
+    OpDef::pure("FusedBatchNormV2", RowRule::BatchNorm, |attrs| build(attrs, 5));
+pub(super) const V3: OpDef =
+    OpDef::pure("FusedBatchNormV3", RowRule::BatchNorm, |attrs| build(attrs, 6));
 
 fn build(attrs: &Attrs<'_>, n_outputs: usize) -> Result<Box<dyn Op>> {
     let channels_first = match attrs.str_or("data_format", "NHWC")? {
@@ -35,7 +38,7 @@ struct BatchNorm {
 }
 
 impl BatchNorm {
-    /// Whether nothing is kept of the running mean and variance, whatever they are.
+    /// Returns whether nothing is kept of the running mean and variance, whatever they are.
     fn replaces(&self) -> bool {
         self.training && self.average_factor == 1.
     }
@@ -89,7 +92,7 @@ impl Op for BatchNorm {
         }
         let mut scratch = ctx.scratch();
         let Some(wide) = Floats::of(&x, &mut scratch)? else {
-            return unimplemented!("dtype {} is not supported here", x.dtype());
+            return unsupported!("dtype {} is not supported here", x.dtype());
         };
         let running = (mean.as_slice::<f32>(), variance.as_slice::<f32>());
         let mut factors = scratch.part::<[f32; 3]>(n)?;
@@ -178,11 +181,17 @@ impl<'a> Moments<'a> {
         sums.fill([0.; 2]);
         let rows = || x.chunks_exact(inner.max(1)).enumerate();
         for (i, row) in rows() {
+            if is_stopped(row.len()) {
+                break;
+            }
             sums[i % channels][0] += row.iter().map(|x| f64::from(*x)).sum::<f64>();
         }
         let count = (x.len() / channels.max(1)) as f64;
         sums.iter_mut().for_each(|sum| sum[0] /= count);
         for (i, row) in rows() {
+            if is_stopped(row.len()) {
+                break;
+            }
             let [mean, squares] = &mut sums[i % channels];
             *squares += row.iter().map(|x| (f64::from(*x) - *mean).powi(2)).sum::<f64>();
         }
@@ -209,6 +218,9 @@ impl<'a> Moments<'a> {
 fn normalise(x: &[f32], factors: &[[f32; 3]], inner: usize, out: &mut [f32]) {
     let n = (factors.len() * inner).max(1);
     for (x, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+        if is_stopped(n) {
+            return;
+        }
         if inner == 1 {
             for ((x, out), [mean, factor, offset]) in x.iter().zip(out).zip(factors) {
                 *out = (x - mean) * factor + offset;

@@ -4,18 +4,22 @@
 
 use ::pool::Pool;
 
+use kernels::{Epilogue, PanelsView};
+
 use super::conv_f32::PackedFilter;
 use super::conv_kernel::Conv;
 use super::dtypes::{through_f32, wide_bytes};
 use super::transpose::{Turn, swap_last, turned_bytes};
 use super::window::{Layout, Slide, Window, slides};
+use crate::facts::Cost;
 use crate::linalg::Scalar;
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::{Epilogue, PanelsView};
 
-pub(super) const CONV_2D: OpDef = OpDef::pure("Conv2D", |attrs| build(attrs, 2));
-pub(super) const CONV_3D: OpDef = OpDef::pure("Conv3D", |attrs| build(attrs, 3));
+pub(super) const CONV_2D: OpDef =
+    OpDef::pure("Conv2D", RowRule::Images, |attrs| build(attrs, 2)).costs(Cost::Filter);
+pub(super) const CONV_3D: OpDef =
+    OpDef::pure("Conv3D", RowRule::Images, |attrs| build(attrs, 3)).costs(Cost::Filter);
 
 fn build(attrs: &Attrs<'_>, n_axes: usize) -> Result<Box<dyn Op>> {
     let layout = Layout::read(attrs, n_axes)?;
@@ -85,7 +89,7 @@ impl ConvOp {
         Ok(vec![Spec::new(image.dtype, dims)])
     }
 
-    /// What is to be computed for these shapes.
+    /// Returns the checked computation for these shapes.
     pub(super) fn checked(&self, image: &Shape, filter: &Shape) -> Result<Conv> {
         let layout = self.layout;
         if image.rank() != layout.rank() || filter.rank() != layout.rank() {

@@ -7,14 +7,14 @@
 use std::ops::Range;
 
 use ::pool::Pool;
+use kernels::{Epilogue, Form, Left, Matrix, PANEL, PanelsView, Product, Rows};
 use smallvec::SmallVec;
 use tensor::Handle;
 
 use super::conv_kernel::Conv;
-use crate::linalg::{Form, Matrix};
+use crate::linalg::Panels;
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::{self, Epilogue, Left, PANEL, Panels, PanelsView, Product, Rows};
 
 /// A constant filter, packed.
 pub(crate) struct PackedFilter {
@@ -119,10 +119,10 @@ impl Conv {
         };
         let rows = self.batch * self.window.n_outputs();
         let product = Product { rows, left, right, epilogue, stride: self.out_channels };
-        simd::multiply(pool, &product, out);
+        kernels::multiply(pool, &product, out);
     }
 
-    /// Whether each pixel of the output looks at the same pixel of the image and no other.
+    /// Returns whether each pixel of the output looks at the same pixel of the image and no other.
     fn is_pointwise(&self) -> bool {
         let window = &self.window;
         window.size == [1; 3] && window.stride == [1; 3] && window.input == window.output

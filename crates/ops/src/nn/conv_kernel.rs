@@ -1,6 +1,7 @@
 //! The convolution of any element, channels last: the path of all dtypes but `f32`.
 
 use super::window::Window;
+use crate::cancel::is_stopped;
 use crate::linalg::Scalar;
 
 /// A convolution with all sizes known.
@@ -22,6 +23,9 @@ impl Conv {
         for image in image.chunks_exact((window.n_inputs() * self.in_channels).max(1)) {
             for place in 0..window.n_outputs() {
                 let Some(out) = pixels.next() else { return };
+                if is_stopped(window.n_taps()) {
+                    return;
+                }
                 self.pixel(image, filter, place, out);
             }
         }
@@ -45,6 +49,9 @@ impl Conv {
             };
             let at = (z * window.input[1] + y) * window.input[2] + x;
             let pixel = &image[at * self.in_channels..][..self.in_channels];
+            if is_stopped(tap_len / self.groups) {
+                return;
+            }
             self.tap(pixel, &filter[tap * tap_len..][..tap_len], out);
         }
     }

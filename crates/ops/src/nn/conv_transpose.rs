@@ -7,12 +7,16 @@ use super::conv_transpose_kernel::{PackedTurned, Turned};
 use super::dtypes::{through_f32, wide_bytes};
 use super::transpose::{Turn, turned_bytes};
 use super::window::{Layout, Slide, Window, slides};
+use crate::facts::Cost;
 use crate::linalg::Scalar;
 use crate::op::Packed;
 use crate::prelude::*;
 
-pub(super) const CONV_2D: OpDef = OpDef::pure("Conv2DBackpropInput", |attrs| build(attrs, 2));
-pub(super) const CONV_3D: OpDef = OpDef::pure("Conv3DBackpropInputV2", |attrs| build(attrs, 3));
+pub(super) const CONV_2D: OpDef =
+    OpDef::pure("Conv2DBackpropInput", RowRule::ConvTranspose, |attrs| build(attrs, 2))
+        .costs(Cost::Filter);
+pub(super) const CONV_3D: OpDef =
+    OpDef::pure("Conv3DBackpropInputV2", RowRule::ConvTranspose, |attrs| build(attrs, 3));
 
 fn build(attrs: &Attrs<'_>, n_axes: usize) -> Result<Box<dyn Op>> {
     let layout = Layout::read(attrs, n_axes)?;

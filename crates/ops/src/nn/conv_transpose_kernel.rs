@@ -5,13 +5,13 @@
 //! added in the order of the pixels, so that the digits depend on the image alone.
 
 use ::pool::Pool;
+use kernels::{Epilogue, Form, Left, Matrix, PanelsView, Product};
 use tensor::Handle;
 
 use super::window::Window;
-use crate::linalg::{Form, Matrix, Scalar};
+use crate::linalg::{Panels, Scalar};
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::{self, Epilogue, Left, Panels, PanelsView, Product};
 
 /// A convolution turned round, with all sizes known. The window slides over the large image.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +74,7 @@ impl Turned {
         self.strip_pixels(n_images) * self.columns()
     }
 
-    /// How many pixels those are of.
+    /// Returns the number of pixels of those windows.
     fn strip_pixels(&self, n_images: usize) -> usize {
         let pixels = n_images.saturating_mul(self.window.n_outputs());
         (STRIP / self.columns().max(1)).max(1).min(pixels)
@@ -98,6 +98,9 @@ impl Turned {
             (n_images * self.window.n_outputs(), self.strip_pixels(n_images).max(1));
         for first in (0..pixels).step_by(at_once) {
             let rows = at_once.min(pixels - first);
+            if is_stopped(rows * columns) {
+                return;
+            }
             let product = Product {
                 rows,
                 left: Left::Matrix(&small[first * self.small_channels..], self.small_channels),
@@ -105,7 +108,7 @@ impl Turned {
                 epilogue: Epilogue::default(),
                 stride: columns,
             };
-            simd::multiply(pool, &product, windows);
+            kernels::multiply(pool, &product, windows);
             let strip = Strip { first, windows: &windows[..rows * columns] };
             self.add_strip(pool, &strip, out);
         }
@@ -126,6 +129,9 @@ impl Turned {
         }
         for (image, out) in out.chunks_exact_mut(size).enumerate() {
             for place in 0..pixels {
+                if is_stopped(window.len() * channels) {
+                    return;
+                }
                 let pixel = &small[(image * pixels + place) * channels..][..channels];
                 for (sum, row) in window.iter_mut().zip(filter.chunks_exact(channels)) {
                     let terms = pixel.iter().zip(row);

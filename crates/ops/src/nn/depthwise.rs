@@ -2,15 +2,19 @@
 //!
 //! Follows `depthwise_conv_op.cc`.
 
+use kernels::{Activation, Epilogue};
+
 use super::depthwise_kernel::DepthwiseConv;
 use super::dtypes::{through_f32, wide_bytes};
 use super::transpose::{Turn, turned_bytes};
 use super::window::{Layout, Slide, Window, per_axis, slides};
+use crate::facts::Cost;
 use crate::prelude::*;
-use crate::simd::{Activation, Epilogue};
 
-pub(super) const DEF: OpDef =
-    OpDef::pure("DepthwiseConv2dNative", |attrs| Ok(Box::new(Depthwise::read(attrs)?)));
+pub(super) const DEF: OpDef = OpDef::pure("DepthwiseConv2dNative", RowRule::Images, |attrs| {
+    Ok(Box::new(Depthwise::read(attrs)?))
+})
+.costs(Cost::DepthwiseFilter);
 
 pub(super) struct Depthwise {
     pub(super) layout: Layout,

@@ -2,9 +2,11 @@
 
 use ::pool::Pool;
 
+use kernels::{Activation, Along, Lines};
+
 use super::window::Window;
+use crate::cancel::is_stopped;
 use crate::linalg::Scalar;
-use crate::simd::{self, Activation, Along, Lines};
 
 /// A depthwise convolution with all sizes known.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +29,7 @@ impl DepthwiseConv {
         (bias, activation): (Option<&[f32]>, Activation),
         out: &mut [f32],
     ) {
-        if self.multiplier != 1 || self.channels < simd::LEAST_CHANNELS {
+        if self.multiplier != 1 || self.channels < kernels::LEAST_CHANNELS {
             self.run(image, filter, out);
             if let Some(bias) = bias {
                 let pixels = out.chunks_exact_mut(bias.len().max(1));
@@ -42,6 +44,9 @@ impl DepthwiseConv {
         let lines = (TASK_WORK / self.window.n_taps().max(1)).div_ceil(line);
         pool.run_chunks(out, lines * line, &|task, out| {
             for (i, out) in out.chunks_exact_mut(line).enumerate() {
+                if is_stopped(line * self.window.n_taps() / 8) {
+                    return;
+                }
                 self.line((image, filter), (bias, activation), task * lines + i, out);
             }
         });
@@ -74,7 +79,7 @@ impl DepthwiseConv {
             before: window.before[2],
         };
         let filter = &filter[first * window.size[2] * self.channels..];
-        simd::depthwise_row(along, lines, filter, epilogue, (self.channels, out));
+        kernels::depthwise_row(along, lines, filter, epilogue, (self.channels, out));
     }
 
     /// Writes the convolution of `image` with `filter` (`[taps, channels, multiplier]`).
@@ -85,6 +90,9 @@ impl DepthwiseConv {
         for image in image.chunks_exact((window.n_inputs() * self.channels).max(1)) {
             for place in 0..window.n_outputs() {
                 let Some(out) = pixels.next() else { return };
+                if is_stopped(filter.len()) {
+                    return;
+                }
                 self.pixel(image, filter, place, out);
             }
         }

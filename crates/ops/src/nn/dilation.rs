@@ -8,7 +8,7 @@ use super::dtypes::{through_f32, wide_bytes};
 use super::window::{Layout, Slide, Window, paddings, per_axis};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("Dilation2D", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("Dilation2D", RowRule::Images, |attrs| {
     let layout = Layout { n_axes: 2, channels_first: false };
     let strides = per_axis(attrs.ints("strides")?, layout, "strides")?;
     let rates = per_axis(attrs.ints("rates")?, layout, "rates")?;
@@ -111,6 +111,9 @@ fn dilate<T: Copy + PartialOrd + Bounded>(
         let (batch, place) = (number / window.n_outputs(), number % window.n_outputs());
         let (y, x) = (place / window.output[2], place % window.output[2]);
         out.fill(T::min_value());
+        if is_stopped(filter.len()) {
+            return;
+        }
         for (tap, filter) in filter.chunks_exact(channels).enumerate() {
             let (tap_y, tap_x) = (tap / window.size[2], tap % window.size[2]);
             let (Some(y), Some(x)) = (window.at(1, y, tap_y), window.at(2, x, tap_x)) else {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
 /// Calls `kernel` on the inputs as `f32` and rounds what it writes, for `half` and `bfloat16`. It
@@ -20,7 +20,7 @@ pub(crate) fn through_f32<'a>(
     for input in inputs {
         let mut part = scratch.part(input.n_elements())?;
         if !widen_to(input, &mut part) {
-            return unimplemented!("dtype {} is not supported here", out.dtype());
+            return unsupported!("dtype {} is not supported here", out.dtype());
         }
         wide.push(part);
     }
@@ -44,7 +44,7 @@ pub(crate) fn narrow(wide: &[f32], out: &mut ViewMut<'_>) -> Result<()> {
         DType::F32 => out.as_mut_slice().copy_from_slice(wide),
         DType::F16 => round(wide, out.as_mut_slice(), f16::from_f32),
         DType::BF16 => round(wide, out.as_mut_slice(), bf16::from_f32),
-        dtype => return unimplemented!("dtype {dtype} is not supported here"),
+        dtype => return unsupported!("dtype {dtype} is not supported here"),
     }
     Ok(())
 }

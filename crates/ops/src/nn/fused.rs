@@ -1,11 +1,12 @@
-//! What a fused op does after its product: a bias, a sum with another tensor, an activation.
+//! The epilogue of a fused op: a bias, a sum with another tensor, an activation.
 //!
 //! The attributes are TensorFlow's (`fused_ops`, `num_args`, `leakyrelu_alpha`), with more
 //! activations than it knows. Follows `fused_eigen_output_kernels.cc`.
 
-use crate::error::unimplemented;
+use kernels::{Activation, Epilogue};
+
+use crate::error::unsupported;
 use crate::prelude::*;
-use crate::simd::{Activation, Epilogue};
 
 /// The steps after a product. Their tensors are the inputs from number 2 on, bias first.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,7 @@ impl Steps {
             Some(name) => activation(name, attrs)?,
         };
         if rest.next().is_some() {
-            return unimplemented!("no kernel for the fused ops {names:?}");
+            return unsupported!("no kernel for the fused ops {names:?}");
         }
         Ok(Self { bias, residual, activation })
     }
@@ -59,7 +60,7 @@ impl Steps {
             return invalid!("expected {} inputs but got {}", self.n_inputs(), inputs.len());
         }
         if output.dtype != DType::F32 {
-            return unimplemented!("fused ops are for float, not for {}", output.dtype);
+            return unsupported!("fused ops are for float, not for {}", output.dtype);
         }
         if self.bias {
             inputs[2].require_rank(1)?;
@@ -100,7 +101,7 @@ impl Steps {
             return invalid!("expected {} inputs but got {}", self.n_inputs(), ctx.n_inputs());
         }
         if ctx.inputs().iter().any(|input| input.dtype() != DType::F32) {
-            return unimplemented!("fused ops are for float alone");
+            return unsupported!("fused ops are for float alone");
         }
         let bias = self.bias.then(|| ctx.input(2));
         if let Some(bias) = bias.filter(|bias| bias.n_elements() != channels) {
@@ -132,6 +133,6 @@ pub(super) fn activation(name: &str, attrs: &Attrs<'_>) -> Result<Activation> {
         "HardSwish" => Activation::HardSwish,
         "GeluExact" => Activation::GeluExact,
         "GeluApproximate" => Activation::GeluApproximate,
-        _ => return unimplemented!("no kernel for the fused op {name}"),
+        _ => return unsupported!("no kernel for the fused op {name}"),
     })
 }

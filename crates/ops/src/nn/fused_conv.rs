@@ -6,19 +6,23 @@ use super::conv::ConvOp;
 use super::depthwise::Depthwise;
 use super::fused::Steps;
 use super::window::{Layout, slides};
+use crate::facts::Cost;
 use crate::op::Packed;
 use crate::prelude::*;
 
-pub(super) const CONV_2D: OpDef = OpDef::pure("_FusedConv2D", |attrs| {
+pub(super) const CONV_2D: OpDef = OpDef::pure("_FusedConv2D", RowRule::FusedImages, |attrs| {
     let layout = Layout::read(attrs, 2)?;
     let conv = ConvOp { layout, slides: slides(attrs, layout)? };
     Ok(Box::new(FusedConv { conv, steps: Steps::read(attrs)? }))
-});
+})
+.costs(Cost::Filter);
 
-pub(super) const DEPTHWISE: OpDef = OpDef::pure("_FusedDepthwiseConv2dNative", |attrs| {
-    let conv = Depthwise::read(attrs)?;
-    Ok(Box::new(FusedDepthwise { conv, steps: Steps::read(attrs)? }))
-});
+pub(super) const DEPTHWISE: OpDef =
+    OpDef::pure("_FusedDepthwiseConv2dNative", RowRule::FusedImages, |attrs| {
+        let conv = Depthwise::read(attrs)?;
+        Ok(Box::new(FusedDepthwise { conv, steps: Steps::read(attrs)? }))
+    })
+    .costs(Cost::DepthwiseFilter);
 
 struct FusedConv {
     conv: ConvOp,

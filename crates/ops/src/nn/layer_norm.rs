@@ -1,12 +1,12 @@
 //! `_LayerNorm`: takes mean and deviation out of each row along the last axis, then scales and
 //! shifts it. Graph passes make it of the ops that it was exported as.
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
-use crate::simd;
 
-pub(super) const DEF: OpDef =
-    OpDef::pure("_LayerNorm", |attrs| Ok(Box::new(LayerNorm { epsilon: attrs.float("epsilon")? })));
+pub(super) const DEF: OpDef = OpDef::pure("_LayerNorm", RowRule::LastAxis, |attrs| {
+    Ok(Box::new(LayerNorm { epsilon: attrs.float("epsilon")? }))
+});
 
 struct LayerNorm {
     epsilon: f32,
@@ -29,7 +29,7 @@ impl Op for LayerNorm {
             }
         }
         if x.dtype != DType::F32 {
-            return unimplemented!("normalisation is for float, not for {}", x.dtype);
+            return unsupported!("normalisation is for float, not for {}", x.dtype);
         }
         Ok(vec![x.with_dtype(x.dtype)])
     }
@@ -56,7 +56,7 @@ impl Op for LayerNorm {
                 part.copy_from_slice(&x[task * size..][..part.len()]);
             }
             for row in part.chunks_exact_mut(width) {
-                simd::normalise_row(row, self.epsilon, scale, shift);
+                kernels::normalise_row(row, self.epsilon, scale, shift);
             }
         });
         Ok(())

@@ -5,7 +5,7 @@
 use super::dtypes::{through_f32, wide_bytes};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("LRN", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("LRN", RowRule::Images, |attrs| {
     Ok(Box::new(Lrn {
         radius: usize::try_from(attrs.int_or("depth_radius", 5)?).unwrap_or(0),
         bias: attrs.float_or("bias", 1.)?,
@@ -54,6 +54,9 @@ impl Lrn {
     fn normalise(&self, x: &[f32], out: &mut [f32], depth: usize) {
         let depth = depth.max(1);
         for (x, out) in x.chunks_exact(depth).zip(out.chunks_exact_mut(depth)) {
+            if is_stopped(16 * depth) {
+                return;
+            }
             for (i, out) in out.iter_mut().enumerate() {
                 let first = i.saturating_sub(self.radius);
                 let end = i.saturating_add(self.radius).saturating_add(1).min(depth);

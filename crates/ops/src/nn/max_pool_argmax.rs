@@ -6,10 +6,10 @@ use num_traits::Bounded;
 
 use super::pooling::{Kind, Pool};
 use super::pooling_kernel::Pooling;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("MaxPoolWithArgmax", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("MaxPoolWithArgmax", RowRule::Mixed, |attrs| {
     let index = attrs.dtype_or("Targmax", DType::I64)?;
     if !matches!(index, DType::I32 | DType::I64) {
         return invalid!("Targmax must be int32 or int64, not {index}");
@@ -58,7 +58,7 @@ impl Op for MaxPoolWithArgmax {
                 let index = index.as_mut_slice::<i32>().iter_mut();
                 index.zip(places.iter()).for_each(|(out, at)| *out = place(*at) as i32);
             }
-            dtype => return unimplemented!("an index of dtype {dtype} is not supported here"),
+            dtype => return unsupported!("an index of dtype {dtype} is not supported here"),
         }
         Ok(())
     }
@@ -82,6 +82,9 @@ fn largest<T: Copy + PartialOrd + Bounded>(
     for (number, (out, places)) in pixels.enumerate() {
         let (batch, place) = (number / window.n_outputs(), number % window.n_outputs());
         let (y, x) = (place / window.output[2], place % window.output[2]);
+        if is_stopped(channels * window.n_taps()) {
+            return;
+        }
         let mut first = true;
         for tap_y in window.inside(1, y) {
             for tap_x in window.inside(2, x) {

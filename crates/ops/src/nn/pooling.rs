@@ -6,16 +6,19 @@ use super::dtypes::{through_f32, wide_bytes};
 use super::pooling_kernel::{Pooling, average, maximum};
 use super::transpose::{Turn, turned_bytes};
 use super::window::{Layout, Padding, PerAxis, Slide, Window, paddings, per_axis};
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
-pub(super) const MAX_POOL: OpDef = OpDef::pure("MaxPool", |attrs| build(attrs, 2, Kind::Max));
-pub(super) const MAX_POOL_3D: OpDef = OpDef::pure("MaxPool3D", |attrs| build(attrs, 3, Kind::Max));
-pub(super) const AVG_POOL: OpDef = OpDef::pure("AvgPool", |attrs| build(attrs, 2, Kind::Average));
+pub(super) const MAX_POOL: OpDef =
+    OpDef::pure("MaxPool", RowRule::Images, |attrs| build(attrs, 2, Kind::Max));
+pub(super) const MAX_POOL_3D: OpDef =
+    OpDef::pure("MaxPool3D", RowRule::Images, |attrs| build(attrs, 3, Kind::Max));
+pub(super) const AVG_POOL: OpDef =
+    OpDef::pure("AvgPool", RowRule::Images, |attrs| build(attrs, 2, Kind::Average));
 pub(super) const AVG_POOL_3D: OpDef =
-    OpDef::pure("AvgPool3D", |attrs| build(attrs, 3, Kind::Average));
+    OpDef::pure("AvgPool3D", RowRule::Images, |attrs| build(attrs, 3, Kind::Average));
 
-pub(super) const MAX_POOL_V2: OpDef = OpDef::pure("MaxPoolV2", |attrs| {
+pub(super) const MAX_POOL_V2: OpDef = OpDef::pure("MaxPoolV2", RowRule::Images, |attrs| {
     let layout = Layout::read(attrs, 2)?;
     let slides = paddings(attrs, layout)?;
     let slides = slides.into_iter().map(|padding| Slide { stride: 1, dilation: 1, padding });
@@ -26,7 +29,7 @@ fn build(attrs: &Attrs<'_>, n_axes: usize, kind: Kind) -> Result<Box<dyn Op>> {
     Ok(Box::new(Pool::read(attrs, n_axes, kind)?))
 }
 
-/// Which number stands for a window.
+/// The number that stands for a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Max,
@@ -39,8 +42,8 @@ pub(super) struct Pool {
     slides: PerAxis<Slide>,
     sizes: PerAxis<usize>,
     kind: Kind,
-    /// How many channels a window has and slides over. One of several has one place, and slides
-    /// along no axis.
+    /// The number of channels that a window has and that it slides over. One of several has one
+    /// place, and slides along no axis.
     depth: (usize, usize),
 }
 
@@ -119,7 +122,7 @@ impl Pool {
     pub(super) fn require_flat(&self) -> Result<()> {
         match self.depth.0 {
             1 => Ok(()),
-            _ => unimplemented!("windows of several channels are not supported here"),
+            _ => unsupported!("windows of several channels are not supported here"),
         }
     }
 
@@ -134,6 +137,7 @@ impl Pool {
         for_number!(image.dtype(), T => {
             let windows = image.as_slice::<T>().chunks_exact(self.depth.0);
             for (out, window) in out.as_mut_slice::<T>().iter_mut().zip(windows) {
+                pace(self.depth.0)?;
                 let largest = |a: T, b: &T| if *b > a { *b } else { a };
                 *out = window.iter().fold(window[0], largest);
             }
@@ -155,23 +159,23 @@ impl Pool {
     fn n_windows(&self, channels: usize) -> Result<usize> {
         let (depth, stride) = self.depth;
         if self.sizes.iter().any(|size| *size > 1) {
-            return unimplemented!(
+            return unsupported!(
                 "MaxPooling supports exactly one of pooling across depth or pooling across \
                  width/height."
             );
         }
         if !channels.is_multiple_of(depth) {
-            return unimplemented!(
+            return unsupported!(
                 "Depthwise max pooling requires the depth window to evenly divide the input depth"
             );
         }
         if depth != stride {
-            return unimplemented!(
+            return unsupported!(
                 "Depthwise max pooling requires the depth window to equal the depth stride"
             );
         }
         if self.kind == Kind::Average {
-            return unimplemented!("Non-spatial pooling is not yet supported.");
+            return unsupported!("Non-spatial pooling is not yet supported.");
         }
         Ok(channels / depth)
     }
@@ -215,7 +219,8 @@ impl Pool {
     }
 }
 
-/// How many channels a window has and slides over, and the sizes and strides without them.
+/// Returns the number of channels that a window has and that it slides over, and the sizes and
+/// strides without them.
 fn depth_of(layout: Layout, sizes: &[i64], strides: &[i64]) -> ((usize, usize), Ints, Ints) {
     let (mut sizes, mut strides) = (Ints::from_slice(sizes), Ints::from_slice(strides));
     let at = layout.channel();

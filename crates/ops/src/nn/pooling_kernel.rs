@@ -4,6 +4,7 @@ use ::pool::Pool;
 use num_traits::Bounded;
 
 use super::window::Window;
+use crate::cancel::is_stopped;
 
 /// A pooling with all sizes known.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +14,7 @@ pub(crate) struct Pooling {
     pub(crate) channels: usize,
 }
 
-/// What computes the channels of one pixel of the output, from its image and its place.
+/// A function that computes the channels of one pixel of the output, from its image and its place.
 type Pixel<'a, T> = dyn Fn(&[T], usize, &mut [T]) + Sync + 'a;
 
 /// The least elements of output that are worth a task of their own.
@@ -36,6 +37,9 @@ impl Pooling {
         let per_task = TASK_ELEMENTS.div_ceil(channels);
         pool.run_chunks(out, per_task * channels, &|task, out| {
             for (i, out) in out.chunks_exact_mut(channels).enumerate() {
+                if is_stopped(channels) {
+                    return;
+                }
                 let place = task * per_task + i;
                 let image = &image[place / places * size..][..size];
                 pixel(image, place % places, out);
@@ -51,6 +55,9 @@ impl Pooling {
         let (xs, mut count) = (window.inside(2, x), 0);
         for tap_z in window.inside(0, z) {
             for tap_y in window.inside(1, y) {
+                if is_stopped(xs.len() * self.channels) {
+                    return count.max(1);
+                }
                 let row = window.at(0, z, tap_z).unwrap_or(0) * window.input[1]
                     + window.at(1, y, tap_y).unwrap_or(0);
                 let first = window.at(2, x, xs.start).unwrap_or(0);

@@ -52,6 +52,9 @@ pub(crate) fn swap_last<T: Copy>(from: &[T], to: &mut [T], rows: usize, columns:
     let size = (rows * columns).max(1);
     for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
         for (column, to) in to.chunks_exact_mut(rows).enumerate() {
+            if is_stopped(2 * rows) {
+                return;
+            }
             for (row, to) in to.iter_mut().enumerate() {
                 *to = from[row * columns + column];
             }

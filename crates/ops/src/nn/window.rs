@@ -6,16 +6,16 @@
 use crate::prelude::*;
 use smallvec::SmallVec;
 
-/// Where batch, channels and the axes of the image stand.
+/// The order of batch, channels and the axes of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// The axes that a window slides along: 2 or 3.
     pub(crate) n_axes: usize,
-    /// Whether channels come before the axes of the image.
+    /// `true` if channels come before the axes of the image.
     pub(crate) channels_first: bool,
 }
 
-/// How a window slides along one axis.
+/// The movement of a window along one axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slide {
     pub(crate) stride: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Slide {
     pub(crate) padding: Padding,
 }
 
-/// What is put around an axis.
+/// The padding of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Padding {
     /// As much as makes the output as large as the input, divided by the stride.
@@ -42,7 +42,7 @@ pub(crate) struct Window {
     pub(crate) output: [usize; 3],
     pub(crate) stride: [usize; 3],
     pub(crate) dilation: [usize; 3],
-    /// What pads each axis in front.
+    /// The padding of each axis in front.
     pub(crate) before: [usize; 3],
 }
 
@@ -59,12 +59,12 @@ impl Layout {
         Ok(Self { n_axes, channels_first })
     }
 
-    /// Where the channels are.
+    /// Returns the place of the channels.
     pub(crate) fn channel(self) -> usize {
         if self.channels_first { 1 } else { self.n_axes + 1 }
     }
 
-    /// Where axis number `i` of the image is.
+    /// Returns the place of axis number `i` of the image.
     pub(crate) fn axis(self, i: usize) -> usize {
         if self.channels_first { i + 2 } else { i + 1 }
     }
@@ -159,7 +159,7 @@ pub(crate) fn per_axis(values: &[i64], layout: Layout, name: &str) -> Result<Per
     sizes.map_or_else(|| invalid!("{name} must be above 0"), Ok)
 }
 
-/// What is wrong with an attribute that is not 1 for batch and channels.
+/// Returns the message about an attribute that is not 1 for batch and channels.
 fn only_axes(name: &str) -> String {
     format!("{name} of the batch or depth dimensions must be 1")
 }
@@ -266,7 +266,8 @@ impl Window {
         self.size.iter().product()
     }
 
-    /// Where tap `tap` of the window of output `out` lies along `axis`; `None` in the padding.
+    /// Returns the place along `axis` of tap `tap` of the window of output `out`; `None` in the
+    /// padding.
     pub(crate) fn at(&self, axis: usize, out: usize, tap: usize) -> Option<usize> {
         let padded = out * self.stride[axis] + tap * self.dilation[axis];
         padded.checked_sub(self.before[axis]).filter(|at| *at < self.input[axis])

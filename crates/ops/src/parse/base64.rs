@@ -9,12 +9,12 @@ use ::base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
 use crate::prelude::*;
 
-pub(super) const ENCODE: OpDef = OpDef::pure("EncodeBase64", |attrs| {
+pub(super) const ENCODE: OpDef = OpDef::pure("EncodeBase64", RowRule::Elementwise, |attrs| {
     let pads = attrs.bool_or("pad", false)?;
     let config = GeneralPurposeConfig::new().with_encode_padding(pads);
     Ok(Box::new(Encode(GeneralPurpose::new(&URL_SAFE, config))))
 });
-pub(super) const DECODE: OpDef = OpDef::pure("DecodeBase64", |_| {
+pub(super) const DECODE: OpDef = OpDef::pure("DecodeBase64", RowRule::Elementwise, |_| {
     let config = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
     let engine = |mode| GeneralPurpose::new(&URL_SAFE, config.with_decode_padding_mode(mode));
     Ok(Box::new(Decode {
@@ -37,6 +37,7 @@ impl Op for Encode {
         let all = input.strings();
         let mut strings = Strings::with_capacity(all.len(), all.n_bytes().div_ceil(3) * 4)?;
         for string in all.iter() {
+            pace(8 + string.len())?;
             let _booked = Booked::new(string.len().div_ceil(3).saturating_mul(4))?;
             strings.push(self.0.encode(string).as_bytes())?;
         }
@@ -61,6 +62,7 @@ impl Op for Decode {
         let input = ctx.input(0);
         let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes())?;
         for string in input.strings().iter() {
+            pace(8 + string.len())?;
             let engine = if string.ends_with(b"=") { &self.padded } else { &self.bare };
             let _booked = Booked::new(string.len())?;
             match engine.decode(string) {

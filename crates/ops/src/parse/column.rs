@@ -14,7 +14,7 @@ pub(super) struct Column<'f> {
     form: Form<'f>,
 }
 
-/// What an example has of a column.
+/// The number of rows that an example has of a column: one or any.
 #[derive(Clone, Copy)]
 pub(super) enum Form<'f> {
     /// A row; the default stands for one that is missing.
@@ -23,7 +23,7 @@ pub(super) enum Form<'f> {
     Rows,
 }
 
-/// What the values of each example are filled up with: `width` in all.
+/// The padding of the values of each example: `width` in all.
 #[derive(Clone, Copy)]
 pub(super) struct Padding<'f> {
     pub(super) width: usize,
@@ -128,6 +128,7 @@ impl<'f> Column<'f> {
         let mut view = ctx.output(output, T::DTYPE, shape)?;
         let mut room = Room::new(view.as_mut_slice::<T>());
         for example in 0..self.marks.len() {
+            pace(64)?;
             let before = room.n_values;
             match self.default(example) {
                 Some(default) => room.extend(default.as_slice::<T>().iter().copied()),
@@ -164,6 +165,7 @@ impl<'f> Column<'f> {
             }
         };
         for example in 0..self.marks.len() {
+            pace(64)?;
             let before = strings.len();
             match self.default(example) {
                 Some(default) => default.strings().iter().for_each(|s| push(&mut strings, s)),
@@ -186,6 +188,7 @@ impl<'f> Column<'f> {
         let mut view = ctx.output(output, DType::I64, &shape)?;
         let mut indices = view.as_mut_slice::<i64>().chunks_exact_mut(rank);
         for example in 0..self.marks.len() {
+            pace(64)?;
             let mut row = 0;
             self.each_row(example, |list| {
                 let n_values = match self.form {

@@ -5,7 +5,7 @@
 use super::number::{parse_float, parse_float32, parse_int};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("DecodeCSV", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("DecodeCSV", RowRule::Mixed, |attrs| {
     let delimiter = match attrs.str_or("field_delim", ",")?.as_bytes() {
         [byte] => *byte,
         _ => return invalid!("field_delim should be only 1 char"),
@@ -72,6 +72,7 @@ impl Op for DecodeCsv {
         }
         let mut places = ctx.scratch().part::<[usize; 3]>(n_columns)?;
         for (row, record) in records.strings().iter().enumerate() {
+            pace(64 + record.len())?;
             let n_fields = self.find_fields(record, &mut places)?;
             if n_fields != n_columns {
                 return invalid!("Expect {n_columns} fields but have {n_fields} in record");
@@ -169,7 +170,7 @@ impl DecodeCsv {
 #[derive(Clone, Copy)]
 struct Field<'r> {
     text: &'r [u8],
-    /// How often two quotes in it mean one.
+    /// The number of times that two quotes in the field mean one.
     n_doubled: usize,
 }
 
@@ -179,7 +180,7 @@ impl<'r> Field<'r> {
         Self { text: &record[start..end], n_doubled }
     }
 
-    /// What the field means.
+    /// Returns the bytes that the field means.
     fn bytes(self) -> impl Iterator<Item = u8> + 'r {
         let mut skips = false;
         self.text.iter().copied().filter(move |byte| {

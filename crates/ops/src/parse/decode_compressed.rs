@@ -13,7 +13,7 @@ const DECODER_BYTES: usize = 128 << 10;
 /// The most bytes that all strings together may unfold to.
 const LIMIT_BYTES: u64 = 1 << 30;
 
-pub(super) const DEF: OpDef = OpDef::pure("DecodeCompressed", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("DecodeCompressed", RowRule::Mixed, |attrs| {
     let format = match attrs.str_or("compression_type", "")? {
         "" => Format::Plain,
         "ZLIB" => Format::Zlib,
@@ -51,6 +51,7 @@ impl Op for DecodeCompressed {
         let _booked = Booked::new(DECODER_BYTES)?;
         let mut room = LIMIT_BYTES;
         for string in input.strings().iter() {
+            pace(256 + string.len())?;
             let cancel = ctx.env().cancel;
             match self.0 {
                 Format::Gzip => {

@@ -7,12 +7,14 @@ use crate::prelude::*;
 /// The most bytes that a string is padded to.
 const PADDED_MAX_BYTES: i64 = 1 << 28;
 
-pub(super) const RAW: OpDef =
-    OpDef::pure("DecodeRaw", |attrs| Ok(Box::new(DecodeRaw(Layout::read(attrs)?))));
-pub(super) const PADDED: OpDef =
-    OpDef::pure("DecodePaddedRaw", |attrs| Ok(Box::new(DecodePadded(Layout::read(attrs)?))));
+pub(super) const RAW: OpDef = OpDef::pure("DecodeRaw", RowRule::DecodeRaw, |attrs| {
+    Ok(Box::new(DecodeRaw(Layout::read(attrs)?)))
+});
+pub(super) const PADDED: OpDef = OpDef::pure("DecodePaddedRaw", RowRule::Mixed, |attrs| {
+    Ok(Box::new(DecodePadded(Layout::read(attrs)?)))
+});
 
-/// What the bytes are.
+/// The dtype and byte order of the bytes.
 struct Layout {
     dtype: DType,
     is_big: bool,
@@ -79,6 +81,7 @@ impl Op for DecodeRaw {
         let bytes = output.bytes();
         if len > 0 {
             for (out, string) in bytes.chunks_exact_mut(len).zip(strings.iter()) {
+                pace(8 + string.len())?;
                 out.copy_from_slice(string);
             }
         }
@@ -129,6 +132,7 @@ impl Op for DecodePadded {
         let mut output = ctx.output(0, self.0.dtype, &shape)?;
         let bytes = output.bytes();
         for (out, string) in bytes.chunks_exact_mut(len).zip(input.strings().iter()) {
+            pace(8 + string.len())?;
             let n = string.len().min(len);
             out[..n].copy_from_slice(&string[..n]);
             out[n..].fill(0);

@@ -5,7 +5,7 @@ use super::feature::{Entry, Take, read_feature};
 use super::values::{Number, Room};
 use crate::prelude::*;
 
-/// What is wanted of one feature. Its number is that of its output.
+/// The output that is wanted of one feature. Its number is that of its output.
 pub(super) struct Wanted<'a> {
     pub(super) key: &'a [u8],
     /// The values of an example that does not have the feature; if empty, it must.
@@ -46,6 +46,9 @@ fn parse_in<'a, 'w>(
     seen.fill(0);
     let examples = ctx.input(0).strings();
     for (row, example) in examples.iter().enumerate() {
+        if is_stopped(64 + example.len()) {
+            return None;
+        }
         let place = (row, examples.len());
         read(example, &mut |(key, feature): Entry<'a>| {
             let at = order.binary_search_by(|i| wanted(ctx, *i).key.cmp(key));
@@ -76,7 +79,8 @@ fn take(output: &mut ViewMut<'_>, place: (usize, usize), feature: &[u8]) -> Opti
     is_full.then_some(())
 }
 
-/// Whether a list fills a row of an output. `None` if it is malformed.
+/// Returns whether a list fills a row of an output, which it is written to. `None` if it is
+/// malformed.
 fn fill<T: Number>(
     output: &mut ViewMut<'_>,
     (row, n_rows): (usize, usize),

@@ -8,17 +8,17 @@ use bytemuck::{Pod, Zeroable};
 use super::values::Count;
 use crate::prelude::*;
 
-/// Where the values of a feature, or the rows of a list, are in one example.
+/// The place of the values of a feature, or of the rows of a list, in one example.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Mark {
     start: u32,
     len: u32,
-    /// How many values there are, or of a list, how many rows.
+    /// The number of values, or of a list, the number of rows.
     pub(super) n: u32,
 }
 
-/// What all examples have of a feature together.
+/// The sums over all examples for one feature.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Totals {
@@ -32,7 +32,7 @@ pub(super) struct Totals {
     pub(super) width_max: usize,
 }
 
-/// What was found of each feature in each example.
+/// The marks of each feature in each example.
 pub(super) struct Found<'a> {
     n_examples: usize,
     /// The numbers of the features in the order of their keys.
@@ -64,7 +64,7 @@ impl Mark {
         Self { n: count.n_values as u32, ..self }
     }
 
-    /// Whether it begins behind another one.
+    /// Returns whether the mark begins behind another one.
     pub(super) fn is_behind(&self, other: &Self) -> bool {
         self.start > other.start
     }
@@ -131,7 +131,7 @@ impl<'a> Found<'a> {
         (marks, self.totals[feature])
     }
 
-    /// What was found of a feature in an example.
+    /// Returns the mark of a feature in an example.
     pub(super) fn mark(&mut self, feature: usize, example: usize) -> &mut Mark {
         &mut self.marks[feature * self.n_examples + example]
     }

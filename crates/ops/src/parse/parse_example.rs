@@ -9,24 +9,27 @@ use super::found::Found;
 use super::schema::{Field, Place, Role, find_all};
 use crate::prelude::*;
 
-pub(super) const V1: OpDef = OpDef::pure("ParseExample", |attrs| {
-    let config = Config::read(attrs, 0)?;
-    if attrs.size("Nsparse")? != config.sparse.len() || attrs.size("Ndense")? != config.dense.len()
-    {
-        return invalid!("Nsparse and Ndense are not the numbers of types");
-    }
-    Ok(Box::new(ParseExample { config, keys: Keys::Scalars }))
-});
+pub(super) const V1: OpDef =
+    OpDef::pure("ParseExample", RowRule::ParseExample { n_sparse: "Nsparse" }, |attrs| {
+        let config = Config::read(attrs, 0)?;
+        if attrs.size("Nsparse")? != config.sparse.len()
+            || attrs.size("Ndense")? != config.dense.len()
+        {
+            return invalid!("Nsparse and Ndense are not the numbers of types");
+        }
+        Ok(Box::new(ParseExample { config, keys: Keys::Scalars }))
+    });
 
-pub(super) const V2: OpDef = OpDef::pure("ParseExampleV2", |attrs| {
-    let config = Config::read(attrs, attrs.dtypes("ragged_value_types")?.len())?;
-    if attrs.size("num_sparse")? != config.sparse.len() {
-        return invalid!("num_sparse is not the number of sparse_types");
-    }
-    Ok(Box::new(ParseExample { config, keys: Keys::Vectors }))
-});
+pub(super) const V2: OpDef =
+    OpDef::pure("ParseExampleV2", RowRule::ParseExample { n_sparse: "num_sparse" }, |attrs| {
+        let config = Config::read(attrs, attrs.dtypes("ragged_value_types")?.len())?;
+        if attrs.size("num_sparse")? != config.sparse.len() {
+            return invalid!("num_sparse is not the number of sparse_types");
+        }
+        Ok(Box::new(ParseExample { config, keys: Keys::Vectors }))
+    });
 
-pub(super) const SINGLE: OpDef = OpDef::pure("ParseSingleExample", |attrs| {
+pub(super) const SINGLE: OpDef = OpDef::pure("ParseSingleExample", RowRule::Mixed, |attrs| {
     let config = Config::read(attrs, 0)?;
     let owned = |name| -> Result<Vec<Vec<u8>>> {
         Ok(attrs.strings(name)?.into_iter().map(<[u8]>::to_vec).collect())
@@ -43,7 +46,7 @@ struct ParseExample {
     keys: Keys,
 }
 
-/// What an op parses, as its attributes say.
+/// The attributes of an op that parses.
 struct Config {
     sparse: Vec<DType>,
     dense: Vec<Dense>,
@@ -62,7 +65,7 @@ struct Dense {
     stride: usize,
 }
 
-/// Where the keys are.
+/// The place of the keys.
 enum Keys {
     /// In a scalar input each.
     Scalars,
@@ -78,7 +81,7 @@ impl Config {
         self.sparse.len() + self.dense.len() + self.ragged.len()
     }
 
-    /// Whether there are numbers of fixed shapes and nothing else.
+    /// Returns whether there are numbers of fixed shapes and nothing else.
     fn is_dense(&self) -> bool {
         let is_fixed = |feature: &Dense| !feature.is_open() && dense::is_number(feature.dtype);
         self.sparse.is_empty() && self.ragged.is_empty() && self.dense.iter().all(is_fixed)
@@ -354,7 +357,7 @@ impl ParseExample {
         }
     }
 
-    /// What is wanted of the feature of key number `i`.
+    /// Returns the wanted field of key number `i`.
     fn field<'s, 'c: 's>(&'s self, ctx: &Ctx<'c>, i: usize) -> Field<'s> {
         let Config { sparse, dense, ragged } = &self.config;
         let key = self.key(ctx, i);

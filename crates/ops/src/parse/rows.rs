@@ -7,14 +7,14 @@ use super::found::{Found, Mark, check_size};
 use super::values::{Count, check_dtype};
 use crate::prelude::*;
 
-/// What is wanted of one feature, or of one list of features.
+/// The output that is wanted of one feature, or of one list of features.
 pub(super) struct Wanted<'a> {
     pub(super) key: &'a [u8],
     pub(super) dtype: DType,
     pub(super) kind: Kind<'a>,
 }
 
-/// How rows become tensors, and what is done if there are none.
+/// The way in which rows become tensors, and the action if there are none.
 #[derive(Clone, Copy)]
 pub(super) enum Kind<'a> {
     /// Rows of any length.
@@ -37,6 +37,7 @@ pub(super) fn find_sequences<'a>(
     check_all(context, wanted_context)?;
     check_all(lists, wanted_lists)?;
     for (row, (example, name)) in examples.enumerate() {
+        pace(64 + example.len())?;
         check_size(example)?;
         let read = read_sequence_example(
             example,

@@ -1,18 +1,18 @@
-//! Which features are parsed out of examples, and how.
+//! The features that are parsed out of examples, and their roles.
 
 use super::feature::{read_example, read_feature};
 use super::found::{Found, Mark, check_size};
 use super::values::{Count, check_dtype};
 use crate::prelude::*;
 
-/// What is wanted of one feature.
+/// The output that is wanted of one feature.
 pub(super) struct Field<'a> {
     pub(super) key: &'a [u8],
     pub(super) dtype: DType,
     pub(super) role: Role<'a>,
 }
 
-/// How the values of a feature become tensors.
+/// The way in which the values of a feature become tensors.
 #[derive(Clone, Copy)]
 pub(super) enum Role<'a> {
     /// Any number of values an example: sparse or ragged.
@@ -23,7 +23,7 @@ pub(super) enum Role<'a> {
     Strided { stride: usize, shape: &'a str },
 }
 
-/// Where an example stands, for messages: which are TensorFlow's.
+/// The place of an example, for messages: which are TensorFlow's.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
     /// In a batch, with its name.
@@ -45,6 +45,7 @@ pub(super) fn find_all<'a>(
         return Err(Error::Internal(text.to_owned()));
     }
     for (row, (example, place)) in examples.enumerate() {
+        pace(64 + example.len())?;
         check_size(example)?;
         find(found, (&key, &field), (row, example), place)?;
         count(found, &field, (row, example), place)?;
@@ -150,7 +151,7 @@ fn check(field: &Field<'_>, count: Option<Count>, place: Place<'_>) -> Result<()
     }
 }
 
-/// What a field has of an example without it: its default, if there is one.
+/// Returns the values of a field for an example without it: its default, if there is one.
 fn miss(field: &Field<'_>, place: Place<'_>) -> Result<Count> {
     match field.role {
         Role::Fixed { default, .. } if default.n_elements() == 0 => Err(place.missing(field)),
@@ -275,7 +276,7 @@ mod tests {
         \x0a\x0e\x0a\x01i\x12\x09\x1a\x07\x0a\x05\x07\x80\x01\x96\x01\x0a\x0c\x0a\x01s\
             \x12\x07\x0a\x05\x0a\x03abc";
 
-    /// How many values there are of each feature.
+    /// Returns how many values there are of each feature.
     fn parse(example: &[u8]) -> Result<[usize; 3]> {
         let field = |i: usize| {
             let (key, dtype) =

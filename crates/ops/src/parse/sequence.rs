@@ -11,7 +11,7 @@ use super::rows::{Kind, Wanted, find_sequences};
 use super::sequence_output::Writer;
 use crate::prelude::*;
 
-pub(super) const V1: OpDef = OpDef::pure("ParseSequenceExample", |attrs| {
+pub(super) const V1: OpDef = OpDef::pure("ParseSequenceExample", RowRule::Widest, |attrs| {
     let owned = |name| -> Result<Vec<Vec<u8>>> {
         Ok(attrs.strings(name)?.into_iter().map(<[u8]>::to_vec).collect())
     };
@@ -22,10 +22,13 @@ pub(super) const V1: OpDef = OpDef::pure("ParseSequenceExample", |attrs| {
     let may_miss = owned("feature_list_dense_missing_assumed_empty")?;
     ParseSequence::build(attrs, Form::Attrs { keys, may_miss })
 });
-pub(super) const V2: OpDef =
-    OpDef::pure("ParseSequenceExampleV2", |attrs| ParseSequence::build(attrs, Form::Vectors));
+pub(super) const V2: OpDef = OpDef::pure("ParseSequenceExampleV2", RowRule::Widest, |attrs| {
+    ParseSequence::build(attrs, Form::Vectors)
+});
 pub(super) const SINGLE: OpDef =
-    OpDef::pure("ParseSingleSequenceExample", |attrs| ParseSequence::build(attrs, Form::Scalars));
+    OpDef::pure("ParseSingleSequenceExample", RowRule::Mixed, |attrs| {
+        ParseSequence::build(attrs, Form::Scalars)
+    });
 
 /// The features of the context, or the lists of features, that an op parses.
 pub(super) struct Part {
@@ -41,7 +44,7 @@ struct ParseSequence {
     form: Form,
 }
 
-/// Where the keys are.
+/// The place of the keys.
 enum Form {
     /// In attributes, in the order of the parts and roles.
     Attrs { keys: Vec<Vec<u8>>, may_miss: Vec<Vec<u8>> },
@@ -202,7 +205,7 @@ impl Op for ParseSequence {
 }
 
 impl ParseSequence {
-    /// Whether there are numbers in the context and nothing else.
+    /// Returns whether there are numbers in the context and nothing else.
     fn is_dense(&self) -> bool {
         let numbers = self.context.dense.iter().filter(|(dtype, _)| dense::is_number(*dtype));
         numbers.count() == self.n_keys()
@@ -302,7 +305,7 @@ impl ParseSequence {
         }
     }
 
-    /// What is wanted of the feature, or the list, of key number `i`.
+    /// Returns the wanted output of the feature, or the list, of key number `i`.
     fn wanted<'s, 'c: 's>(&'s self, ctx: &Ctx<'c>, may_miss: &[u8], i: usize) -> Wanted<'s> {
         let key = self.key(ctx, i);
         let Some(list) = i.checked_sub(self.context.len()) else {

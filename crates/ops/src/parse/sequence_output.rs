@@ -15,7 +15,8 @@ pub(super) struct Writer<'c> {
 }
 
 impl Writer<'_> {
-    /// What is known of the outputs, given the batch dimension; `None` if not even its being there.
+    /// Returns the specs of the outputs, given the batch dimension; `None` if not even its being
+    /// there is known.
     pub(super) fn specs(&self, batch: Option<&[Dim]>) -> Vec<Spec> {
         let any = [Dim::Unknown];
         let dims = batch.unwrap_or(&any);

@@ -3,7 +3,7 @@
 use super::number::{parse_float, parse_float32, parse_int};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("StringToNumber", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("StringToNumber", RowRule::Elementwise, |attrs| {
     Ok(Box::new(StringToNumber(attrs.dtype_or("out_type", DType::F32)?)))
 });
 
@@ -33,6 +33,7 @@ fn convert<T: Element>(ctx: &mut Ctx<'_>, parse: fn(&[u8]) -> Option<T>) -> Resu
     let input = ctx.input(0);
     let mut output = ctx.output(0, T::DTYPE, input.shape())?;
     for (out, string) in output.as_mut_slice::<T>().iter_mut().zip(input.strings().iter()) {
+        pace(32 + string.len())?;
         let Some(number) = parse(string) else {
             let text = String::from_utf8_lossy(string);
             return invalid!("StringToNumberOp could not correctly convert string: {text}");

@@ -9,9 +9,11 @@ use crate::prelude::*;
 /// The most bytes that a parsed tensor may take: a few bytes may stand for any number of elements.
 const LIMIT_BYTES: usize = 256 << 20;
 
-pub(super) const PARSE: OpDef =
-    OpDef::pure("ParseTensor", |attrs| Ok(Box::new(Parse(attrs.dtype("out_type")?))));
-pub(super) const SERIALIZE: OpDef = OpDef::pure("SerializeTensor", |_| Ok(Box::new(Serialize)));
+pub(super) const PARSE: OpDef = OpDef::pure("ParseTensor", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Parse(attrs.dtype("out_type")?)))
+});
+pub(super) const SERIALIZE: OpDef =
+    OpDef::pure("SerializeTensor", RowRule::Mixed, |_| Ok(Box::new(Serialize)));
 
 struct Parse(DType);
 

@@ -9,7 +9,7 @@ pub(super) trait Number: Element {
     fn append(values: &mut impl Extend<Self>, list: &[u8]) -> Option<()>;
 }
 
-/// How much a list holds.
+/// The amount that a list holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) n_values: usize,
@@ -18,7 +18,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// What a serialized list of a dtype holds. `None` if it is malformed.
+    /// Counts a serialized list of a dtype. `None` if it is malformed.
     pub(super) fn of_list(dtype: DType, list: &[u8]) -> Option<Self> {
         let mut count = Self::default();
         match dtype {
@@ -29,7 +29,7 @@ impl Count {
         Some(count)
     }
 
-    /// What a tensor holds.
+    /// Counts a tensor.
     pub(super) fn of_tensor(tensor: View<'_>) -> Self {
         let mut count = Self { n_values: tensor.n_elements(), n_bytes: 0 };
         if tensor.dtype() == DType::String {
@@ -124,7 +124,7 @@ impl<'o, T> Room<'o, T> {
         Self { all, n_values: 0 }
     }
 
-    /// Whether there came just as many values as it holds.
+    /// Returns whether there came just as many values as the room holds.
     pub(super) fn is_full(&self) -> bool {
         self.n_values == self.all.len()
     }

@@ -1,6 +1,6 @@
 //! A reader of the protobuf wire format, for messages that are read once and never built.
 
-/// What is left of a message.
+/// The rest of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wire<'a>(&'a [u8]);
 

@@ -120,6 +120,7 @@ fn draw<'a, T: 'a>(
     number: impl Fn(usize) -> T,
 ) -> Result<()> {
     for (i, out) in rows.enumerate() {
+        pace(64 + 16 * row.len())?;
         widen(logits, i * row.len(), row)?;
         let finite = row.iter().copied().filter(|x| x.is_finite());
         let max = finite.fold(f64::MIN, f64::max);
@@ -129,6 +130,7 @@ fn draw<'a, T: 'a>(
             *sum = total;
         }
         for out in out {
+            pace(16)?;
             let place = unit_f64(singles.next(), singles.next()) * total;
             *out = number(sums.partition_point(|sum| *sum <= place));
         }

@@ -4,8 +4,9 @@
 use half::{bf16, f16};
 
 use super::philox::{Philox, Singles};
+use crate::cancel::is_stopped;
 
-/// What four numbers of the generator become: `N` elements of the output.
+/// A distribution: makes `N` elements of the output from four numbers of the generator.
 pub(super) trait Distribution<T, const N: usize> {
     /// The elements.
     fn of(&self, four: [u32; 4]) -> [T; N];
@@ -18,6 +19,9 @@ pub(super) fn fill<T: Copy, const N: usize>(
     distribution: &impl Distribution<T, N>,
 ) {
     for out in out.chunks_mut(N) {
+        if is_stopped(16) {
+            return;
+        }
         out.copy_from_slice(&distribution.of(philox.next())[..out.len()]);
     }
 }
@@ -106,7 +110,7 @@ pub(super) trait Truncated: Copy {
     const GROUP: usize;
     /// Two candidates.
     fn two(singles: &mut Singles) -> [Self; 2];
-    /// Whether it is between -2 and 2.
+    /// Returns whether the number is between -2 and 2.
     fn is_inside(self) -> bool;
 }
 
@@ -145,6 +149,9 @@ pub(super) fn fill_truncated<T: Truncated, U>(
 ) {
     let stretch = T::GROUP as u64 * RESERVED / 4;
     for (i, out) in out.chunks_mut(T::GROUP).enumerate() {
+        if is_stopped(64) {
+            return;
+        }
         let mut own = philox;
         own.skip(i as u64 * stretch);
         let mut singles = Singles::new(own);

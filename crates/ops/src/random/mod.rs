@@ -12,36 +12,64 @@ use half::{bf16, f16};
 use distribution::{Integers, Normal, Uniform, fill, fill_truncated};
 use philox::Philox;
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
 /// The ops of this family.
 pub(crate) const OPS: &[OpDef] = &[
-    OpDef::of_kind("RandomUniform", Kind::Reads, |attrs| stateful::build(attrs, Draw::Uniform)),
-    OpDef::of_kind("RandomStandardNormal", Kind::Reads, |a| stateful::build(a, Draw::Normal)),
-    OpDef::of_kind("TruncatedNormal", Kind::Reads, |a| stateful::build(a, Draw::Truncated)),
-    OpDef::of_kind("RandomUniformInt", Kind::Reads, stateful::build_int),
-    OpDef::of_kind("RandomShuffle", Kind::Reads, shuffle::build),
-    OpDef::of_kind("Multinomial", Kind::Reads, categorical::build),
-    OpDef::pure("StatelessMultinomial", categorical::build_stateless),
-    OpDef::pure("StatelessRandomUniform", |attrs| stateless::build(attrs, Draw::Uniform)),
-    OpDef::pure("StatelessRandomNormal", |attrs| stateless::build(attrs, Draw::Normal)),
-    OpDef::pure("StatelessTruncatedNormal", |attrs| stateless::build(attrs, Draw::Truncated)),
-    OpDef::pure("StatelessRandomUniformInt", |attrs| stateless::build(attrs, Draw::Integers)),
-    OpDef::pure("StatelessRandomUniformFullInt", |attrs| stateless::build(attrs, Draw::Bits)),
-    OpDef::pure("StatelessRandomUniformV2", |attrs| stateless::build_v2(attrs, Draw::Uniform)),
-    OpDef::pure("StatelessRandomNormalV2", |attrs| stateless::build_v2(attrs, Draw::Normal)),
-    OpDef::pure("StatelessTruncatedNormalV2", |attrs| stateless::build_v2(attrs, Draw::Truncated)),
-    OpDef::pure("StatelessRandomUniformIntV2", |a| stateless::build_v2(a, Draw::Integers)),
-    OpDef::pure("StatelessRandomUniformFullIntV2", |a| stateless::build_v2(a, Draw::Bits)),
-    OpDef::pure("StatelessRandomGetKeyCounter", |_| Ok(Box::new(stateless::KeyCounter))),
-    OpDef::pure("StatelessRandomGetAlg", |_| Ok(Box::new(stateless::Algorithm))),
-    OpDef::pure("StatelessRandomGetKeyCounterAlg", |_| {
+    OpDef::of_kind("RandomUniform", Kind::Reads, RowRule::Mixed, |attrs| {
+        stateful::build(attrs, Draw::Uniform)
+    }),
+    OpDef::of_kind("RandomStandardNormal", Kind::Reads, RowRule::Mixed, |a| {
+        stateful::build(a, Draw::Normal)
+    }),
+    OpDef::of_kind("TruncatedNormal", Kind::Reads, RowRule::Mixed, |a| {
+        stateful::build(a, Draw::Truncated)
+    }),
+    OpDef::of_kind("RandomUniformInt", Kind::Reads, RowRule::Mixed, stateful::build_int),
+    OpDef::of_kind("RandomShuffle", Kind::Reads, RowRule::Mixed, shuffle::build),
+    OpDef::of_kind("Multinomial", Kind::Reads, RowRule::Mixed, categorical::build),
+    OpDef::pure("StatelessMultinomial", RowRule::Mixed, categorical::build_stateless),
+    OpDef::pure("StatelessRandomUniform", RowRule::Mixed, |attrs| {
+        stateless::build(attrs, Draw::Uniform)
+    }),
+    OpDef::pure("StatelessRandomNormal", RowRule::Mixed, |attrs| {
+        stateless::build(attrs, Draw::Normal)
+    }),
+    OpDef::pure("StatelessTruncatedNormal", RowRule::Mixed, |attrs| {
+        stateless::build(attrs, Draw::Truncated)
+    }),
+    OpDef::pure("StatelessRandomUniformInt", RowRule::Mixed, |attrs| {
+        stateless::build(attrs, Draw::Integers)
+    }),
+    OpDef::pure("StatelessRandomUniformFullInt", RowRule::Mixed, |attrs| {
+        stateless::build(attrs, Draw::Bits)
+    }),
+    OpDef::pure("StatelessRandomUniformV2", RowRule::Mixed, |attrs| {
+        stateless::build_v2(attrs, Draw::Uniform)
+    }),
+    OpDef::pure("StatelessRandomNormalV2", RowRule::Mixed, |attrs| {
+        stateless::build_v2(attrs, Draw::Normal)
+    }),
+    OpDef::pure("StatelessTruncatedNormalV2", RowRule::Mixed, |attrs| {
+        stateless::build_v2(attrs, Draw::Truncated)
+    }),
+    OpDef::pure("StatelessRandomUniformIntV2", RowRule::Mixed, |a| {
+        stateless::build_v2(a, Draw::Integers)
+    }),
+    OpDef::pure("StatelessRandomUniformFullIntV2", RowRule::Mixed, |a| {
+        stateless::build_v2(a, Draw::Bits)
+    }),
+    OpDef::pure("StatelessRandomGetKeyCounter", RowRule::Mixed, |_| {
+        Ok(Box::new(stateless::KeyCounter))
+    }),
+    OpDef::pure("StatelessRandomGetAlg", RowRule::Mixed, |_| Ok(Box::new(stateless::Algorithm))),
+    OpDef::pure("StatelessRandomGetKeyCounterAlg", RowRule::Mixed, |_| {
         Ok(Box::new(stateless::KeyCounterAlgorithm))
     }),
 ];
 
-/// What is drawn.
+/// The distribution that is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Draw {
     Uniform,
@@ -93,7 +121,7 @@ impl Draw {
             (Self::Integers | Self::Bits, DType::I64 | DType::U64) => {
                 fill(philox, out.as_wide_mut::<i64>(), &integers);
             }
-            (_, other) => return unimplemented!("dtype {other} is not supported here"),
+            (_, other) => return unsupported!("dtype {other} is not supported here"),
         }
         Ok(())
     }
@@ -107,7 +135,7 @@ fn between(low: View<'_>, high: View<'_>) -> Result<Integers> {
         }
         match view.dtype() {
             DType::I32 | DType::I64 => int_at(&view, 0),
-            dtype => unimplemented!("dtype {dtype} is not supported here"),
+            dtype => unsupported!("dtype {dtype} is not supported here"),
         }
     };
     let (low, high) = (one(low)?, one(high)?);

@@ -28,6 +28,7 @@ impl Op for Shuffle {
         order.iter_mut().enumerate().for_each(|(i, row)| *row = i);
         let mut singles = Singles::new(self.stream.reserve(n_rows));
         for i in 0..n_rows - 1 {
+            pace(8)?;
             let rest = n_rows - i;
             order.swap(i, i + singles.next() as usize % rest);
         }
@@ -40,6 +41,7 @@ impl Op for Shuffle {
         let mut out = ctx.output(0, x.dtype(), x.shape())?;
         let width = x.bytes().len() / n_rows;
         for (row, out) in order.iter().zip(out.bytes().chunks_exact_mut(width)) {
+            pace(width)?;
             out.copy_from_slice(&x.bytes()[row * width..(row + 1) * width]);
         }
         Ok(())

@@ -63,6 +63,7 @@ pub(super) fn search<'a>(
         bottom: None,
     };
     for step in steps {
+        pace(1 << 16)?;
         beam.step(step)?;
     }
     beam.sort();
@@ -170,7 +171,7 @@ impl Beam {
         Ok(())
     }
 
-    /// Whether a sequence of this probability belongs to the beam.
+    /// Returns whether a sequence of this probability belongs to the beam.
     fn is_candidate(&mut self, total: f64) -> bool {
         total > NONE
             && (self.leaves.len() < self.width

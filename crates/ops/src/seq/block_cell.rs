@@ -5,24 +5,25 @@
 use crate::nn::{Floats, narrow};
 use crate::prelude::*;
 
-pub(super) const LSTM_CELL: OpDef = OpDef::pure("LSTMBlockCell", |attrs| {
+pub(super) const LSTM_CELL: OpDef = OpDef::pure("LSTMBlockCell", RowRule::Mixed, |attrs| {
     let lstm = Lstm::new(attrs, attrs.float_or("forget_bias", 1.0)?, 3.0, Order::InputCellForget)?;
     Ok(Box::new(LstmCell(lstm)))
 });
-pub(super) const BLOCK_LSTM: OpDef = OpDef::pure("BlockLSTM", |attrs| {
+pub(super) const BLOCK_LSTM: OpDef = OpDef::pure("BlockLSTM", RowRule::Mixed, |attrs| {
     let lstm = Lstm::new(attrs, attrs.float_or("forget_bias", 1.0)?, 3.0, Order::InputCellForget)?;
     Ok(Box::new(BlockLstm(lstm)))
 });
-pub(super) const BLOCK_LSTM_V2: OpDef = OpDef::pure("BlockLSTMV2", |attrs| {
+pub(super) const BLOCK_LSTM_V2: OpDef = OpDef::pure("BlockLSTMV2", RowRule::Mixed, |attrs| {
     Ok(Box::new(BlockLstm(Lstm::new(attrs, 0.0, 0.0, Order::InputForgetCell)?)))
 });
-pub(super) const GRU_CELL: OpDef = OpDef::pure("GRUBlockCell", |_| Ok(Box::new(GruCell)));
+pub(super) const GRU_CELL: OpDef =
+    OpDef::pure("GRUBlockCell", RowRule::Mixed, |_| Ok(Box::new(GruCell)));
 
-/// What an LSTM gives, in the order of its outputs: input gate, state, forget gate, output gate,
-/// cell input, cell output, hidden state.
+/// The number of an LSTM's outputs. In order: input gate, state, forget gate, output gate, cell
+/// input, cell output, hidden state.
 const N_OUTPUTS: usize = 7;
 
-/// How the columns of the weights are ordered.
+/// The order of the columns of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     InputCellForget,
@@ -47,7 +48,7 @@ struct Weights<'a> {
     n_cells: usize,
 }
 
-/// What a step writes to.
+/// The memory that a step writes to.
 struct Room<'a> {
     /// The sums of the four gates.
     gates: Part<'a, f32>,
@@ -214,6 +215,7 @@ impl Op for LstmCell {
         let shape = Shape::of(&[n_rows, n_cells]);
         let mut room = Room::new(&mut scratch, n_cells, shape.n_elements())?;
         for row in 0..n_rows {
+            pace(1 << 12)?;
             let (x, cells) = (&x[row * n_inputs..][..n_inputs], row * n_cells..(row + 1) * n_cells);
             let before = (&state[cells.clone()], &hidden[cells]);
             self.0.step(&weights, x, before, (&mut room, row));
@@ -266,6 +268,7 @@ impl Op for BlockLstm {
         hidden.copy_from_slice(&first_hidden);
         for step in 0..length {
             for row in 0..n_rows {
+                pace(1 << 12)?;
                 let (at, cells) = (step * n_rows + row, row * n_cells..(row + 1) * n_cells);
                 let x = &x[at * n_inputs..][..n_inputs];
                 let before = (&state[cells.clone()], &hidden[cells]);
@@ -314,6 +317,7 @@ impl Op for GruCell {
             *part = scratch.part(n_rows * n_cells)?;
         }
         for row in 0..n_rows {
+            pace(1 << 12)?;
             let cells = row * n_cells..(row + 1) * n_cells;
             let x = &x[row * n_inputs..(row + 1) * n_inputs];
             let hidden = &hidden[cells.clone()];

@@ -4,17 +4,17 @@
 //! Follows `ctc_decoder_ops.cc` of TensorFlow.
 
 use super::beam;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
 /// The most steps of all searches of one call, each of which touches every class of every beam.
 const N_STEPS_MAX: usize = 1 << 34;
 
-pub(super) const GREEDY: OpDef = OpDef::pure("CTCGreedyDecoder", |attrs| {
+pub(super) const GREEDY: OpDef = OpDef::pure("CTCGreedyDecoder", RowRule::Mixed, |attrs| {
     let merge = attrs.bool_or("merge_repeated", false)?;
     Ok(Box::new(Decoder { merge, way: Way::Greedy { blank: attrs.int_or("blank_index", -1)? } }))
 });
-pub(super) const BEAM: OpDef = OpDef::pure("CTCBeamSearchDecoder", |attrs| {
+pub(super) const BEAM: OpDef = OpDef::pure("CTCBeamSearchDecoder", RowRule::Mixed, |attrs| {
     let (width, n_paths) = (attrs.size("beam_width")?, attrs.count("top_paths")?);
     if width == 0 || n_paths == 0 {
         return invalid!("beam_width and top_paths must be at least 1");
@@ -24,7 +24,7 @@ pub(super) const BEAM: OpDef = OpDef::pure("CTCBeamSearchDecoder", |attrs| {
 });
 
 struct Decoder {
-    /// Whether labels that follow themselves are written once.
+    /// `true` if labels that follow themselves are written once.
     merge: bool,
     way: Way,
 }
@@ -83,7 +83,7 @@ impl Op for Decoder {
         let wide = match x.dtype() {
             DType::F32 => BookedVec::collect(x.as_slice::<f32>().iter().map(|x| f64::from(*x)))?,
             DType::F64 => BookedVec::from_slice(x.as_slice::<f64>())?,
-            other => return unimplemented!("dtype {other} is not supported here"),
+            other => return unsupported!("dtype {other} is not supported here"),
         };
         let mut rows: BookedVec<Paths> = BookedVec::with_capacity(n_rows)?;
         for (row, length) in lengths.iter().enumerate() {
@@ -148,6 +148,7 @@ impl Decoder {
         }
         let (mut labels, mut score, mut before) = (BookedVec::new(), 0.0, -1);
         for step in steps {
+            pace(step.len())?;
             let mut best = 0;
             for (class, x) in step.iter().enumerate() {
                 if *x > step[best] {
@@ -173,6 +174,7 @@ impl Decoder {
                 let labels = &paths[path].0;
                 width = width.max(labels.len());
                 for (at, label) in labels.iter().enumerate() {
+                    pace(8)?;
                     indices.extend([row as i64, at as i64])?;
                     values.push(*label)?;
                 }

@@ -8,14 +8,16 @@ use super::number::Number;
 use super::ragged::read_splits;
 use crate::prelude::*;
 
-pub(super) const RAGGED: OpDef =
-    OpDef::pure("RaggedBincount", |attrs| Ok(Box::new(Ragged(Counter::read(attrs)?))));
-pub(super) const SPARSE: OpDef =
-    OpDef::pure("SparseBincount", |attrs| Ok(Box::new(Sparse(Counter::read(attrs)?))));
+pub(super) const RAGGED: OpDef = OpDef::pure("RaggedBincount", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Ragged(Counter::read(attrs)?)))
+});
+pub(super) const SPARSE: OpDef = OpDef::pure("SparseBincount", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Sparse(Counter::read(attrs)?)))
+});
 
-/// What counting writes.
+/// The settings of counting.
 struct Counter {
-    /// Whether it only says if a number occurs.
+    /// `true` if the counter only says whether a number occurs.
     is_binary: bool,
 }
 
@@ -39,6 +41,7 @@ impl Counter {
             );
         }
         for i in 0..values.n_elements() {
+            pace(4)?;
             if int_at(&values, i)? < 0 {
                 return invalid!("Input must be non-negative");
             }
@@ -52,6 +55,7 @@ impl Counter {
                 let weights: &[$T] = weights.as_slice();
                 out.fill(<$T as Number>::zero());
                 for i in 0..values.n_elements() {
+                    pace(4)?;
                     let number = int_at(&values, i)? as usize;
                     if number >= size {
                         continue;
@@ -67,13 +71,13 @@ impl Counter {
             DType::F64 => count!(f64, 1.0),
             DType::I32 => count!(i32, 1),
             DType::I64 => count!(i64, 1),
-            other => return crate::error::unimplemented!("dtype {other} is not supported here"),
+            other => return crate::error::unsupported!("dtype {other} is not supported here"),
         }
         Ok(())
     }
 }
 
-/// What is counted.
+/// The numbers that are counted.
 struct Job<'a> {
     values: View<'a>,
     weights: View<'a>,
@@ -120,6 +124,7 @@ impl Op for Ragged {
         let splits = read_splits(splits, values.n_elements(), &mut scratch)?;
         let mut rows = scratch.part(values.n_elements())?;
         for (row, pair) in splits.windows(2).enumerate() {
+            pace(16)?;
             rows[pair[0]..pair[1]].fill(row);
         }
         let n_rows = Some(splits.len() - 1);

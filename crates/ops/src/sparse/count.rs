@@ -8,12 +8,15 @@ use super::number::Number;
 use super::ragged::check_splits;
 use crate::prelude::*;
 
-pub(super) const DENSE: OpDef =
-    OpDef::pure("DenseCountSparseOutput", |attrs| Ok(Box::new(Dense(Counter::read(attrs)?))));
-pub(super) const RAGGED: OpDef =
-    OpDef::pure("RaggedCountSparseOutput", |attrs| Ok(Box::new(Ragged(Counter::read(attrs)?))));
-pub(super) const SPARSE: OpDef =
-    OpDef::pure("SparseCountSparseOutput", |attrs| Ok(Box::new(Sparse(Counter::read(attrs)?))));
+pub(super) const DENSE: OpDef = OpDef::pure("DenseCountSparseOutput", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Dense(Counter::read(attrs)?)))
+});
+pub(super) const RAGGED: OpDef = OpDef::pure("RaggedCountSparseOutput", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Ragged(Counter::read(attrs)?)))
+});
+pub(super) const SPARSE: OpDef = OpDef::pure("SparseCountSparseOutput", RowRule::Mixed, |attrs| {
+    Ok(Box::new(Sparse(Counter::read(attrs)?)))
+});
 
 struct Counter {
     min_length: i64,
@@ -73,7 +76,7 @@ impl Counter {
         let counts = |number: i64| self.max_length < 0 || number < self.max_length;
         let places = numbers.iter().enumerate().filter(|(_, number)| counts(**number));
         let mut places = BookedVec::collect(places.map(|(i, number)| (rows(i), *number, i)))?;
-        places.sort_unstable();
+        crate::order::sort_by(&mut places, &mut Ord::cmp)?;
         let largest = numbers.iter().copied().max().unwrap_or(0);
         let width = match self.max_length {
             max if max >= 0 => max,
@@ -92,6 +95,7 @@ impl Counter {
         let rank = if n_rows.is_some() { 2 } else { 1 };
         let mut indices = BookedVec::new();
         for (row, number, _) in each_number(places).map(|places| places[0]) {
+            pace(8)?;
             indices.extend(n_rows.map(|_| row as i64))?;
             indices.push(number)?;
         }
@@ -105,7 +109,7 @@ impl Counter {
                 DType::I32 => self.sums::<i32>(weights, places, 1)?,
                 DType::I64 => self.sums::<i64>(weights, places, 1)?,
                 other => {
-                    return crate::error::unimplemented!("dtype {other} is not supported here");
+                    return crate::error::unsupported!("dtype {other} is not supported here");
                 }
             },
         )?;
@@ -183,6 +187,7 @@ impl Op for Ragged {
         let splits = check_splits(splits, values.n_elements())?;
         let mut rows = BookedVec::filled(0, values.n_elements())?;
         for (row, pair) in splits.windows(2).enumerate() {
+            pace(8)?;
             rows[pair[0]..pair[1]].fill(row);
         }
         self.0.count(ctx, (values, weights), Some(splits.len() - 1), |i| rows[i])
@@ -216,6 +221,7 @@ impl Op for Sparse {
             return invalid!("The dense shape has no rows");
         }
         for (i, index) in sparse.entries().enumerate() {
+            pace(8)?;
             coo::check_inside(index, sparse.dims, i)?;
         }
         let row = |i: usize| if n_rows.is_some() { sparse.entry(i)[0] as usize } else { 0 };

@@ -11,7 +11,7 @@ use crate::text::hashes::siphash;
 /// The most combinations that one call may make: their number grows with every column.
 const N_CROSSES_MAX: usize = 1 << 26;
 
-pub(super) const V1: OpDef = OpDef::pure("SparseCross", |attrs| {
+pub(super) const V1: OpDef = OpDef::pure("SparseCross", RowRule::Mixed, |attrs| {
     let n_buckets = attrs.int("num_buckets")?.cast_unsigned();
     let hash_key = attrs.int("hash_key")?.cast_unsigned();
     // TensorFlow picks its kernel by dtype, whatever `hashed_output` says.
@@ -21,9 +21,10 @@ pub(super) const V1: OpDef = OpDef::pure("SparseCross", |attrs| {
     };
     build(attrs, Form::Attrs(result))
 });
-pub(super) const V2: OpDef = OpDef::pure("SparseCrossV2", |attrs| build(attrs, Form::Separator));
+pub(super) const V2: OpDef =
+    OpDef::pure("SparseCrossV2", RowRule::Mixed, |attrs| build(attrs, Form::Separator));
 pub(super) const HASHED: OpDef =
-    OpDef::pure("SparseCrossHashed", |attrs| build(attrs, Form::Salted));
+    OpDef::pure("SparseCrossHashed", RowRule::Mixed, |attrs| build(attrs, Form::Salted));
 
 fn build(attrs: &Attrs<'_>, form: Form) -> Result<Box<dyn Op>> {
     let (sparse, dense) = (attrs.dtypes("sparse_types")?, attrs.dtypes("dense_types")?);
@@ -39,7 +40,7 @@ struct Cross {
     form: Form,
 }
 
-/// Where an op says what becomes of a combination.
+/// The place where an op says how features are combined.
 enum Form {
     Attrs(Way),
     /// Joined with the separator in the last input.
@@ -48,13 +49,14 @@ enum Form {
     Salted,
 }
 
-/// What becomes of a combination.
+/// The value of a combination.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
     Join,
     Hash {
         n_buckets: u64,
-        /// What the hash begins with; without it, with the first feature.
+        /// The number that the hash begins with; without it, the hash begins with the first
+        /// feature.
         hash_key: Option<u64>,
     },
 }
@@ -189,6 +191,7 @@ impl<'a> Column<'a> {
         let mut starts = BookedVec::filled(0, n_rows + 1)?;
         let mut last = 0;
         for (i, index) in coo.entries().enumerate() {
+            pace(8)?;
             let row = usize::try_from(index[0]).ok().filter(|row| *row < n_rows && *row >= last);
             let Some(row) = row else {
                 return invalid!(
@@ -200,6 +203,7 @@ impl<'a> Column<'a> {
             last = row;
         }
         for row in 0..n_rows {
+            pace(8)?;
             starts[row + 1] += starts[row];
         }
         Ok(Self { values: coo.values, starts, is_sparse: true })

@@ -7,10 +7,14 @@ use super::coo::{self, Coo};
 use super::number::{Number, for_any_number};
 use crate::prelude::*;
 
-pub(super) const ADD: OpDef = OpDef::pure("SparseDenseCwiseAdd", |_| Ok(Box::new(Cwise::Add)));
-pub(super) const MUL: OpDef = OpDef::pure("SparseDenseCwiseMul", |_| Ok(Box::new(Cwise::Mul)));
-pub(super) const DIV: OpDef = OpDef::pure("SparseDenseCwiseDiv", |_| Ok(Box::new(Cwise::Div)));
-pub(super) const DENSE_ADD: OpDef = OpDef::pure("SparseTensorDenseAdd", |_| Ok(Box::new(DenseAdd)));
+pub(super) const ADD: OpDef =
+    OpDef::pure("SparseDenseCwiseAdd", RowRule::Mixed, |_| Ok(Box::new(Cwise::Add)));
+pub(super) const MUL: OpDef =
+    OpDef::pure("SparseDenseCwiseMul", RowRule::Mixed, |_| Ok(Box::new(Cwise::Mul)));
+pub(super) const DIV: OpDef =
+    OpDef::pure("SparseDenseCwiseDiv", RowRule::Mixed, |_| Ok(Box::new(Cwise::Div)));
+pub(super) const DENSE_ADD: OpDef =
+    OpDef::pure("SparseTensorDenseAdd", RowRule::Mixed, |_| Ok(Box::new(DenseAdd)));
 
 #[derive(Clone, Copy)]
 enum Cwise {
@@ -40,6 +44,7 @@ impl Op for Cwise {
             let (values, dense): (&[T], &[T]) = (sparse.values.as_slice(), dense.as_slice());
             let out = output.as_mut_slice().iter_mut();
             for ((out, value), place) in out.zip(values).zip(places.iter()) {
+                pace(4)?;
                 let other = dense[*place];
                 let result = match self {
                     Self::Add => Some(value.plus(other)),
@@ -75,6 +80,7 @@ fn broadcast_places(sparse: &Coo<'_>, dense: &Shape, places: &mut [usize]) -> Re
     }
     let strides = dense.strides();
     for (i, (index, place)) in sparse.entries().zip(places).enumerate() {
+        pace(8)?;
         coo::check_inside(index, sparse.dims, i)?;
         let steps = index[skipped..].iter().zip(dense.iter()).zip(&strides);
         *place =
@@ -112,6 +118,7 @@ impl Op for DenseAdd {
         let strides = shape.strides();
         let mut places = ctx.scratch().part::<usize>(values.n_elements())?;
         for (i, place) in places.iter_mut().enumerate() {
+            pace(8)?;
             let index = (0..dims.len()).map(|axis| int_at(&indices, i * dims.len() + axis));
             let index = index.collect::<Result<Ints>>()?;
             coo::check_inside(&index, &dims, i)?;
@@ -123,6 +130,7 @@ impl Op for DenseAdd {
             let out: &mut [T] = output.as_mut_slice();
             out.copy_from_slice(dense.as_slice());
             for (place, value) in places.iter().zip(values) {
+                pace(4)?;
                 out[*place] = out[*place].plus(*value);
             }
         });

@@ -6,7 +6,10 @@ use super::coo::{self, Coo};
 use super::gather::gather_or_default;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("SparseFillEmptyRows", |_| Ok(Box::new(FillEmptyRows)));
+pub(super) const DEF: OpDef =
+    OpDef::pure("SparseFillEmptyRows", RowRule::SparseFillEmptyRows, |_| {
+        Ok(Box::new(FillEmptyRows))
+    });
 
 struct FillEmptyRows;
 
@@ -64,13 +67,14 @@ struct Filled {
     /// The entry that each new entry is, or none for one that was added.
     sources: BookedVec<Option<usize>>,
     is_empty: BookedVec<u8>,
-    /// Where each entry went.
+    /// The new place of each entry.
     places: BookedVec<i64>,
 }
 
 fn fill(sparse: &Coo<'_>, n_rows: usize) -> Result<Filled> {
     let mut counts = BookedVec::filled(0usize, n_rows)?;
     for (i, index) in sparse.entries().enumerate() {
+        pace(4)?;
         match usize::try_from(index[0]) {
             Ok(row) if row < n_rows => counts[row] += 1,
             Ok(row) => return invalid!("indices({i}, 0) is invalid: {row} >= {n_rows}"),
@@ -82,6 +86,7 @@ fn fill(sparse: &Coo<'_>, n_rows: usize) -> Result<Filled> {
     let mut next = counts;
     let mut total = 0;
     for place in next.iter_mut() {
+        pace(2)?;
         let count = (*place).max(1);
         *place = total;
         total += count;
@@ -91,10 +96,12 @@ fn fill(sparse: &Coo<'_>, n_rows: usize) -> Result<Filled> {
     let mut indices = BookedVec::filled(0i64, n_indices)?;
     let mut sources = BookedVec::filled(None, total)?;
     for (row, place) in next.iter().enumerate().filter(|(row, _)| is_empty[*row] == 1) {
+        pace(4)?;
         indices[place * rank] = row as i64;
     }
     let mut places = BookedVec::with_capacity(sparse.len())?;
     for (i, index) in sparse.entries().enumerate() {
+        pace(4)?;
         let place = &mut next[index[0] as usize];
         indices[*place * rank..(*place + 1) * rank].copy_from_slice(index);
         sources[*place] = Some(i);

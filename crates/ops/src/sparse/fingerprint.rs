@@ -5,7 +5,8 @@
 use crate::prelude::*;
 use crate::text::farmhash::fingerprint64;
 
-pub(super) const DEF: OpDef = OpDef::pure("Fingerprint", |_| Ok(Box::new(Fingerprint)));
+pub(super) const DEF: OpDef =
+    OpDef::pure("Fingerprint", RowRule::Mixed, |_| Ok(Box::new(Fingerprint)));
 
 struct Fingerprint;
 
@@ -34,6 +35,7 @@ impl Op for Fingerprint {
         let mut parts = ctx.scratch().part(if is_joined { width } else { 0 })?;
         let mut output = ctx.output(0, DType::U8, &Shape::of(&[n, 8]))?;
         for (i, out) in output.as_mut_slice::<u8>().chunks_exact_mut(8).enumerate() {
+            pace(16 * width.max(1))?;
             out.copy_from_slice(&of_element(data, i, width, &mut parts).to_le_bytes());
         }
         Ok(())

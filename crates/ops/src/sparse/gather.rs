@@ -19,6 +19,7 @@ pub(super) fn gather_or_default(
     for_width!(values.dtype(), T => {
         let (elements, default) = (values.as_wide::<T>(), default.as_wide::<T>()[0]);
         for (out, source) in view.as_wide_mut::<T>().iter_mut().zip(sources) {
+            pace(2)?;
             *out = source.map_or(default, |i| elements[i]);
         }
     });
@@ -38,6 +39,7 @@ pub(super) fn gather(values: View<'_>, sources: &[usize]) -> Result<Tensor> {
     for_width!(values.dtype(), T => {
         let elements = values.as_wide::<T>();
         for (out, i) in view.as_wide_mut::<T>().iter_mut().zip(sources) {
+            pace(2)?;
             *out = elements[*i];
         }
     });

@@ -4,14 +4,16 @@
 
 use super::coo::checked_shape;
 use super::number::{Number, for_any_number};
+use crate::facts::Cost;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("SparseTensorDenseMatMul", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("SparseTensorDenseMatMul", RowRule::Mixed, |attrs| {
     Ok(Box::new(MatMul {
         adjoint_a: attrs.bool_or("adjoint_a", false)?,
         adjoint_b: attrs.bool_or("adjoint_b", false)?,
     }))
-});
+})
+.costs(Cost::Product);
 
 struct MatMul {
     adjoint_a: bool,
@@ -72,6 +74,7 @@ impl Op for MatMul {
             let out: &mut [T] = output.as_mut_slice();
             out.fill(T::zero());
             for (i, a) in a.iter().enumerate() {
+                pace(8 + n)?;
                 let (row, inner) = self.entry(&indices, i, (m, k))?;
                 let a = if self.adjoint_a { a.conjugate() } else { *a };
                 let b = &b[inner * n..(inner + 1) * n];

@@ -11,11 +11,12 @@ use super::coo::{self, Coo};
 use super::number::{Number, for_any_number};
 use crate::prelude::*;
 
-pub(super) const ADD: OpDef = OpDef::pure("SparseAdd", |_| Ok(Box::new(Add)));
+pub(super) const ADD: OpDef = OpDef::pure("SparseAdd", RowRule::Mixed, |_| Ok(Box::new(Add)));
 pub(super) const MAXIMUM: OpDef =
-    OpDef::pure("SparseSparseMaximum", |_| Ok(Box::new(Extreme { largest: true })));
-pub(super) const MINIMUM: OpDef =
-    OpDef::pure("SparseSparseMinimum", |_| Ok(Box::new(Extreme { largest: false })));
+    OpDef::pure("SparseSparseMaximum", RowRule::Mixed, |_| Ok(Box::new(Extreme { largest: true })));
+pub(super) const MINIMUM: OpDef = OpDef::pure("SparseSparseMinimum", RowRule::Mixed, |_| {
+    Ok(Box::new(Extreme { largest: false }))
+});
 
 /// An entry of the result: its entries in the two, if they have it.
 type Pair = (Option<usize>, Option<usize>);
@@ -87,6 +88,7 @@ impl Op for Add {
         for_any_number!(dtype, T => {
             let (x, y): (&[T], &[T]) = (a.values.as_slice(), b.values.as_slice());
             for (out, (i, j)) in view.as_mut_slice::<T>().iter_mut().zip(pairs.iter()) {
+                pace(4)?;
                 *out = element(x, *i).plus(element(y, *j));
             }
         });
@@ -166,6 +168,7 @@ impl Op for Extreme {
         for_number!(dtype, T => {
             let (x, y): (&[T], &[T]) = (a.values.as_slice(), b.values.as_slice());
             for (out, (i, j)) in output.as_mut_slice::<T>().iter_mut().zip(pairs.iter()) {
+                pace(4)?;
                 let (x, y) = (element(x, *i), element(y, *j));
                 let first = if self.largest { x > y } else { x < y };
                 *out = if first { x } else { y };

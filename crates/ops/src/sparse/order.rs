@@ -3,15 +3,17 @@
 
 use super::coo::{self, Coo};
 use super::gather::{gather, write_gathered};
+use crate::order::sort_by;
 use crate::prelude::*;
 
-pub(super) const REORDER: OpDef = OpDef::pure("SparseReorder", |_| Ok(Box::new(Reorder)));
-pub(super) const CONCAT: OpDef = OpDef::pure("SparseConcat", |attrs| {
+pub(super) const REORDER: OpDef =
+    OpDef::pure("SparseReorder", RowRule::Mixed, |_| Ok(Box::new(Reorder)));
+pub(super) const CONCAT: OpDef = OpDef::pure("SparseConcat", RowRule::Mixed, |attrs| {
     Ok(Box::new(Concat { axis: attrs.int("concat_dim")?, n: attrs.count("N")? }))
 });
-pub(super) const SLICE: OpDef = OpDef::pure("SparseSlice", |_| Ok(Box::new(Slice)));
+pub(super) const SLICE: OpDef = OpDef::pure("SparseSlice", RowRule::Mixed, |_| Ok(Box::new(Slice)));
 pub(super) const SPLIT: OpDef =
-    OpDef::pure("SparseSplit", |attrs| match attrs.count("num_split")? {
+    OpDef::pure("SparseSplit", RowRule::Mixed, |attrs| match attrs.count("num_split")? {
         0 => invalid!("num_split must be at least 1"),
         n => Ok(Box::new(Split { n })),
     });
@@ -30,11 +32,12 @@ impl Op for Reorder {
         let sparse = Coo::read(ctx, 0)?;
         let mut order = ctx.scratch().part(sparse.len())?;
         order.iter_mut().enumerate().for_each(|(i, entry)| *entry = i);
-        order.sort_unstable_by(|a, b| sparse.entry(*a).cmp(sparse.entry(*b)).then(a.cmp(b)));
+        sort_by(&mut order, &mut |a, b| sparse.entry(*a).cmp(sparse.entry(*b)).then(a.cmp(b)))?;
         let shape = Shape::of(&[sparse.len(), sparse.rank()]);
         let mut indices = ctx.output(0, DType::I64, &shape)?;
         let indices = indices.as_mut_slice::<i64>().chunks_exact_mut(sparse.rank().max(1));
         for (to, entry) in indices.zip(order.iter()) {
+            pace(8)?;
             to.copy_from_slice(sparse.entry(*entry));
         }
         write_gathered(ctx, 1, sparse.values, &order)
@@ -102,10 +105,10 @@ impl Op for Concat {
             if d == axis { index.wrapping_add(offsets[p]) } else { index }
         };
         let inputs = ctx.inputs();
-        entries.sort_unstable_by(|a, b| {
+        sort_by(&mut entries, &mut |a: &Entry, b: &Entry| {
             let index = |entry: Entry| (0..rank).map(move |d| at(inputs, entry, d));
             index(*a).cmp(index(*b)).then(a.cmp(b))
-        });
+        })?;
         let (inputs, mut out) =
             ctx.inputs_and_output(0, DType::I64, &Shape::of(&[n_entries, rank]))?;
         let out = out.as_mut_slice::<i64>().iter_mut().enumerate();
@@ -141,6 +144,7 @@ impl Concat {
         let (inputs, mut out) = ctx.inputs_and_output(1, dtype, &shape)?;
         for_width!(dtype, T => {
             for (out, [p, i]) in out.as_wide_mut::<T>().iter_mut().zip(entries) {
+                pace(4)?;
                 *out = inputs[self.n + p].as_wide::<T>()[*i];
             }
         });
@@ -260,6 +264,7 @@ impl Part {
         let (indices, sources) = (BookedVec::new(), BookedVec::new());
         let mut part = Self { indices, sources, dims: Vec::new() };
         for (i, index) in sparse.entries().enumerate() {
+            pace(8)?;
             let is_inside = |(at, (start, len)): (&i64, &(i64, i64))| {
                 *at >= *start && at.saturating_sub(*start) < *len
             };

@@ -5,12 +5,13 @@
 use super::coo::checked_shape;
 use crate::prelude::*;
 
-pub(super) const TO_SPARSE: OpDef =
-    OpDef::pure("RaggedTensorToSparse", |attrs| match attrs.count("RAGGED_RANK")? {
+pub(super) const TO_SPARSE: OpDef = OpDef::pure("RaggedTensorToSparse", RowRule::Mixed, |attrs| {
+    match attrs.count("RAGGED_RANK")? {
         0 => invalid!("RAGGED_RANK must be at least 1"),
         ragged_rank => Ok(Box::new(ToSparse { ragged_rank })),
-    });
-pub(super) const RANGE: OpDef = OpDef::pure("RaggedRange", |attrs| {
+    }
+});
+pub(super) const RANGE: OpDef = OpDef::pure("RaggedRange", RowRule::Mixed, |attrs| {
     Ok(Box::new(Range { splits: attrs.dtype_or("Tsplits", DType::I64)? }))
 });
 
@@ -40,6 +41,7 @@ pub(super) fn read_splits<'a>(
     let mut numbers = scratch.part(n)?;
     let mut before = 0;
     for (i, number) in numbers.iter_mut().enumerate() {
+        pace(2)?;
         let split = int_at(&splits, i)?;
         if split < before {
             return invalid!("Splits must not decrease");
@@ -101,6 +103,7 @@ impl Op for ToSparse {
             let n_next = splits.last().copied().unwrap_or(0);
             let mut next = BookedVec::with_capacity(n_next.saturating_mul(depth + 2))?;
             for (prefix, pair) in prefixes.chunks_exact(depth + 1).zip(splits.windows(2)) {
+                pace(8)?;
                 for i in 0..pair[1] - pair[0] {
                     next.extend_from_slice(prefix)?;
                     next.push(i as i64)?;
@@ -113,6 +116,7 @@ impl Op for ToSparse {
         let mut indices =
             BookedVec::<i64>::with_capacity(values.n_elements().saturating_mul(dims.len()))?;
         for prefix in prefixes.chunks_exact(levels.len() + 1) {
+            pace(element.n_elements())?;
             for i in 0..element.n_elements() {
                 indices.extend_from_slice(prefix)?;
                 let inner = strides.iter().zip(element.iter());
@@ -215,7 +219,7 @@ impl Op for Range {
                 |s: f32, d: f32, i: i64| s + d * i as f32
             ),
             DType::F64 => ranges!(f64, float, |s: f64, d: f64, i: i64| s + d * i as f64),
-            other => crate::error::unimplemented!("dtype {other} is not supported here"),
+            other => crate::error::unsupported!("dtype {other} is not supported here"),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::cross::{Column, Crosses, Joiner, Values, Way};
 use super::ragged::{check_splits, splits_tensor};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("RaggedCross", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("RaggedCross", RowRule::Mixed, |attrs| {
     let values = attrs.dtype("out_values_type")?;
     // TensorFlow picks its kernel by dtype, whatever `hashed_output` says.
     let way = match values {
@@ -73,6 +73,7 @@ impl Op for RaggedCross {
         let mut splits = BookedVec::with_capacity(n_rows + 1)?;
         splits.push(0)?;
         for row in 0..n_rows {
+            pace(32)?;
             let n = crosses.add_row(&columns, row, &joiner)?;
             splits.push(splits[row] + n)?;
         }

@@ -6,15 +6,16 @@ use super::ragged::{check_splits, splits_tensor};
 use super::rows::gather_rows;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef =
-    OpDef::pure("RaggedGather", |attrs| match attrs.count("PARAMS_RAGGED_RANK")? {
+pub(super) const DEF: OpDef = OpDef::pure("RaggedGather", RowRule::Mixed, |attrs| {
+    match attrs.count("PARAMS_RAGGED_RANK")? {
         0 => invalid!("PARAMS_RAGGED_RANK must be at least 1"),
         ragged_rank => Ok(Box::new(RaggedGather {
             ragged_rank,
             n_splits: attrs.count("OUTPUT_RAGGED_RANK")?,
             splits: attrs.dtype_or("Tsplits", DType::I64)?,
         })),
-    });
+    }
+});
 
 struct RaggedGather {
     ragged_rank: usize,
@@ -74,6 +75,7 @@ impl Op for RaggedGather {
         // The ranges of rows taken, level by level inwards.
         let mut ranges = BookedVec::<(usize, usize)>::with_capacity(indices_flat.len())?;
         for (i, index) in indices_flat.iter().enumerate() {
+            pace(4)?;
             match usize::try_from(*index) {
                 Ok(row) if row < n_rows => ranges.push((row, row + 1))?,
                 _ => return invalid!("indices[{i}] = {index} is not in [0, {n_rows})"),
@@ -83,6 +85,7 @@ impl Op for RaggedGather {
         for splits in &levels {
             let mut out = BookedVec::filled(0, 1)?;
             for (start, end) in ranges.iter_mut() {
+                pace(8)?;
                 let first = out.last().copied().unwrap_or(0);
                 out.extend((*start..*end).map(|row| first + splits[row + 1] - splits[*start]))?;
                 (*start, *end) = (splits[*start], splits[*end]);

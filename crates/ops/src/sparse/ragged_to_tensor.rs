@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::coo::{checked_rows, checked_shape};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("RaggedTensorToTensor", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("RaggedTensorToTensor", RowRule::Mixed, |attrs| {
     let names = attrs.strings("row_partition_types")?;
     let kinds: Vec<Kind> = names.iter().map(|name| Kind::parse(name)).collect::<Result<_>>()?;
     let starts_well = match kinds.first() {
@@ -164,7 +164,7 @@ struct Level<'a> {
     lengths: Part<'a, usize>,
 }
 
-/// What stands for the place of a value that is cut off.
+/// The mark that stands for the place of a value that is cut off.
 const CUT_OFF: usize = usize::MAX;
 
 impl RaggedToTensor {
@@ -249,6 +249,7 @@ fn from_splits<'a>(splits: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Level
     let starts_well = n_splits > 0 && int_at(splits, 0)? == 0;
     let mut lengths = scratch.part(n_splits.saturating_sub(1))?;
     for (row, length) in lengths.iter_mut().enumerate() {
+        pace(4)?;
         let length_now = int_at(splits, row + 1)?.checked_sub(int_at(splits, row)?);
         match length_now.map(usize::try_from) {
             Some(Ok(between)) if starts_well => *length = between,
@@ -267,6 +268,7 @@ fn from_row_ids<'a>(ids: &View<'_>, n_rows: i64, scratch: &mut Scratch<'a>) -> R
     lengths.fill(0);
     let mut last = 0;
     for i in 0..ids.n_elements() {
+        pace(4)?;
         let id = int_at(ids, i)?;
         let row = usize::try_from(id).ok().filter(|row| *row < n_rows && id >= last);
         let Some(row) = row else {
@@ -278,7 +280,7 @@ fn from_row_ids<'a>(ids: &View<'_>, n_rows: i64, scratch: &mut Scratch<'a>) -> R
     Ok(Level { n_rows, lengths })
 }
 
-/// Where in the output each value goes, in units of values.
+/// Returns the place in the output of each value, in units of values.
 fn places<'a>(
     levels: &[Level<'_>],
     dims: &[usize],
@@ -286,6 +288,7 @@ fn places<'a>(
 ) -> Result<Part<'a, usize>> {
     let mut places: Part<'_, usize> = scratch.part(levels[0].n_rows)?;
     for (row, place) in places.iter_mut().enumerate() {
+        pace(2)?;
         *place = if row < dims[0] { row } else { CUT_OFF };
     }
     for (level, width) in levels.iter().zip(&dims[1..]) {
@@ -294,6 +297,7 @@ fn places<'a>(
         let mut inner = scratch.part(n_elements)?;
         let mut rest = &mut inner[..];
         for (place, length) in places.iter().zip(level.lengths.iter()) {
+            pace(*width)?;
             let (row, after) = rest.split_at_mut(*length);
             for (column, to) in row.iter_mut().enumerate() {
                 let is_kept = *place != CUT_OFF && column < *width;
@@ -337,6 +341,7 @@ fn write(ctx: &mut Ctx<'_>, places: &[usize], pattern: &[usize], shape: &Shape) 
         let n_places = shape.n_elements().checked_div(size).unwrap_or(0);
         let mut sources = BookedVec::filled(None, n_places)?;
         for (value, place) in places.iter().enumerate() {
+            pace(4)?;
             if let Some(slot) = sources.get_mut(*place) {
                 *slot = Some(value);
             }
@@ -344,6 +349,7 @@ fn write(ctx: &mut Ctx<'_>, places: &[usize], pattern: &[usize], shape: &Shape) 
         let (strings, defaults) = (values.strings(), default.strings());
         let mut out = Strings::with_capacity(shape.n_elements(), strings.n_bytes())?;
         for source in sources.iter() {
+            pace(4)?;
             match source {
                 Some(value) => {
                     (0..size).try_for_each(|i| out.push(strings.get(value * size + i)))?
@@ -361,9 +367,11 @@ fn write(ctx: &mut Ctx<'_>, places: &[usize], pattern: &[usize], shape: &Shape) 
         let (elements, defaults) = (values.as_wide::<T>(), default.as_wide::<T>());
         let out = output.as_wide_mut::<T>();
         for row in out.chunks_exact_mut(size) {
+            pace(size)?;
             row.iter_mut().zip(pattern).for_each(|(out, at)| *out = defaults[*at]);
         }
         for (value, place) in elements.chunks_exact(size).zip(places) {
+            pace(size)?;
             if *place != CUT_OFF {
                 out[place * size..(place + 1) * size].copy_from_slice(value);
             }

@@ -10,21 +10,23 @@ use super::ragged_gather::outer_splits;
 use super::rows::{concat_rows, gather_rows};
 use crate::prelude::*;
 
-pub(super) const TO_VARIANT: OpDef = OpDef::pure("RaggedTensorToVariant", |attrs| {
-    Ok(Box::new(ToVariant {
-        ragged_rank: attrs.count("RAGGED_RANK")?,
-        is_batched: attrs.bool_or("batched_input", false)?,
-        splits: attrs.dtype_or("Tsplits", DType::I64)?,
-    }))
-});
-pub(super) const FROM_VARIANT: OpDef = OpDef::pure("RaggedTensorFromVariant", |attrs| {
-    Ok(Box::new(FromVariant {
-        inner_rank: usize::try_from(attrs.int("input_ragged_rank")?).ok(),
-        ragged_rank: attrs.count("output_ragged_rank")?,
-        dtype: attrs.dtype("Tvalues")?,
-        splits: attrs.dtype_or("Tsplits", DType::I64)?,
-    }))
-});
+pub(super) const TO_VARIANT: OpDef =
+    OpDef::pure("RaggedTensorToVariant", RowRule::Mixed, |attrs| {
+        Ok(Box::new(ToVariant {
+            ragged_rank: attrs.count("RAGGED_RANK")?,
+            is_batched: attrs.bool_or("batched_input", false)?,
+            splits: attrs.dtype_or("Tsplits", DType::I64)?,
+        }))
+    });
+pub(super) const FROM_VARIANT: OpDef =
+    OpDef::pure("RaggedTensorFromVariant", RowRule::Mixed, |attrs| {
+        Ok(Box::new(FromVariant {
+            inner_rank: usize::try_from(attrs.int("input_ragged_rank")?).ok(),
+            ragged_rank: attrs.count("output_ragged_rank")?,
+            dtype: attrs.dtype("Tvalues")?,
+            splits: attrs.dtype_or("Tsplits", DType::I64)?,
+        }))
+    });
 
 /// A ragged tensor in a variant: row splits, outermost first, and the values.
 struct Ragged {
@@ -81,6 +83,7 @@ impl Op for ToVariant {
         let row_bytes = ROW_BYTES + levels.len() * size_of::<BookedVec<usize>>();
         let mut handles = BookedVec::with_capacity(n_below)?;
         for row in 0..n_below {
+            pace(64)?;
             let booked = Booked::new(row_bytes)?;
             handles
                 .push(Handle::new(Ragged { _booked: booked, ..take_row(&levels, values, row)? }))?;
@@ -142,6 +145,7 @@ impl Op for FromVariant {
         }
         let mut parts: BookedVec<&Ragged> = BookedVec::with_capacity(encoded.n_elements())?;
         for handle in encoded.handles() {
+            pace(64)?;
             match handle.get::<Ragged>() {
                 Some(part) if part.splits.len() == inner_rank => parts.push(part)?,
                 _ => return invalid!("an element is no ragged tensor of rank {inner_rank}"),

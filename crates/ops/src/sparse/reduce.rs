@@ -8,8 +8,10 @@ use super::coo::{self, Coo};
 use super::number::{Number, for_any_number};
 use crate::prelude::*;
 
-pub(super) const SUM: OpDef = OpDef::pure("SparseReduceSum", |attrs| build(attrs, Way::Sum));
-pub(super) const MAX: OpDef = OpDef::pure("SparseReduceMax", |attrs| build(attrs, Way::Max));
+pub(super) const SUM: OpDef =
+    OpDef::pure("SparseReduceSum", RowRule::Mixed, |attrs| build(attrs, Way::Sum));
+pub(super) const MAX: OpDef =
+    OpDef::pure("SparseReduceMax", RowRule::Mixed, |attrs| build(attrs, Way::Max));
 
 fn build(attrs: &Attrs<'_>, way: Way) -> Result<Box<dyn Op>> {
     Ok(Box::new(Reduce { way, keep_dims: attrs.bool_or("keep_dims", false)? }))
@@ -56,6 +58,7 @@ impl Op for Reduce {
         let mut scratch = ctx.scratch();
         let mut places = scratch.part(sparse.len())?;
         for (i, (index, place)) in sparse.entries().zip(places.iter_mut()).enumerate() {
+            pace(8)?;
             coo::check_inside(index, sparse.dims, i)?;
             let steps = kept.iter().zip(&strides);
             *place = steps.map(|(axis, step)| index[*axis] as usize * step).sum();
@@ -107,15 +110,22 @@ fn normalise(axes: &[i64], rank: usize) -> Result<Axes> {
 fn sum<T: Number>(values: &[T], places: &[usize], out: &mut [T]) {
     out.fill(T::zero());
     for (value, place) in values.iter().zip(places) {
+        if is_stopped(4) {
+            return;
+        }
         out[*place] = out[*place].plus(*value);
     }
 }
 
-/// Where there is no entry, the maximum is zero. `seen` has room for whether there is one.
+/// Writes the maximum of the entries of each place; without an entry it is zero. `seen` has room
+/// for a flag of each place: it has an entry.
 fn max<T: Number + PartialOrd>(values: &[T], places: &[usize], (out, seen): (&mut [T], &mut [u8])) {
     out.fill(T::zero());
     seen.fill(0);
     for (value, place) in values.iter().zip(places) {
+        if is_stopped(4) {
+            return;
+        }
         if seen[*place] == 0 || *value > out[*place] {
             (out[*place], seen[*place]) = (*value, 1);
         }

@@ -4,7 +4,8 @@
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("SparseReshape", |_| Ok(Box::new(Reshape)));
+pub(super) const DEF: OpDef =
+    OpDef::pure("SparseReshape", RowRule::SparseReshape, |_| Ok(Box::new(Reshape)));
 
 struct Reshape;
 
@@ -59,7 +60,7 @@ impl Op for Reshape {
     }
 }
 
-/// Whether an element of the new shape may be -1.
+/// Returns whether an element of the new shape may be -1.
 fn may_be_inferred(size: &Dim) -> bool {
     match size {
         Dim::Known(size) => *size < 0,
@@ -135,6 +136,9 @@ fn move_indices(indices: &[i64], old: &[i64], new: &[i64], out: &mut [i64]) {
         return;
     }
     for (from, to) in indices.chunks_exact(old.len()).zip(out.chunks_exact_mut(new.len())) {
+        if is_stopped(8 * old.len()) {
+            return;
+        }
         let flat = from
             .iter()
             .zip(old)

@@ -5,9 +5,11 @@
 use num_traits::Float;
 
 use super::coo::{self, Coo};
+use crate::order::sort_by;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("SparseSoftmax", |_| Ok(Box::new(Softmax)));
+pub(super) const DEF: OpDef =
+    OpDef::pure("SparseSoftmax", RowRule::Mixed, |_| Ok(Box::new(Softmax)));
 
 struct Softmax;
 
@@ -36,7 +38,7 @@ impl Op for Softmax {
         let mut output = ctx.output(0, dtype, &Shape::of(&[sparse.len()]))?;
         // As TensorFlow, the results are in the order of the indices, whatever that of the entries.
         order.iter_mut().enumerate().for_each(|(i, at)| *at = i);
-        order.sort_unstable_by(|a, b| sparse.entry(*a).cmp(sparse.entry(*b)).then(a.cmp(b)));
+        sort_by(&mut order, &mut |a, b| sparse.entry(*a).cmp(sparse.entry(*b)).then(a.cmp(b)))?;
         let row = |i: usize| &sparse.entry(order[i])[..rank - 1];
         let ends = (1..=sparse.len()).filter(|i| *i == sparse.len() || row(*i) != row(*i - 1));
         for_float!(dtype, T => {
@@ -56,6 +58,9 @@ impl Op for Softmax {
 fn rows<T: Float>(values: &mut [T], ends: impl Iterator<Item = usize>) {
     let mut start = 0;
     for end in ends {
+        if is_stopped(32) {
+            return;
+        }
         let row = &mut values[start..end];
         let max = row.iter().copied().fold(T::neg_infinity(), T::max);
         let mut sum = T::zero();

@@ -5,12 +5,12 @@
 use super::coo::checked_shape;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("SparseToDense", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("SparseToDense", RowRule::Mixed, |attrs| {
     Ok(Box::new(ToDense { validates: attrs.bool_or("validate_indices", true)? }))
 });
 
 struct ToDense {
-    /// Whether indices must be sorted and different.
+    /// `true` if indices must be sorted and different.
     validates: bool,
 }
 
@@ -81,6 +81,7 @@ fn find_places(
     let strides = shape.strides();
     let mut last = None;
     for (i, to) in places.iter_mut().enumerate() {
+        pace(8)?;
         let index = (0..rank).map(|axis| int_at(indices, i * rank + axis));
         let index = index.collect::<Result<Ints>>()?;
         let is_inside =

@@ -4,15 +4,18 @@ use super::handle::variable;
 use crate::combine::Combine;
 use crate::prelude::*;
 
-pub(super) const ASSIGN: OpDef = OpDef::of_kind("AssignVariableOp", Kind::Writes, |_| {
-    Ok(Box::new(Assign { how: Combine::Update }))
-});
-pub(super) const ASSIGN_ADD: OpDef = OpDef::of_kind("AssignAddVariableOp", Kind::Writes, |_| {
-    Ok(Box::new(Assign { how: Combine::Add }))
-});
-pub(super) const ASSIGN_SUB: OpDef = OpDef::of_kind("AssignSubVariableOp", Kind::Writes, |_| {
-    Ok(Box::new(Assign { how: Combine::Sub }))
-});
+pub(super) const ASSIGN: OpDef =
+    OpDef::of_kind("AssignVariableOp", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Assign { how: Combine::Update }))
+    });
+pub(super) const ASSIGN_ADD: OpDef =
+    OpDef::of_kind("AssignAddVariableOp", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Assign { how: Combine::Add }))
+    });
+pub(super) const ASSIGN_SUB: OpDef =
+    OpDef::of_kind("AssignSubVariableOp", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Assign { how: Combine::Sub }))
+    });
 
 struct Assign {
     how: Combine,

@@ -2,12 +2,15 @@
 
 use super::handle::{variable, variable_spec};
 use crate::array::gather::{gather, infer_gather};
+use crate::facts::VariableAccess;
 use crate::prelude::*;
 
-pub(super) const GATHER: OpDef = OpDef::of_kind("ResourceGather", Kind::Reads, |attrs| {
-    let batch_dims = attrs.int_or("batch_dims", 0)?;
-    Ok(Box::new(ResourceGather { batch_dims, dtype: attrs.dtype("dtype")? }))
-});
+pub(super) const GATHER: OpDef =
+    OpDef::of_kind("ResourceGather", Kind::Reads, RowRule::Mixed, |attrs| {
+        let batch_dims = attrs.int_or("batch_dims", 0)?;
+        Ok(Box::new(ResourceGather { batch_dims, dtype: attrs.dtype("dtype")? }))
+    })
+    .uses(VariableAccess::Gather);
 
 struct ResourceGather {
     batch_dims: i64,

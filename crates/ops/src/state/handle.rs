@@ -3,19 +3,30 @@
 use tensor::Handle;
 
 use super::variable::Variable;
+use crate::facts::VariableAccess;
 use crate::prelude::*;
 
-pub(super) const VAR_HANDLE: OpDef = OpDef::of_kind("VarHandleOp", Kind::Handle, VarHandle::build);
-pub(super) const READ: OpDef = OpDef::of_kind("ReadVariableOp", Kind::Reads, |attrs| {
-    Ok(Box::new(Read { dtype: attrs.dtype("dtype")? }))
-});
+pub(super) const VAR_HANDLE: OpDef =
+    OpDef::of_kind("VarHandleOp", Kind::Handle, RowRule::Mixed, VarHandle::build)
+        .uses(VariableAccess::Handle);
+pub(super) const READ: OpDef =
+    OpDef::of_kind("ReadVariableOp", Kind::Reads, RowRule::Mixed, |attrs| {
+        Ok(Box::new(Read { dtype: attrs.dtype("dtype")? }))
+    })
+    .uses(VariableAccess::Value);
 pub(super) const IS_INITIALIZED: OpDef =
-    OpDef::of_kind("VarIsInitializedOp", Kind::Reads, |_| Ok(Box::new(IsInitialized)));
-pub(super) const SHAPE: OpDef = OpDef::of_kind("VariableShape", Kind::Reads, |attrs| {
-    Ok(Box::new(VariableShape { out: attrs.dtype_or("out_type", DType::I32)? }))
-});
+    OpDef::of_kind("VarIsInitializedOp", Kind::Reads, RowRule::Mixed, |_| {
+        Ok(Box::new(IsInitialized))
+    })
+    .uses(VariableAccess::Look);
+pub(super) const SHAPE: OpDef =
+    OpDef::of_kind("VariableShape", Kind::Reads, RowRule::Mixed, |attrs| {
+        Ok(Box::new(VariableShape { out: attrs.dtype_or("out_type", DType::I32)? }))
+    })
+    .uses(VariableAccess::Look);
 pub(super) const DISABLE_COPY_ON_READ: OpDef =
-    OpDef::pure("DisableCopyOnRead", |_| Ok(Box::new(DisableCopyOnRead)));
+    OpDef::pure("DisableCopyOnRead", RowRule::Mixed, |_| Ok(Box::new(DisableCopyOnRead)))
+        .uses(VariableAccess::Look);
 
 /// Finds a variable by container and name. Those without a name are one, as in TensorFlow.
 struct VarHandle {
@@ -65,7 +76,7 @@ pub(crate) fn variable<'a>(ctx: &Ctx<'a>, index: usize) -> Result<&'a Variable> 
     }
 }
 
-/// What is declared of the variable that a handle points to, if the handle is known.
+/// Returns the declared spec of the variable that a handle points to, if the handle is known.
 pub(crate) fn variable_spec(handle: &Spec, dtype: DType) -> Spec {
     let known = handle.as_constant().filter(|tensor| tensor.dtype() == DType::Resource);
     let variable = known.and_then(|tensor| tensor.view().handles().first()?.get::<Variable>());

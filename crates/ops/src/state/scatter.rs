@@ -6,49 +6,63 @@ use crate::array::gather_nd::{gather_nd, infer_gather_nd};
 use crate::array::nd::{Policy, Slices};
 use crate::array::scatter_nd::{check_updates, combine_slices};
 use crate::combine::{Combine, Number as _, check_divisors, for_combined};
+use crate::facts::VariableAccess;
 use crate::prelude::*;
 
-pub(super) const GATHER_ND: OpDef = OpDef::of_kind("ResourceGatherNd", Kind::Reads, |attrs| {
-    Ok(Box::new(GatherNd { dtype: attrs.dtype("dtype")? }))
-});
-pub(super) const UPDATE: OpDef = OpDef::of_kind("ResourceScatterUpdate", Kind::Writes, |_| {
-    Ok(Box::new(Scatter { how: Combine::Update, by: By::Rows }))
-});
-pub(super) const ADD: OpDef = OpDef::of_kind("ResourceScatterAdd", Kind::Writes, |_| {
-    Ok(Box::new(Scatter { how: Combine::Add, by: By::Rows }))
-});
-pub(super) const SUB: OpDef = OpDef::of_kind("ResourceScatterSub", Kind::Writes, |_| {
-    Ok(Box::new(Scatter { how: Combine::Sub, by: By::Rows }))
-});
-pub(super) const MUL: OpDef = OpDef::of_kind("ResourceScatterMul", Kind::Writes, |_| {
-    Ok(Box::new(Scatter { how: Combine::Mul, by: By::Rows }))
-});
-pub(super) const DIV: OpDef = OpDef::of_kind("ResourceScatterDiv", Kind::Writes, |_| {
-    Ok(Box::new(Scatter { how: Combine::Div, by: By::Rows }))
-});
-pub(super) const MIN: OpDef = OpDef::of_kind("ResourceScatterMin", Kind::Writes, |_| {
-    Ok(Box::new(Scatter { how: Combine::Min, by: By::Rows }))
-});
-pub(super) const MAX: OpDef = OpDef::of_kind("ResourceScatterMax", Kind::Writes, |_| {
-    Ok(Box::new(Scatter { how: Combine::Max, by: By::Rows }))
-});
+pub(super) const GATHER_ND: OpDef =
+    OpDef::of_kind("ResourceGatherNd", Kind::Reads, RowRule::Mixed, |attrs| {
+        Ok(Box::new(GatherNd { dtype: attrs.dtype("dtype")? }))
+    })
+    .uses(VariableAccess::GatherNd);
+pub(super) const UPDATE: OpDef =
+    OpDef::of_kind("ResourceScatterUpdate", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Scatter { how: Combine::Update, by: By::Rows }))
+    });
+pub(super) const ADD: OpDef =
+    OpDef::of_kind("ResourceScatterAdd", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Scatter { how: Combine::Add, by: By::Rows }))
+    });
+pub(super) const SUB: OpDef =
+    OpDef::of_kind("ResourceScatterSub", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Scatter { how: Combine::Sub, by: By::Rows }))
+    });
+pub(super) const MUL: OpDef =
+    OpDef::of_kind("ResourceScatterMul", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Scatter { how: Combine::Mul, by: By::Rows }))
+    });
+pub(super) const DIV: OpDef =
+    OpDef::of_kind("ResourceScatterDiv", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Scatter { how: Combine::Div, by: By::Rows }))
+    });
+pub(super) const MIN: OpDef =
+    OpDef::of_kind("ResourceScatterMin", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Scatter { how: Combine::Min, by: By::Rows }))
+    });
+pub(super) const MAX: OpDef =
+    OpDef::of_kind("ResourceScatterMax", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Scatter { how: Combine::Max, by: By::Rows }))
+    });
 pub(super) const ND_UPDATE: OpDef =
-    OpDef::of_kind("ResourceScatterNdUpdate", Kind::Writes, |attrs| {
+    OpDef::of_kind("ResourceScatterNdUpdate", Kind::Writes, RowRule::Mixed, |attrs| {
         Ok(Box::new(Scatter { how: Combine::Update, by: By::Vectors(Policy::of(attrs)?) }))
     });
-pub(super) const ND_ADD: OpDef = OpDef::of_kind("ResourceScatterNdAdd", Kind::Writes, |attrs| {
-    Ok(Box::new(Scatter { how: Combine::Add, by: By::Vectors(Policy::of(attrs)?) }))
-});
-pub(super) const ND_SUB: OpDef = OpDef::of_kind("ResourceScatterNdSub", Kind::Writes, |attrs| {
-    Ok(Box::new(Scatter { how: Combine::Sub, by: By::Vectors(Policy::of(attrs)?) }))
-});
+pub(super) const ND_ADD: OpDef =
+    OpDef::of_kind("ResourceScatterNdAdd", Kind::Writes, RowRule::Mixed, |attrs| {
+        Ok(Box::new(Scatter { how: Combine::Add, by: By::Vectors(Policy::of(attrs)?) }))
+    });
+pub(super) const ND_SUB: OpDef =
+    OpDef::of_kind("ResourceScatterNdSub", Kind::Writes, RowRule::Mixed, |attrs| {
+        Ok(Box::new(Scatter { how: Combine::Sub, by: By::Vectors(Policy::of(attrs)?) }))
+    });
 
-pub(super) const ND_MIN: OpDef = OpDef::of_kind("ResourceScatterNdMin", Kind::Writes, |attrs| {
-    Ok(Box::new(Scatter { how: Combine::Min, by: By::Vectors(Policy::of(attrs)?) }))
-});
-pub(super) const ND_MAX: OpDef = OpDef::of_kind("ResourceScatterNdMax", Kind::Writes, |attrs| {
-    Ok(Box::new(Scatter { how: Combine::Max, by: By::Vectors(Policy::of(attrs)?) }))
-});
+pub(super) const ND_MIN: OpDef =
+    OpDef::of_kind("ResourceScatterNdMin", Kind::Writes, RowRule::Mixed, |attrs| {
+        Ok(Box::new(Scatter { how: Combine::Min, by: By::Vectors(Policy::of(attrs)?) }))
+    });
+pub(super) const ND_MAX: OpDef =
+    OpDef::of_kind("ResourceScatterNdMax", Kind::Writes, RowRule::Mixed, |attrs| {
+        Ok(Box::new(Scatter { how: Combine::Max, by: By::Vectors(Policy::of(attrs)?) }))
+    });
 
 struct GatherNd {
     dtype: DType,
@@ -76,7 +90,7 @@ struct Scatter {
     by: By,
 }
 
-/// What the second input is.
+/// The meaning of the second input.
 #[derive(Clone, Copy)]
 enum By {
     /// Numbers of rows; one update may serve all.
@@ -122,6 +136,7 @@ impl Op for Scatter {
                     [one] if slices.len > 0 && updates.shape().rank() == 0 => {
                         let out = view.as_mut_slice::<T>();
                         for place in slices.places().flatten() {
+                            pace(16)?;
                             for x in &mut out[place] {
                                 T::combine(how, std::slice::from_mut(x), &[*one]);
                             }
@@ -156,6 +171,7 @@ fn row_slices<'a>(
     let len: usize = inner.iter().product();
     let mut starts = scratch.part(indices.n_elements())?;
     for (i, start) in starts.iter_mut().enumerate() {
+        pace(8)?;
         let row = int_at(indices, i)?;
         let Some(row) = usize::try_from(row).ok().filter(|row| row < n_rows) else {
             // The text is TensorFlow's (`resource_variable_ops.cc`).
@@ -189,6 +205,7 @@ fn replace(view: &mut ViewMut<'_>, slices: &Slices<'_>, updates: &View<'_>) -> R
     for_width!(view.dtype(), T => {
         let (out, new) = (view.as_wide_mut::<T>(), updates.as_wide::<T>());
         for (i, place) in slices.places().enumerate() {
+            pace(16)?;
             let Some(place) = place else { continue };
             let to = &mut out[place];
             match is_scalar {

@@ -41,7 +41,7 @@ impl Variable {
         self.dtype
     }
 
-    /// What is declared of every value.
+    /// Returns the declared spec of every value.
     pub fn spec(&self) -> Spec {
         let Some(dims) = &self.dims else { return Spec::unknown(self.dtype) };
         let dims: SmallVec<[Dim; 5]> =

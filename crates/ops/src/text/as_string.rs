@@ -6,13 +6,13 @@ use half::{bf16, f16};
 use num_complex::Complex;
 
 use super::printf::{Format, Notation};
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
 /// The most characters of one element that a format may ask for.
 const WIDTH_MAX: i64 = 1 << 12;
 
-pub(super) const DEF: OpDef = OpDef::pure("AsString", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("AsString", RowRule::Elementwise, |attrs| {
     let (width, precision) = (attrs.int_or("width", -1)?, attrs.int_or("precision", -1)?);
     let (scientific, shortest) =
         (attrs.bool_or("scientific", false)?, attrs.bool_or("shortest", false)?);
@@ -79,7 +79,9 @@ fn to_strings(format: Format, input: View<'_>) -> Result<Strings> {
             // Where there is a width they are formatted, and the precision cuts them.
             let most = format.precision.filter(|_| format.width > 0).unwrap_or(usize::MAX);
             let cut = |text: &'_ [u8]| text.len().min(most);
-            Strings::collect(input.strings().iter().map(|text| format.padded(&text[..cut(text)])))
+            Strings::collect(
+                paced(input.strings().iter(), TEXT).map(|text| format.padded(&text[..cut(text)])),
+            )
         }
         DType::Bool => each(input, |x: u8| if x == 0 { "false" } else { "true" }.to_owned()),
         DType::F32 => each(input, |x: f32| format.float(x.into())),
@@ -96,11 +98,16 @@ fn to_strings(format: Format, input: View<'_>) -> Result<Strings> {
         DType::U16 => each(input, |x: u16| unsigned(x.into())),
         DType::U32 => each(input, |x: u32| unsigned(x.into())),
         DType::U64 => each(input, |x: u64| unsigned(x)),
-        other => return unimplemented!("dtype {other} is not supported here"),
+        other => return unsupported!("dtype {other} is not supported here"),
     };
+    // Fewer strings than elements, if the run was stopped meanwhile.
+    pace(TEXT)?;
     Ok(strings?)
 }
 
+/// The elementary operations that making a text is worth.
+const TEXT: usize = 64;
+
 fn each<T: Element>(input: View<'_>, text: impl Fn(T) -> String) -> tensor::Result<Strings> {
-    Strings::collect(input.as_slice::<T>().iter().map(|x| text(*x)))
+    Strings::collect(paced(input.as_slice::<T>().iter(), TEXT).map(|x| text(*x)))
 }

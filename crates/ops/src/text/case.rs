@@ -4,10 +4,10 @@
 
 use crate::prelude::*;
 
-pub(super) const LOWER: OpDef = OpDef::pure("StringLower", |attrs| {
+pub(super) const LOWER: OpDef = OpDef::pure("StringLower", RowRule::Elementwise, |attrs| {
     build(attrs, <[u8]>::make_ascii_lowercase, str::to_lowercase)
 });
-pub(super) const UPPER: OpDef = OpDef::pure("StringUpper", |attrs| {
+pub(super) const UPPER: OpDef = OpDef::pure("StringUpper", RowRule::Elementwise, |attrs| {
     build(attrs, <[u8]>::make_ascii_uppercase, str::to_uppercase)
 });
 
@@ -43,6 +43,7 @@ impl Op for Case {
         let mut out = Strings::with_capacity(strings.len(), strings.n_bytes())?;
         let mut buffer = BookedVec::new();
         for string in strings.iter() {
+            pace(8 + string.len())?;
             if self.utf8 && !string.is_ascii() {
                 // A replaced byte is three, and so may be the other case of a letter of two.
                 let _booked = Booked::new(string.len().saturating_mul(2 * 3))?;

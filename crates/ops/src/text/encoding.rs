@@ -1,4 +1,4 @@
-//! How strings hold Unicode text.
+//! Encodings of Unicode text in strings.
 //!
 //! Follows `string_util.h` of TensorFlow, and ICU for what malformed text is.
 
@@ -133,7 +133,7 @@ fn decode_utf16(bytes: &[u8], is_little: bool, mut each: impl FnMut(Option<char>
     }
 }
 
-/// What is done about malformed text.
+/// The treatment of malformed text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Errors {
     policy: Policy,
@@ -180,7 +180,7 @@ impl Errors {
     }
 }
 
-/// What lengths and positions count.
+/// The unit of lengths and positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Byte,
@@ -203,7 +203,7 @@ pub(super) fn n_characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| !is_continuation(**byte)).count()
 }
 
-/// Whether a byte of UTF-8 text continues a character.
+/// Returns whether a byte of UTF-8 text continues a character.
 pub(super) fn is_continuation(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }

@@ -112,7 +112,7 @@ fn longer(s: &[u8]) -> u64 {
     )
 }
 
-/// What is carried from block to block of a long string.
+/// The state that is carried from block to block of a long string.
 struct State {
     x: u64,
     y: u64,

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use super::printf::{Format, Notation};
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("StringFormat", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("StringFormat", RowRule::Mixed, |attrs| {
     let bytes = |name, default: &'static [u8]| {
         if attrs.has(name) { attrs.bytes(name).map(<[u8]>::to_vec) } else { Ok(default.to_vec()) }
     };
@@ -45,7 +45,7 @@ pub(super) const DEF: OpDef = OpDef::pure("StringFormat", |attrs| {
 struct StringFormat {
     /// The text around the inputs.
     pieces: Vec<Vec<u8>>,
-    /// How many elements are shown at each end of a dimension; all if none.
+    /// The number of elements that are shown at each end of a dimension; all if none.
     n_shown: Option<usize>,
 }
 
@@ -104,6 +104,7 @@ impl Summary<'_> {
         let is_scalar = self.tensor.shape().rank() == 0;
         self.out.extend_from_slice(if is_scalar { b"" } else { b"[" })?;
         for i in 0..n_shown {
+            pace(32)?;
             self.out.extend_from_slice(if i > 0 { b" ?" } else { b"?" })?;
         }
         self.out.extend_from_slice(if n_shown < n { b"..." } else { b"" })?;
@@ -169,7 +170,7 @@ impl Summary<'_> {
     }
 }
 
-/// Whether TensorFlow writes elements of a dtype as they are.
+/// Returns whether TensorFlow writes elements of a dtype as they are.
 fn is_printable(dtype: DType) -> bool {
     let is_float = matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
     let is_signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
@@ -177,8 +178,8 @@ fn is_printable(dtype: DType) -> bool {
     is_float || is_signed || is_unsigned || matches!(dtype, DType::Bool | DType::String)
 }
 
-/// What stands between two parts along `axis`: inner parts stand below each other, with as many
-/// blank lines as they have dimensions.
+/// Returns the text between two parts along `axis`: inner parts stand below each other, with as
+/// many blank lines as they have dimensions.
 fn gap(rank: usize, axis: usize) -> String {
     match rank - 1 - axis {
         0 => " ".to_owned(),

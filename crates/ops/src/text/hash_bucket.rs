@@ -6,15 +6,16 @@ use super::hashes::{murmur64, siphash};
 use crate::prelude::*;
 
 pub(super) const PLAIN: OpDef =
-    OpDef::pure("StringToHashBucket", |attrs| build(attrs, Hash::Murmur));
+    OpDef::pure("StringToHashBucket", RowRule::Elementwise, |attrs| build(attrs, Hash::Murmur));
 pub(super) const FAST: OpDef =
-    OpDef::pure("StringToHashBucketFast", |attrs| build(attrs, Hash::Farm));
-pub(super) const STRONG: OpDef = OpDef::pure("StringToHashBucketStrong", |attrs| {
-    let &[a, b] = attrs.ints("key")? else {
-        return invalid!("Key must have 2 elements");
-    };
-    build(attrs, Hash::Sip([a as u64, b as u64]))
-});
+    OpDef::pure("StringToHashBucketFast", RowRule::Elementwise, |attrs| build(attrs, Hash::Farm));
+pub(super) const STRONG: OpDef =
+    OpDef::pure("StringToHashBucketStrong", RowRule::Elementwise, |attrs| {
+        let &[a, b] = attrs.ints("key")? else {
+            return invalid!("Key must have 2 elements");
+        };
+        build(attrs, Hash::Sip([a as u64, b as u64]))
+    });
 
 fn build(attrs: &Attrs<'_>, hash: Hash) -> Result<Box<dyn Op>> {
     match u64::try_from(attrs.int("num_buckets")?) {
@@ -47,6 +48,7 @@ impl Op for HashBucket {
         let mut output = ctx.output(0, DType::I64, input.shape())?;
         let buckets = output.as_mut_slice::<i64>();
         for (bucket, string) in buckets.iter_mut().zip(input.strings().iter()) {
+            pace(8 + string.len())?;
             let hash = match self.hash {
                 Hash::Murmur => murmur64(string),
                 Hash::Farm => fingerprint64(string),

@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("StringJoin", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("StringJoin", RowRule::Elementwise, |attrs| {
     let separator =
         if attrs.has("separator") { attrs.bytes("separator")?.to_vec() } else { Vec::new() };
     Ok(Box::new(Join { separator }))
@@ -38,6 +38,7 @@ impl Op for Join {
         }
         let mut strings = Strings::with_capacity(shape.n_elements(), 0)?;
         for i in 0..shape.n_elements() {
+            pace(32)?;
             for (n, input) in inputs.iter().enumerate() {
                 if n > 0 {
                     strings.extend_last(&self.separator)?;
@@ -51,7 +52,7 @@ impl Op for Join {
     }
 }
 
-/// What two specs of one shape are together. Fails if they cannot have one shape.
+/// Returns the spec of two specs of one shape together. Fails if they cannot have one shape.
 fn merge(a: &Spec, b: &Spec) -> Result<Spec> {
     let (Some(a_dims), Some(b_dims)) = (a.dims(), b.dims()) else { return Ok(a.clone()) };
     if a_dims.len() != b_dims.len() || a_dims.iter().zip(b_dims).any(|(a, b)| a.differs(b)) {

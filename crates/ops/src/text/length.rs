@@ -3,8 +3,9 @@
 use super::encoding::Unit;
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef =
-    OpDef::pure("StringLength", |attrs| Ok(Box::new(Length(Unit::read(attrs)?))));
+pub(super) const DEF: OpDef = OpDef::pure("StringLength", RowRule::Elementwise, |attrs| {
+    Ok(Box::new(Length(Unit::read(attrs)?)))
+});
 
 struct Length(Unit);
 
@@ -19,6 +20,7 @@ impl Op for Length {
         let input = ctx.input(0);
         let mut output = ctx.output(0, DType::I32, input.shape())?;
         for (out, string) in output.as_mut_slice::<i32>().iter_mut().zip(input.strings().iter()) {
+            pace(4 + string.len())?;
             let length = match self.0 {
                 Unit::Byte => string.len(),
                 Unit::Utf8Character => super::encoding::n_characters(string),

@@ -10,6 +10,7 @@ pub(crate) mod hashes;
 mod join;
 mod length;
 mod ngrams;
+mod normalize;
 mod printf;
 mod re2;
 mod reduce_join;
@@ -36,6 +37,8 @@ pub(crate) const OPS: &[OpDef] = &[
     join::DEF,
     length::DEF,
     ngrams::DEF,
+    normalize::CASE_FOLD,
+    normalize::NORMALIZE,
     reduce_join::DEF,
     regex::FULL_MATCH,
     regex::REPLACE,

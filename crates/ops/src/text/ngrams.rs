@@ -10,7 +10,7 @@ const N_NGRAMS_MAX: usize = 1 << 27;
 /// The most strings of one n-gram.
 const WIDTH_MAX: usize = 1 << 16;
 
-pub(super) const DEF: OpDef = OpDef::pure("StringNGrams", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("StringNGrams", RowRule::Mixed, |attrs| {
     let widths = attrs.ints("ngram_widths")?.iter().map(|width| match usize::try_from(*width) {
         Ok(width @ 1..=WIDTH_MAX) => Ok(width),
         _ => invalid!("ngram_widths must contain positive values, none above {WIDTH_MAX}"),

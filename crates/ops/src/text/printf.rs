@@ -1,6 +1,6 @@
 //! Numbers as C's `printf` writes them.
 
-/// How a number is written.
+/// The format of a number.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Format {
     /// `' '`, `'+'`, `'-'`, `'0'` or `'#'`.

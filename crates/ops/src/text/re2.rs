@@ -25,7 +25,7 @@ const BOOKED_BYTES_PER_BYTE: usize = 512;
 /// The highest count in `{n,m}`, which is RE2's.
 const REPEAT_MAX: u32 = 1000;
 
-/// What a part of a pattern is, or what is wrong with it.
+/// A parsed part of a pattern, or the error in it.
 type Parsed<T> = std::result::Result<T, String>;
 
 /// A compiled pattern, with its bytes in the books.
@@ -82,7 +82,7 @@ struct Translator<'p> {
     out: String,
 }
 
-/// What an escape stands for.
+/// The meaning of an escape.
 enum Escape {
     Literal(char),
     /// A class in the `regex` crate's syntax.
@@ -152,7 +152,8 @@ impl Translator<'_> {
         }
     }
 
-    /// What may follow a repetition: a mark that it is lazy, and no other repetition.
+    /// Reads the text that may follow a repetition: a mark that it is lazy, and no other
+    /// repetition.
     fn after_repeat(&mut self) -> Parsed<()> {
         if self.rest.next_if_eq(&'?').is_some() {
             self.out.push('?');

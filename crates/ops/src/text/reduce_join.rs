@@ -4,11 +4,12 @@
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("ReduceJoin", |attrs| {
-    let separator =
-        if attrs.has("separator") { attrs.bytes("separator")?.to_vec() } else { Vec::new() };
-    Ok(Box::new(ReduceJoin { separator, keep_dims: attrs.bool_or("keep_dims", false)? }))
-});
+pub(super) const DEF: OpDef =
+    OpDef::pure("ReduceJoin", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        let separator =
+            if attrs.has("separator") { attrs.bytes("separator")?.to_vec() } else { Vec::new() };
+        Ok(Box::new(ReduceJoin { separator, keep_dims: attrs.bool_or("keep_dims", false)? }))
+    });
 
 struct ReduceJoin {
     separator: Vec<u8>,

@@ -11,22 +11,25 @@ use regex::bytes::{CaptureLocations, Regex};
 use super::re2::{self, Pattern};
 use crate::prelude::*;
 
-pub(super) const STATIC_REPLACE: OpDef = OpDef::pure("StaticRegexReplace", |attrs| {
-    Ok(Box::new(StaticReplace {
-        regex: re2::compile(attrs.bytes("pattern")?)?,
-        rewrite: Rewrite::parse(attrs.bytes("rewrite")?),
-        global: attrs.bool_or("replace_global", true)?,
-    }))
-});
-pub(super) const STATIC_FULL_MATCH: OpDef = OpDef::pure("StaticRegexFullMatch", |attrs| {
-    Ok(Box::new(StaticFullMatch(re2::compile_full(attrs.bytes("pattern")?)?)))
-});
-pub(super) const REPLACE: OpDef = OpDef::pure("RegexReplace", |attrs| {
+pub(super) const STATIC_REPLACE: OpDef =
+    OpDef::pure("StaticRegexReplace", RowRule::Elementwise, |attrs| {
+        Ok(Box::new(StaticReplace {
+            regex: re2::compile(attrs.bytes("pattern")?)?,
+            rewrite: Rewrite::parse(attrs.bytes("rewrite")?),
+            global: attrs.bool_or("replace_global", true)?,
+        }))
+    });
+pub(super) const STATIC_FULL_MATCH: OpDef =
+    OpDef::pure("StaticRegexFullMatch", RowRule::Elementwise, |attrs| {
+        Ok(Box::new(StaticFullMatch(re2::compile_full(attrs.bytes("pattern")?)?)))
+    });
+pub(super) const REPLACE: OpDef = OpDef::pure("RegexReplace", RowRule::Elementwise, |attrs| {
     let global = attrs.bool_or("replace_global", true)?;
     Ok(Box::new(Replace { global, last: Last::default() }))
 });
-pub(super) const FULL_MATCH: OpDef =
-    OpDef::pure("RegexFullMatch", |_| Ok(Box::new(FullMatch(Last::default()))));
+pub(super) const FULL_MATCH: OpDef = OpDef::pure("RegexFullMatch", RowRule::Elementwise, |_| {
+    Ok(Box::new(FullMatch(Last::default())))
+});
 
 struct StaticReplace {
     regex: Pattern,
@@ -130,6 +133,7 @@ fn match_all_strings(ctx: &mut Ctx<'_>, regex: &Regex) -> Result<()> {
     let input = ctx.input(0);
     let mut output = ctx.output(0, DType::Bool, input.shape())?;
     for (out, string) in output.as_mut_slice::<u8>().iter_mut().zip(input.strings().iter()) {
+        pace(32 + string.len())?;
         *out = u8::from(regex.is_match(string));
     }
     Ok(())
@@ -162,10 +166,10 @@ fn replace_all_strings(
     ctx.set_output(0, Tensor::from_strings(input.shape().clone(), out)?)
 }
 
-/// What a match is replaced with: pieces of text, and groups of the match.
+/// The replacement of a match: pieces of text, and groups of the match.
 struct Rewrite {
     pieces: Vec<Piece>,
-    /// Whether it ended at a backslash that nothing known follows.
+    /// Set when the rewrite ended at a backslash that nothing known follows.
     is_malformed: bool,
 }
 
@@ -200,8 +204,8 @@ impl Rewrite {
         Self { pieces, is_malformed: false }
     }
 
-    /// Whether RE2 would replace at all. A malformed string is only cut short when it replaces all
-    /// matches, but refused when it replaces one.
+    /// Returns whether RE2 would replace at all. A malformed string is only cut short when it
+    /// replaces all matches, but refused when it replaces one.
     fn fits(&self, regex: &Regex, global: bool) -> bool {
         (global || !self.is_malformed) && self.groups().all(|group| group < regex.captures_len())
     }

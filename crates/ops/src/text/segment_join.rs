@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// The most segments that are counted.
 const N_SEGMENTS_MAX: usize = 1 << 27;
 
-pub(super) const DEF: OpDef = OpDef::pure("UnsortedSegmentJoin", |attrs| {
+pub(super) const DEF: OpDef = OpDef::pure("UnsortedSegmentJoin", RowRule::Mixed, |attrs| {
     let separator =
         if attrs.has("separator") { attrs.bytes("separator")?.to_vec() } else { Vec::new() };
     Ok(Box::new(SegmentJoin { separator }))
@@ -78,6 +78,7 @@ impl SegmentJoin {
         let mut ends = BookedVec::filled([0usize; 2], shape.n_elements())?;
         let mut next = BookedVec::filled(0usize, strings.len())?;
         for (i, id) in ids.iter().enumerate() {
+            pace(8)?;
             let segment = usize::try_from(*id).ok().filter(|segment| *segment < n_segments);
             let Some(segment) = segment else {
                 return invalid!(
@@ -92,6 +93,7 @@ impl SegmentJoin {
         }
         let mut out = Strings::with_capacity(shape.n_elements(), strings.n_bytes())?;
         for [first, _] in ends.iter() {
+            pace(16)?;
             let (mut number, mut is_empty) = (*first, true);
             while let Some(at) = number.checked_sub(1) {
                 // Nothing is joined to nothing, even if there was an empty string before.

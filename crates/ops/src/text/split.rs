@@ -4,11 +4,11 @@
 
 use crate::prelude::*;
 
-pub(super) const ANY_OF: OpDef = OpDef::pure("StringSplit", |attrs| {
+pub(super) const ANY_OF: OpDef = OpDef::pure("StringSplit", RowRule::Pieces, |attrs| {
     let skip_empty = attrs.bool_or("skip_empty", true)?;
     Ok(Box::new(Split(Rule::AnyByteOf { skip_empty })))
 });
-pub(super) const SEQUENCE: OpDef = OpDef::pure("StringSplitV2", |attrs| {
+pub(super) const SEQUENCE: OpDef = OpDef::pure("StringSplitV2", RowRule::Pieces, |attrs| {
     let limit = usize::try_from(attrs.int_or("maxsplit", -1)?).ok();
     Ok(Box::new(Split(Rule::Sequence { limit })))
 });
@@ -50,6 +50,7 @@ impl Op for Split {
             ..Parts::default()
         };
         for (row, string) in strings.iter().enumerate() {
+            pace(16 + string.len())?;
             parts.start_row(row);
             self.0.split(string, delimiter.strings().get(0), &mut |part| parts.push(part))?;
         }
@@ -108,6 +109,7 @@ fn sequence(
     let mut start = 0;
     let ends = memchr::memmem::find_iter(text, delimiter).take(limit.unwrap_or(usize::MAX));
     for end in ends {
+        pace(16)?;
         push(&text[start..end])?;
         start = end + delimiter.len();
     }

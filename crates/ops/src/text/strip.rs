@@ -2,7 +2,8 @@
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("StringStrip", |_| Ok(Box::new(Strip)));
+pub(super) const DEF: OpDef =
+    OpDef::pure("StringStrip", RowRule::Elementwise, |_| Ok(Box::new(Strip)));
 
 struct Strip;
 
@@ -15,7 +16,8 @@ impl Op for Strip {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let strings = Strings::copied(input.strings().iter().map(strip))?;
+        let strings = Strings::copied(paced(input.strings().iter(), 32).map(strip))?;
+        pace(32)?;
         ctx.set_output(0, Tensor::from_strings(input.shape().clone(), strings)?)
     }
 }

@@ -6,7 +6,7 @@ use super::encoding::{Unit, is_continuation};
 use crate::prelude::*;
 
 pub(super) const DEF: OpDef =
-    OpDef::pure("Substr", |attrs| Ok(Box::new(Substr(Unit::read(attrs)?))));
+    OpDef::pure("Substr", RowRule::Elementwise, |attrs| Ok(Box::new(Substr(Unit::read(attrs)?))));
 
 struct Substr(Unit);
 
@@ -42,6 +42,7 @@ impl Op for Substr {
         let from_position = broadcast_indices(position.shape(), &shape);
         let mut out = Strings::with_capacity(shape.n_elements(), 0)?;
         for (i, (from, at)) in from_input.zip(from_position).enumerate() {
+            pace(32)?;
             let string = strings.get(from);
             let part = match self.0 {
                 Unit::Byte => bytes(string, positions[at], lengths[at]),

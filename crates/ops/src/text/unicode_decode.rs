@@ -5,9 +5,10 @@
 use super::encoding::{Encoding, Errors};
 use crate::prelude::*;
 
-pub(super) const DECODE: OpDef = OpDef::pure("UnicodeDecode", |attrs| build(attrs, 2));
+pub(super) const DECODE: OpDef =
+    OpDef::pure("UnicodeDecode", RowRule::Pieces, |attrs| build(attrs, 2));
 pub(super) const DECODE_WITH_OFFSETS: OpDef =
-    OpDef::pure("UnicodeDecodeWithOffsets", |attrs| build(attrs, 3));
+    OpDef::pure("UnicodeDecodeWithOffsets", RowRule::Pieces, |attrs| build(attrs, 3));
 
 fn build(attrs: &Attrs<'_>, n_outputs: usize) -> Result<Box<dyn Op>> {
     Ok(Box::new(Decode {
@@ -46,6 +47,7 @@ impl Op for Decode {
         let mut characters: BookedVec<i32> = BookedVec::new();
         let mut starts: BookedVec<i64> = BookedVec::new();
         for string in strings.iter() {
+            pace(16 + string.len())?;
             let mut failure = None;
             self.encoding.decode(string, |c, at| {
                 let read = self.errors.apply(c, "Invalid formatting on input string");

@@ -5,10 +5,10 @@
 use super::encoding::{Encoding, Errors};
 use crate::prelude::*;
 
-pub(super) const ENCODE: OpDef = OpDef::pure("UnicodeEncode", |attrs| {
+pub(super) const ENCODE: OpDef = OpDef::pure("UnicodeEncode", RowRule::Mixed, |attrs| {
     Ok(Box::new(Encode { encoding: Encoding::read_output(attrs)?, errors: Errors::read(attrs)? }))
 });
-pub(super) const TRANSCODE: OpDef = OpDef::pure("UnicodeTranscode", |attrs| {
+pub(super) const TRANSCODE: OpDef = OpDef::pure("UnicodeTranscode", RowRule::Mixed, |attrs| {
     Ok(Box::new(Transcode {
         from: Encoding::read_input(attrs)?,
         to: Encoding::read_output(attrs)?,
@@ -42,6 +42,7 @@ impl Op for Encode {
         }
         let mut out = Strings::with_capacity(splits.len() - 1, characters.len())?;
         for row in splits.windows(2) {
+            pace(32)?;
             let range = usize::try_from(row[0]).ok().zip(usize::try_from(row[1]).ok());
             let Some(row) = range.and_then(|(start, end)| characters.get(start..end)) else {
                 return invalid!(
@@ -82,6 +83,7 @@ impl Op for Transcode {
         let input = ctx.input(0);
         let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes())?;
         for string in input.strings().iter() {
+            pace(16 + string.len())?;
             let mut failure = None;
             self.from.decode(string, |c, _| {
                 let read = self.errors.apply(c, "Invalid formatting on input string");

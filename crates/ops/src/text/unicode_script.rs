@@ -1,12 +1,13 @@
 //! `UnicodeScript`: the number of the script that each code point belongs to.
 //!
-//! The table is that of TensorFlow's ICU; `tools/unicode_scripts.py` writes it.
+//! The table is that of TensorFlow's ICU; `tools/opsuite/unicode_scripts.py` writes it.
 
 use std::sync::OnceLock;
 
 use crate::prelude::*;
 
-pub(super) const DEF: OpDef = OpDef::pure("UnicodeScript", |_| Ok(Box::new(UnicodeScript)));
+pub(super) const DEF: OpDef =
+    OpDef::pure("UnicodeScript", RowRule::Mixed, |_| Ok(Box::new(UnicodeScript)));
 
 /// The number of no script.
 const INVALID: i32 = -1;
@@ -25,6 +26,7 @@ impl Op for UnicodeScript {
         let runs = runs();
         for (script, point) in output.as_mut_slice::<i32>().iter_mut().zip(input.as_slice::<i32>())
         {
+            pace(16)?;
             *script = script_of(runs, *point);
         }
         Ok(())
@@ -41,7 +43,7 @@ fn script_of(runs: &[(u32, i32)], point: i32) -> i32 {
     }
 }
 
-/// Where each run of code points of one script starts, and the script's number.
+/// Returns the start of each run of code points of one script, and the script's number.
 fn runs() -> &'static [(u32, i32)] {
     static RUNS: OnceLock<Vec<(u32, i32)>> = OnceLock::new();
     RUNS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What the index says of one tensor.
+//! The index entry of one tensor.
 
 use prost::Message as _;
 use proto::tensorflow::BundleEntryProto;
@@ -56,12 +56,12 @@ impl Entry {
         self.slices.is_empty().then_some(self.crc)
     }
 
-    /// Its dtype.
+    /// Returns the tensor's dtype.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Its shape, whole even if it is stored in slices.
+    /// Returns the tensor's shape, whole even if the tensor is stored in slices.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -71,7 +71,7 @@ impl Entry {
         if self.dtype.is_plain() { self.n_plain_bytes() } else { self.size }
     }
 
-    /// Whether it is stored in slices, as partitioned variables are.
+    /// Returns whether the tensor is stored in slices, as partitioned variables are.
     pub fn is_sliced(&self) -> bool {
         !self.slices.is_empty()
     }

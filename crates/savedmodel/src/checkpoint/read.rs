@@ -8,7 +8,8 @@ use super::slice::{Region, Runs, Slice};
 use super::{Checkpoint, Entry};
 use crate::error::{Error, Fault, Result};
 
-/// What is read at once: small enough to be still in the cache when its checksum is computed.
+/// The bytes that are read at once: few enough to be still in the cache when their checksum is
+/// computed.
 const CHUNK_LEN: usize = 1 << 20;
 
 impl Checkpoint {

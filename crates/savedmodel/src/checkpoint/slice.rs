@@ -125,7 +125,7 @@ impl Region {
         self.0.iter().map(|side| side.len).product()
     }
 
-    /// What two regions of one tensor have in common, if anything.
+    /// Returns the intersection of two regions of one tensor, if there is one.
     pub(crate) fn intersection(&self, other: &Self) -> Option<Self> {
         let sides = self.0.iter().zip(&other.0).map(|(a, b)| {
             let start = a.start.max(b.start);
@@ -135,7 +135,7 @@ impl Region {
         sides.collect::<Option<_>>().map(Self)
     }
 
-    /// Where in this region, laid out row by row, another begins that lies within.
+    /// Returns the offset in this region, laid out row by row, of another that lies within.
     pub(crate) fn offset_of(&self, inner: &Self) -> usize {
         let mut offset = 0;
         for (outer, inner) in self.0.iter().zip(&inner.0) {
@@ -144,7 +144,7 @@ impl Region {
         offset
     }
 
-    /// Whether a region that lies within is one run of elements of this one.
+    /// Returns whether a region that lies within is one run of elements of this one.
     pub(crate) fn is_run(&self, inner: &Self) -> bool {
         let sides = self.0.iter().zip(&inner.0);
         let mut sides = sides.skip_while(|(_, inner)| inner.len == 1);
@@ -187,7 +187,7 @@ impl<'a> Runs<'a> {
         Self { from, into, at: vec![0; n_counted], part, len, done }
     }
 
-    /// Where in a region the current run begins.
+    /// Returns the offset of the current run in a region.
     fn offset_in(&self, region: &Region) -> usize {
         let counted = self.at.iter().copied().chain(std::iter::repeat(0));
         let sides = region.0.iter().zip(&self.part.0).zip(counted);

@@ -16,7 +16,7 @@ const SNAPPY_RATIO_MAX: usize = 22;
 /// Every 16th key of TensorFlow's tables is written in full, so 16 is the most keys can expand.
 const KEY_RATIO_MAX: usize = 16;
 
-/// Why a table is damaged.
+/// The reason that a table is damaged.
 pub(crate) type Reason = String;
 
 /// Calls `visit` with each key and value of the table, in the order of the keys.
@@ -96,7 +96,7 @@ fn decompress(stored: &[u8], offset: usize) -> Result<Vec<u8>, Reason> {
     snap::raw::Decoder::new().decompress_vec(stored).map_err(damaged)
 }
 
-/// What has been read of the table so far.
+/// The part of the table that has been read so far.
 #[derive(Default)]
 struct Progress {
     end: usize,

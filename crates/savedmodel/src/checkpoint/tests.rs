@@ -1,11 +1,11 @@
-//! Checkpoints written by TensorFlow 2.21 (`tools/make_fixtures.py`), and damaged ones.
+//! Checkpoints written by TensorFlow 2.21 (`tools/fixtures/savedmodel.py`), and damaged ones.
 
 use std::fs;
 use std::path::Path;
 
 use half::{bf16, f16};
-use proto::error::Code;
 use proto::tensorflow::{BundleEntryProto, TensorShapeProto, tensor_shape_proto};
+use status::Code;
 use tensor::DType;
 
 use super::*;

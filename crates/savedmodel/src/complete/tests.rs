@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use proto::error::Code;
+use status::Code;
 
 use super::*;
 
@@ -29,7 +29,8 @@ fn open(dir: &Path) -> SavedModel {
     SavedModel::open(&storage::open(dir.to_str().unwrap()).unwrap(), &["serve"]).unwrap()
 }
 
-/// Whether the index and all files are complete once `damage` was done to a model.
+/// Checks the index and all files once `damage` was done to a model: complete, or the code of the
+/// error.
 #[track_caller]
 fn check(of: &str, damage: impl Fn(&Path), index: Option<Code>, files: Option<Code>) {
     let dir = copy(of);

@@ -1,10 +1,10 @@
-//! Models written by TensorFlow 2.21 (`tools/make_fixtures.py`), and damaged ones.
+//! Models written by TensorFlow 2.21 (`tools/fixtures/savedmodel.py`), and damaged ones.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use proto::error::Code;
+use status::Code;
 
 use super::*;
 

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use proto::error::Code;
 use proto::tensorflow as tf;
 use proto::tensorflow::attr_value::Value;
+use status::Code;
 
 use crate::error::{Error, Result};
 
@@ -39,7 +39,7 @@ pub(super) struct Place<'g> {
 }
 
 impl<'g> Place<'g> {
-    /// What tells it from others.
+    /// Returns the id that tells the frame from others.
     pub(super) fn id(&self) -> (usize, &'g str) {
         (self.frame, &self.node.name)
     }
@@ -103,8 +103,8 @@ impl<'g> Frames<'g> {
         self.node(place.frame, name, &place.node.name).map(Some)
     }
 
-    /// Where the value that comes in at `input` of a node is made, behind all that only passes it
-    /// on: the node and the number of its output.
+    /// Returns the place where the value that comes in at `input` of a node is made, behind all
+    /// nodes that only pass it on: the node and the number of its output.
     pub(super) fn origin(&mut self, place: Place<'g>, input: usize) -> Result<(Place<'g>, usize)> {
         let mut step = self.step(place, input)?;
         for _ in 0..N_HOPS_MAX {

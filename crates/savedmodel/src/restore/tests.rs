@@ -1,4 +1,5 @@
-//! The wiring of models written by TensorFlow 2.21 (`tools/make_fixtures.py`), and hostile graphs.
+//! The wiring of models written by TensorFlow 2.21 (`tools/fixtures/savedmodel.py`), and hostile
+//! graphs.
 
 use super::*;
 use crate::SavedModel;

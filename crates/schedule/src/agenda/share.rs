@@ -1,4 +1,5 @@
-//! How models share the lanes: who is light, who gives way, and for how long a batch may run.
+//! Sharing of the lanes among models: the light ones, those that give way, and the longest run of a
+//! batch.
 
 use std::time::Duration;
 
@@ -36,9 +37,9 @@ pub(super) struct Model {
     /// The lanes it has lately kept busy, on average, and when that was reckoned.
     pub(super) lanes_used: f64,
     pub(super) reckoned: Time,
-    /// Whether nothing of it may run now.
+    /// Set while nothing of the model may run.
     pub(super) is_held: bool,
-    /// Whether it goes when what runs of it has ended.
+    /// Set when the model goes as soon as its runs have ended.
     pub(super) is_removed: bool,
 }
 
@@ -48,15 +49,18 @@ impl<T> Agenda<T> {
         model.n_running > 0 || model.last_push.is_some_and(|last| now.since(last) <= ACTIVE_FOR)
     }
 
-    /// How many lanes a model may have at once: one fewer than there are, if it is heavy and a
-    /// light one is active.
+    /// The number of lanes that a model may have at once: one fewer than there are, if it is heavy
+    /// and a light one is active.
     pub(super) fn lane_share(&self, model: ModelId, now: Time) -> usize {
         let n_lanes = self.lanes.len();
-        let gives_way = n_lanes > 1 && self.has_light(model, now) && !self.is_light(model.0, now);
+        let mut others = (0..self.models.len()).filter(|other| *other != model.0);
+        let gives_way = n_lanes > 1
+            && others.any(|other| self.may_come(other, now) && self.is_light(other, now))
+            && !self.is_light(model.0, now);
         if gives_way { n_lanes - 1 } else { n_lanes }
     }
 
-    /// Whether a model uses less than half of its share of the lanes.
+    /// Returns whether a model uses less than half of its share of the lanes.
     fn is_light(&self, number: usize, now: Time) -> bool {
         let active = (0..self.models.len())
             .filter(|other| *other == number || self.is_active(*other, now))
@@ -67,13 +71,7 @@ impl<T> Agenda<T> {
         model.lanes_used(now) < share / 2.0
     }
 
-    /// Whether a light model other than this one is active.
-    fn has_light(&self, model: ModelId, now: Time) -> bool {
-        let others = (0..self.models.len()).filter(|other| *other != model.0);
-        others.into_iter().any(|other| self.may_come(other, now) && self.is_light(other, now))
-    }
-
-    /// Whether a model has tasks, or had some a short while ago.
+    /// Returns whether a model has tasks, or had some a short while ago.
     fn may_come(&self, number: usize, now: Time) -> bool {
         let Some(model) = &self.models[number] else { return false };
         let is_recent = |last: Time| now.since(last) <= GIVES_WAY_FOR;
@@ -106,7 +104,7 @@ impl Model {
         decayed / (1.0 - (-age.as_secs_f64() / over).exp())
     }
 
-    /// What is left of the use that was reckoned last.
+    /// The rest of the use that was reckoned last.
     pub(super) fn decayed(&self, now: Time) -> f64 {
         let age = now.since(self.reckoned).as_secs_f64() / USE_OVER.as_secs_f64();
         self.lanes_used * (-age).exp()

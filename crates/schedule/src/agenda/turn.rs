@@ -11,16 +11,16 @@ pub struct Turn<T> {
     pub queue: QueueId,
     /// The lane it runs on.
     pub lane: usize,
-    /// What to run.
+    /// The batch to run.
     pub batch: Batch<T>,
-    /// When it was taken.
+    /// The time at which the batch was taken.
     pub taken: Time,
-    /// Whether it is not known yet how many bytes such a batch needs.
+    /// Set when it is not known yet how many bytes such a batch needs.
     pub is_news: bool,
     pub(super) number: u64,
 }
 
-/// What is told when a batch has run.
+/// The report of a batch that has run.
 #[derive(Debug, Clone)]
 pub struct Turned {
     pub(crate) queue: QueueId,
@@ -28,7 +28,7 @@ pub struct Turned {
     pub(crate) n_rows: usize,
     pub(crate) n_padded: usize,
     pub(crate) taken: Time,
-    /// Whether it was computed: a failure says nothing of how long a run takes.
+    /// Set when the batch was computed: a failure says nothing of how long a run takes.
     pub has_run: bool,
     pub(super) number: u64,
 }
@@ -46,7 +46,7 @@ impl Turned {
 }
 
 impl<T> Turn<T> {
-    /// What to tell when it has run.
+    /// The report to give when the batch has run.
     pub fn turned(&self) -> Turned {
         Turned {
             queue: self.queue,

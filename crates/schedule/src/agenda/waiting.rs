@@ -22,11 +22,11 @@ pub(super) struct Waiting<T> {
     pub(super) rows_fit: Option<usize>,
     pub(super) admission: Admission,
     pub(super) n_running: usize,
-    /// Whether it goes when what runs of it has ended.
+    /// Set when the queue goes as soon as its runs have ended.
     pub(super) is_removed: bool,
 }
 
-/// Which tasks a queue takes.
+/// The rule by which a queue takes tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// All that there is room for, as TensorFlow Serving does.
@@ -52,16 +52,16 @@ pub struct QueueSnapshot {
     pub options: batch::Options,
     /// The counters.
     pub stats: Stats,
-    /// How long a batch of 1 row is expected to run.
+    /// The expected run time of a batch of 1 row.
     pub run_one: Option<Duration>,
-    /// How long a full batch is expected to run.
+    /// The expected run time of a full batch.
     pub run_full: Option<Duration>,
     /// The most rows of a batch that fit in the memory that was free last, if that is known.
     pub rows_fit: Option<usize>,
 }
 
 impl<T> Agenda<T> {
-    /// How many bytes what waits in a queue needs at most as one batch, if it has more rows than
+    /// The most bytes that the waiting tasks of a queue need as one batch, if it has more rows than
     /// any batch before it and has to wait.
     pub fn outgrows(&self, queue: QueueId, class: &Class, now: Time) -> Option<u64> {
         let waiting = self.queues[queue.number()].as_ref()?;
@@ -83,13 +83,13 @@ impl<T> Waiting<T> {
         self.queue.ready(now, self.run(rows))
     }
 
-    /// How long a batch is expected to run; nothing, as long as none has.
+    /// The expected run time of a batch; zero as long as none has run.
     pub(super) fn run(&self, n_rows: usize) -> Duration {
         self.costs.predict(self.queue.options().padded(n_rows)).unwrap_or_default()
     }
 
-    /// How many rows the next batch is to have, by what larger ones gain. Who asks for batches of
-    /// certain sizes gets them.
+    /// The rows that the next batch is to have, by the gain of larger ones. A queue with certain
+    /// batch sizes gets those.
     pub(super) fn rows_worth(&mut self) -> usize {
         let rows_max = self.queue.options().batch_rows_max;
         if !self.is_free() || rows_max == 1 {
@@ -98,19 +98,19 @@ impl<T> Waiting<T> {
         self.costs.choose(self.queue.n_rows(), rows_max)
     }
 
-    /// Whether batches may be of any size.
+    /// Returns whether batches may be of any size.
     fn is_free(&self) -> bool {
         self.admission == Admission::InTime && self.queue.options().allowed_sizes.is_empty()
     }
 
-    /// How long what waits is expected to run, on one lane.
+    /// The expected run time of the waiting tasks, on one lane.
     pub(super) fn backlog(&self) -> Duration {
         let (ahead, ride) = self.ahead(0);
         ahead + ride
     }
 
-    /// How long the batches run that leave before the one that takes a new task of `n_rows`, and
-    /// how long that one runs. Behind full batches there is so much to do that it will be full too.
+    /// The run time of the batches that leave before the one that takes a new task of `n_rows`, and
+    /// of that one. Behind full batches there is so much to do that it will be full too.
     pub(super) fn ahead(&self, n_rows: usize) -> (Duration, Duration) {
         let options = self.queue.options();
         if options.batch_rows_max == 1 {

@@ -466,7 +466,7 @@ impl WideSetup {
         receive
     }
 
-    /// By how many bytes the device grew for a cause.
+    /// The bytes by which the device grew for a cause.
     fn grown(&self, cause: &str) -> u64 {
         let events = self.space.snapshot().events;
         let of = events.iter().filter(|one| one.change == Change::Growth && one.cause == cause);

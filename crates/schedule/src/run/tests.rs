@@ -66,13 +66,13 @@ fn check(rows: &[usize], n_padded: usize, n: u64) -> (Outcome, Vec<Answer>, Vec<
     let class = Class::new(&[], false);
     let batch = Batch { pieces, n_rows, n_padded, reason: Reason::Full, class };
     let mut workspace = Workspace::allocate(0).unwrap();
-    space.fail_allocation(n);
+    space.faults().fail_allocation(n);
     let outcome = run(batch, &work, &mut workspace, None);
-    let failed = n > 0 && space.fails_in().is_none();
-    space.fail_allocation(0);
+    let failed = n > 0 && space.faults().fails_in().is_none();
+    space.faults().fail_allocation(0);
     let answers = answers.iter().map(|answer| answer.recv().unwrap()).collect();
     drop((scope, workspace));
-    assert_eq!(space.in_use_bytes(), 0, "something is left");
+    assert_eq!(space.books().in_use_bytes(), 0, "something is left");
     (outcome, answers, work.0.into_inner(), failed)
 }
 

@@ -97,12 +97,12 @@ pub(crate) fn spawn(
     Ok(shuttle::thread::spawn(body))
 }
 
-/// Whether it is the thread that asks.
+/// Returns whether `thread` is the thread that asks.
 pub(crate) fn is_own(thread: &JoinHandle<()>) -> bool {
     thread.thread().id() == shuttle::thread::current().id()
 }
 
-/// Whether a thread has ended, which shuttle does not tell.
+/// Returns whether a thread has ended, which shuttle does not tell.
 pub(crate) fn is_finished(_: &JoinHandle<()>) -> bool {
     false
 }

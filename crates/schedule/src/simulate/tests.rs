@@ -1,4 +1,4 @@
-//! What the scheduler promises, in virtual time.
+//! Promises of the scheduler, tested in virtual time.
 
 use batch::{MixedPriority, Order};
 
@@ -140,8 +140,8 @@ fn rows_that_gain_nothing_together_do_not_wait_for_each_other() {
     assert!(large.len() * 20 < small.len(), "{} beside {}", large.len(), small.len());
 }
 
-/// How far a saturated model moves the 99th percentile of one that is asked `rate` times a second,
-/// from the first request on. Both are unknown when they begin.
+/// The factor by which a saturated model moves the 99th percentile of one that is asked `rate`
+/// times a second, from the first request on. Both are unknown when they begin.
 fn neighbour(noisy: &Model, n_lanes: usize, rate: f64) -> f64 {
     let device = Device { n_lanes, rate: 1.0 };
     let p99 = |is_noisy: bool| {

@@ -5,15 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Result;
+use config::Settling;
+use config::batching::{Settings, priorities};
 use parking_lot::Mutex;
 use session::{Batching, Engine, Priorities, QueueState, Servable};
 use storage::Storage;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Settings, priorities};
 use crate::active::Active;
-use crate::settle::Settling;
 
 /// How often the files are looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -118,7 +118,7 @@ impl Versions {
     }
 }
 
-fn said(applied: session::Result<()>) -> Result<(), String> {
+fn said(applied: status::Result<()>) -> Result<(), String> {
     applied.map_err(|error| error.to_string())
 }
 
@@ -142,31 +142,8 @@ pub(crate) async fn watch(versions: Arc<Versions>, token: CancellationToken) {
 
 #[cfg(test)]
 mod tests {
-    use session::{Reply, Run};
-
     use super::*;
-
-    /// Remembers how it was told to batch.
-    #[derive(Default)]
-    struct Told(Mutex<Vec<Batching>>, Mutex<Vec<u32>>);
-
-    impl Engine for Told {
-        fn start(&self, _: Run, _: Reply) {}
-
-        fn name(&self) -> &'static str {
-            "told"
-        }
-
-        fn set_batching(&self, batching: &Batching) -> session::Result<()> {
-            self.0.lock().push(batching.clone());
-            Ok(())
-        }
-
-        fn set_priorities(&self, priorities: &Priorities) -> session::Result<()> {
-            self.1.lock().push(priorities.weight);
-            Ok(())
-        }
-    }
+    use session::fake::FakeEngine;
 
     fn rows_max(batching: &Batching) -> Option<usize> {
         batching.options().map(|options| options.batch_rows_max)
@@ -178,7 +155,7 @@ mod tests {
         let file = dir.path().join("batching_params.pbtxt");
         let active = Arc::new(Active::default());
         let versions = Versions::new(Settings::per_model(), Arc::clone(&active));
-        let told = Arc::new(Told::default());
+        let told = Arc::new(FakeEngine::default());
         let servable = Servable {
             signatures: BTreeMap::new(),
             signature_defs: BTreeMap::new(),
@@ -201,10 +178,10 @@ mod tests {
         write("max_batch_size { value: 16 }", 1);
         write("max_batch_size { value: 16 } max_enqueued_batches { value: 5 }", 1);
         write("max_batch_size { value: 32 }", 1);
-        assert_eq!(told.0.lock().len(), 2, "nothing has settled");
+        assert_eq!(told.batchings.lock().len(), 2, "nothing has settled");
         versions.look();
-        assert_eq!(*told.1.lock(), [1, 4], "weights change with the model config");
-        let told: Vec<_> = told.0.lock().iter().map(rows_max).collect();
+        assert_eq!(*told.weights.lock(), [1, 4], "weights change with the model config");
+        let told: Vec<_> = told.batchings.lock().iter().map(rows_max).collect();
         assert_eq!(told, [None, Some(8), Some(32)]);
     }
 }

@@ -4,25 +4,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use config::Flags;
+use pages::DevicesPage;
 use pool::Pool;
+use proto::serving::ModelConfig;
 
 use crate::active::Active;
 use crate::devices::{DeviceOptions, Devices, LaneOptions};
 use crate::external::External;
-use crate::flags::Flags;
 use crate::memory;
 
-/// Runs the command.
-pub(crate) fn main(flags: &Flags) -> Result<()> {
-    let devices = find(flags, 1, Arc::default())?;
+/// The page of the devices that these flags make.
+///
+/// # Errors
+/// If the flags or the files they name are wrong, or a device cannot be started.
+pub fn devices_page(flags: &Flags) -> Result<DevicesPage> {
+    let devices = find(flags, 1, &[])?;
     let mut page = memory::devices(&devices);
     External::start(&DeviceOptions::new(flags)?, None, devices)?.add_devices(&mut page);
-    say!("{page:#}");
-    Ok(())
+    Ok(page)
 }
 
-/// The devices as the flags configure them, with so many lanes each where no config says it.
-pub(super) fn find(flags: &Flags, n_lanes: usize, active: Arc<Active>) -> Result<Arc<Devices>> {
+/// The devices as the flags configure them, with so many lanes each where no config says it, for
+/// these models.
+///
+/// # Errors
+/// If the flags or the files they name are wrong, or a device cannot be started.
+pub fn find(flags: &Flags, n_lanes: usize, models: &[ModelConfig]) -> Result<Arc<Devices>> {
+    let active = Arc::new(Active::default());
+    drop(active.replace(models));
     let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
     let lanes = LaneOptions { n_lanes, inline_max, run_max: None, pool };
     let devices = Devices::start(&DeviceOptions::new(flags)?, &lanes, active)?;

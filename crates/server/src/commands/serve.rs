@@ -14,28 +14,28 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use api::{Access, Codec, MethodNames, Stats};
+use config::Flags;
+use config::Persona;
+use config::engines::{self, Choices};
+use config::{Config, PLANS_MAX};
 use device::logical::{GrowthSetting, LogicalDevice};
 use lifecycle::{Applied, Lifecycle, StartWhen};
 use parking_lot::Mutex;
 use pool::Pool;
 use session::Servable;
+use tensorflow::Workers;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::PLANS_MAX;
 use crate::active::Active;
 use crate::arrange::GiveWay;
 use crate::banner::Addresses;
 use crate::batching::{self, Versions};
-use crate::cli::Persona;
-use crate::config::Config;
 use crate::control::{self, Control};
 use crate::devices::{Devices, LaneOptions, growth_text};
-use crate::engines::{self, Choices};
 use crate::external::{self, External};
-use crate::flags::Flags;
 use crate::loader::{Engines, Settings};
 use crate::loads::{Counted, Loads};
 use crate::metrics::Counters;
@@ -59,8 +59,8 @@ const INLINE_MAX: Duration = Duration::from_micros(60);
 const IDLE_THREAD: Duration = Duration::from_millis(100);
 
 /// Runs the command.
-pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
-    device::share_system_heap();
+pub fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
+    heap::share_system();
     crate::logging::start(flags.log_format);
     let config = Config::new(persona, flags)?;
     let runtime = threads().enable_all().build()?;
@@ -73,8 +73,8 @@ pub(crate) fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
 /// Threads that wait for most of their time, and keep little memory meanwhile.
 fn threads() -> tokio::runtime::Builder {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
-    threads.on_thread_start(device::share_heap).on_thread_park(device::settle_heap);
-    threads.on_thread_stop(device::settle_stack).thread_keep_alive(IDLE_THREAD);
+    threads.on_thread_start(heap::share).on_thread_park(heap::settle);
+    threads.on_thread_stop(heap::settle_stack).thread_keep_alive(IDLE_THREAD);
     threads
 }
 
@@ -135,9 +135,10 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         info!("not ready any more; requests are taken for another {:?}", config.lame_duck);
         tokio::time::sleep(config.lame_duck).await;
     }
-    info!("stopping: requests in flight are given {:?}", config.shutdown_grace);
     token.cancel();
     tasks.close();
+    // After the token: whoever reads this line finds every answer to be the last of its connection.
+    info!("stopping: requests in flight are given {:?}", config.shutdown_grace);
     let drained = async {
         tasks.wait().await;
         unload.cancel();
@@ -154,7 +155,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
 /// Why the first models were refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
-pub(crate) struct Refused(pub(crate) api::Status);
+pub struct Refused(pub status::Status);
 
 /// Loads the models and opens the doors: when all models are settled, or before any is.
 async fn start(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>) -> Result<()> {
@@ -181,7 +182,7 @@ async fn start(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>) -> Result<()>
     };
     banner::print(&addresses, lifecycle.models());
     // This thread does nothing more until the end, and need not keep what starting left.
-    device::trim_heap();
+    heap::trim();
     Ok(())
 }
 
@@ -258,8 +259,9 @@ fn growth_line(devices: &Devices, external: &External) -> String {
 
 /// Finds TensorFlow, and the GPUs that only it can use.
 fn start_external(config: &Config, flags: &Flags, devices: &Arc<Devices>) -> Result<Arc<External>> {
-    let workers = engines::workers(flags, &Choices::parse(&flags.engine)?, config)?;
-    External::start(&config.devices, workers.map(Arc::new), Arc::clone(devices))
+    let workers = engines::worker_options(flags, &Choices::parse(&flags.engine)?, config)?;
+    let workers = workers.map(|options| Arc::new(Workers::new(options)));
+    External::start(&config.devices, workers, Arc::clone(devices))
 }
 
 fn start_engines(

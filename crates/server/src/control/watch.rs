@@ -6,16 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Status;
-use lifecycle::Code;
+use config::{ModelConfigFile, Settling, model_config};
+use status::{Code, Status};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::Control;
-use crate::config::ModelConfigFile;
-use crate::model_config;
-use crate::settle::Settling;
 use crate::signals::Hangup;
 
 /// How long a file that changed must stay the same before it is applied.

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
-use api::Status;
-use device::logical::{self, Configured, GrowthRule, LogicalDevice, Physical};
-use device::{ConfigCode, Error};
-use lifecycle::Code;
+use config::devices::{device_config, device_rules, simulations};
+use device::Error;
+use device::logical::{self, ConfigWarning, Configured, GrowthRule, LogicalDevice, Physical};
 use proto::serving::DeviceConfig;
+use status::{Code, Status};
 
-use super::options::{device_config, device_rules, simulations};
 use super::{Around, Devices, Logical, PhysicalDevice, Undo};
 use crate::external::External;
 
@@ -17,7 +16,7 @@ impl Devices {
     /// Makes of the devices what a device config says, or leaves all as they are. What is in
     /// use keeps its place: limits change at once, but a device in use cannot go, nor change how it
     /// grows.
-    pub(crate) fn change(&self, config: &str) -> Result<Vec<String>, Status> {
+    pub(crate) fn change(&self, config: &str) -> Result<Vec<ConfigWarning>, Status> {
         let bad = |error: anyhow::Error| Status::invalid(format!("{error:#}"));
         let config = changed_config(config).map_err(bad)?;
         let rules = device_rules(&config).map_err(bad)?;
@@ -28,12 +27,12 @@ impl Devices {
             logical::configure_rules(&rules, &found, self.gpu_memory).map_err(status)?;
         super::check_lanes(&configured.devices, self.lanes.n_lanes).map_err(bad)?;
         // Nobody finds a place on a device that is about to become another.
-        let _leasing = self.leasing.lock();
+        let _leasing = self.placement.leasing();
         let all = self.all();
         self.bear_with_host(&rules, &mut configured);
         let before: Vec<LogicalDevice> =
             all.iter().map(|logical| logical.device.lock().clone()).collect();
-        let in_use = |logical: &Arc<Logical>| !self.owners_on(&logical.space).is_empty();
+        let in_use = |logical: &Arc<Logical>| !self.own().owners_on(&logical.space).is_empty();
         let names: Vec<String> = all
             .iter()
             .filter(|logical| in_use(logical))
@@ -47,11 +46,11 @@ impl Devices {
         let kept = self.kept(&all, &configured, is_in_use);
         self.check_limits((&all, &kept), &configured)?;
         let changed = self.rebuilt(&all, &kept, configured)?;
-        let before = std::mem::replace(&mut *self.logical.lock(), changed);
+        let before = self.replace(changed);
         drop((all, before));
         self.note_host(&rules);
         self.simulate(&simulations);
-        self.relimit();
+        self.own().relimit();
         self.left.changed.notify_one();
         self.active.make_room();
         Ok(warnings)
@@ -116,9 +115,9 @@ impl Devices {
         }
         // Its context is the GPU's: whoever books it from now on, it is there once.
         for one in before.iter().filter(|one| !kept.iter().any(|kept| Arc::ptr_eq(kept, one))) {
-            let context = one.space.context_bytes();
-            one.space.set_context(0).map_err(status)?;
-            undo.push(move || drop(one.space.set_context(context)));
+            let context = one.space.books().context_bytes();
+            one.space.books().set_context(0).map_err(status)?;
+            undo.push(move || drop(one.space.books().set_context(context)));
         }
         let mut all = Vec::new();
         for device in configured.devices {
@@ -160,8 +159,8 @@ impl Devices {
             let context = one.context_for(number, all);
             if let Some(first) = first.filter(|_| context > 0) {
                 let space = Arc::clone(&first.space);
-                space.set_context(context).map_err(status)?;
-                undo.push(move || drop(space.set_context(0)));
+                space.books().set_context(context).map_err(status)?;
+                undo.push(move || drop(space.books().set_context(0)));
             }
         }
         Ok(())
@@ -241,7 +240,7 @@ fn gives_back(one: &Arc<Logical>, kept: &[Arc<Logical>], configured: &Configured
 /// side by side. Whoever looks at it meanwhile sees one that holds nothing.
 fn give_back<'a>(one: &'a Arc<Logical>, undo: &mut Undo<'a>) -> Result<(), Status> {
     one.trim("limit");
-    if !one.space.give_up_reserve() {
+    if !one.space.arenas().give_up_reserve() {
         return Err(Status::new(Code::FailedPrecondition, INITIALIZED));
     }
     undo.push(|| take_again(one));
@@ -250,7 +249,7 @@ fn give_back<'a>(one: &'a Arc<Logical>, undo: &mut Undo<'a>) -> Result<(), Statu
 
 /// Lets a device hold again what its limit allows, if it does not grow.
 fn take_again(one: &Logical) {
-    if let Err(error) = one.space.take_reserve() {
+    if let Err(error) = one.space.arenas().take_reserve(one.space.books().context_bytes()) {
         tracing::error!("{} is not held up to its limit: {error}", one.space.name());
     }
 }
@@ -268,12 +267,12 @@ fn limit_anew<'a>(
     let before = std::mem::replace(&mut *one.device.lock(), device);
     undo.push(move || {
         if is_anew {
-            one.space.give_up_reserve();
+            one.space.arenas().give_up_reserve();
         }
         drop(account.set_limit(limit));
         *one.device.lock() = before;
     });
-    one.space.take_reserve().map_err(status)
+    one.space.arenas().take_reserve(one.space.books().context_bytes()).map_err(status)
 }
 
 /// What a change says. One that is empty by accident would undo all that was configured.
@@ -311,12 +310,7 @@ fn check_growth(
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn status(error: Error) -> Status {
     let code = match &error {
-        Error::Config { code, .. } => match code {
-            ConfigCode::InvalidArgument => Code::InvalidArgument,
-            ConfigCode::Unknown => Code::Unknown,
-            ConfigCode::Internal => Code::Internal,
-            ConfigCode::FailedPrecondition => Code::FailedPrecondition,
-        },
+        Error::Config { code, .. } => *code,
         Error::Exhausted { .. } | Error::Full { .. } => Code::FailedPrecondition,
         _ => Code::Internal,
     };
@@ -336,7 +330,7 @@ mod tests {
 
     /// Three GPUs that grow: on the first two is a version each, and the first is also held.
     fn devices() -> (Arc<Devices>, Vec<Arc<Owner>>, Buffer) {
-        let flags = crate::cli::parse(&["--simulated_gpus=64MiB,64MiB,64MiB"]);
+        let flags = config::flags::parse(&["--simulated_gpus=64MiB,64MiB,64MiB"]);
         let options =
             DeviceOptions { rules: Some(Vec::new()), ..DeviceOptions::new(&flags).unwrap() };
         let (inline_max, pool) = (Duration::ZERO, Arc::new(Pool::new(1)));
@@ -345,7 +339,7 @@ mod tests {
         let owner = |name: &str| {
             let holder = Holder::Version { model: Arc::from("m"), version: 1 };
             let owner = Owner::new(&devices.logical(name).unwrap().space, holder, None);
-            devices.note(&owner);
+            devices.own().note(&owner);
             owner
         };
         let owners = vec![owner("gpu:0"), owner("gpu:1")];
@@ -499,7 +493,7 @@ mod tests {
             // The change waits for this in its midst.
             let midst = gpu.device.lock();
             let change = scope.spawn(|| refusal(&devices, SMALLER));
-            while devices.leasing.try_lock().is_some() {
+            while devices.placement.is_idle() {
                 std::thread::yield_now();
             }
             assert_eq!(names(&devices).len(), 4);

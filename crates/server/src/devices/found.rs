@@ -39,7 +39,7 @@ impl Found {
     pub(super) fn limited(self, limit_bytes: u64) -> PhysicalDevice {
         let driver = Limited::new(self.driver, self.found.name.clone(), limit_bytes);
         let Found { found, driver_name, pace, played, .. } = self;
-        let total_bytes = AtomicU64::new(found.total_bytes);
+        let total_bytes = Arc::new(AtomicU64::new(found.total_bytes));
         PhysicalDevice { found, total_bytes, driver_name, driver: Arc::new(driver), pace, played }
     }
 }

@@ -65,7 +65,7 @@ impl Devices {
         // What cannot be read is as it was.
         let Ok(total) = host_bytes(&self.host_limit.root) else { return };
         let Some((at, one)) = self.physical_host() else { return };
-        let leasing = self.leasing.lock();
+        let leasing = self.placement.leasing();
         let all = self.all();
         let mut asked = self.host_limit.asked.lock();
         let wanted = limit(asked.explicit, total);
@@ -91,7 +91,7 @@ impl Devices {
         }
         drop((asked, leasing));
         // Limits of models may be shares of what there is.
-        self.relimit();
+        self.own().relimit();
         if is_more {
             self.active.make_room();
         }

@@ -40,7 +40,7 @@ impl api::Books for RequestBooks {
             self.check_large(bytes)?;
         }
         if bytes >= PURGE_BYTES {
-            device::purge_heap();
+            heap::purge();
         }
         self.0.take(Category::Requests, bytes).map_err(|error| error.to_string())
     }

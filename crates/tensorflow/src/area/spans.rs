@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(super) struct Spans {
     free: BTreeMap<usize, usize>,
     in_use: usize,
-    /// How far from the beginning anything was ever given out.
+    /// The distance from the beginning below which anything was ever given out.
     touched: usize,
 }
 

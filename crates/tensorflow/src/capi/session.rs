@@ -3,13 +3,15 @@
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 
+use status::Code;
+
 use super::functions::{Bytes, Opaque, Output};
 use super::status::Status;
 use super::tensor::TfTensor;
 use super::{Api, text};
 use crate::error::{Error, Result};
 
-/// What is to be loaded.
+/// A SavedModel to load.
 pub(crate) struct Loading<'a> {
     /// The folder of the SavedModel.
     pub(crate) dir: &'a str,
@@ -172,7 +174,7 @@ impl<'a> Graph<'a> {
     fn output(&self, name: &str) -> Result<Output> {
         let (operation, index) = name.rsplit_once(':').unwrap_or((name, "0"));
         let missing = || Error::TensorFlow {
-            code: 5,
+            code: Code::NotFound,
             text: format!("tensor {name} of a signature is not in the graph"),
         };
         let index: i32 = index.parse().map_err(|_| missing())?;
@@ -221,10 +223,13 @@ impl Drop for Options<'_> {
 }
 
 fn c_string(text: &str) -> Result<CString> {
-    let bad = |_| Error::TensorFlow { code: 3, text: "a name has a zero byte in it".to_owned() };
+    let bad = |_| Error::TensorFlow {
+        code: Code::InvalidArgument,
+        text: "a name has a zero byte in it".to_owned(),
+    };
     CString::new(text).map_err(bad)
 }
 
 fn too_many(what: &str) -> Error {
-    Error::TensorFlow { code: 3, text: format!("too many {what}") }
+    Error::TensorFlow { code: Code::InvalidArgument, text: format!("too many {what}") }
 }

@@ -1,5 +1,7 @@
 //! `Status`: how a call of the library ended.
 
+use status::Code;
+
 use super::functions::{Functions, Opaque};
 use super::text;
 use crate::error::{Error, Result};
@@ -32,6 +34,7 @@ impl<'a> Status<'a> {
         }
         // SAFETY: as above; the text is copied at once.
         let message = unsafe { (self.functions.TF_Message)(self.status) };
+        let code = Code::from_number(code).unwrap_or(Code::Internal);
         Err(Error::TensorFlow { code, text: text(message) })
     }
 }

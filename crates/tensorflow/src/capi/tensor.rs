@@ -5,13 +5,14 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use status::Code;
 use tensor::DType;
 
 use super::Api;
 use super::functions::{Functions, Opaque, STRING_BYTES};
 use crate::error::{Error, Result};
 
-/// What must live as long as the library may read a tensor's memory.
+/// An owner that must live as long as the library may read a tensor's memory.
 pub(crate) type Keep = Arc<dyn std::any::Any + Send + Sync>;
 
 /// The alignment at which the library takes memory as it is, without copying it.
@@ -45,7 +46,7 @@ impl<'a> TfTensor<'a> {
             unsafe { new(dtype.number(), dims.as_ptr(), rank(dims), start, len, forget, keep) };
         if tensor.is_null() {
             let text = format!("TensorFlow takes no {dtype} tensor of shape {dims:?}");
-            return Err(Error::TensorFlow { code: 3, text });
+            return Err(Error::TensorFlow { code: Code::InvalidArgument, text });
         }
         Ok(Self { api, tensor })
     }
@@ -69,7 +70,7 @@ impl<'a> TfTensor<'a> {
         };
         if tensor.is_null() {
             let text = format!("TensorFlow takes no strings of shape {dims:?}");
-            return Err(Error::TensorFlow { code: 3, text });
+            return Err(Error::TensorFlow { code: Code::InvalidArgument, text });
         }
         Ok(Self { api, tensor })
     }

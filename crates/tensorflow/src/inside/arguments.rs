@@ -9,17 +9,17 @@ use crate::error::{Error, Result};
 use crate::options::Sandbox;
 use crate::sandbox::{GpuRules, Rules};
 
-/// What the server tells a worker at its start.
+/// The settings that the server gives a worker at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) library: PathBuf,
     pub(crate) area_bytes: usize,
-    /// How many runs there may be at once.
+    /// The number of runs that there may be at once.
     pub(crate) n_threads: usize,
     pub(crate) sandbox: Rules,
 }
 
-/// What is passed on beside it: open files, by their numbers.
+/// The open files that are passed on beside the settings, by their numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Files {
     pub(crate) socket: RawFd,
@@ -36,7 +36,7 @@ impl Files {
     }
 }
 
-/// What a worker starts with.
+/// The arguments of a worker.
 pub(super) struct Arguments {
     pub(super) given: Given,
     pub(super) socket: UnixStream,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prost::Message as _;
 use proto::tensorflow::RunOptions;
+use status::Code;
 use tensor::{DType, Shape};
 
 use super::Inside;
@@ -100,7 +101,7 @@ impl Inside {
             let dtype = DType::from_number(output.dtype());
             if !dtype.is_some_and(|dtype| dtype == DType::String || dtype.is_plain()) {
                 let text = format!("an output has dtype {}, which cannot be sent", output.dtype());
-                return Err(Error::TensorFlow { code: 12, text });
+                return Err(Error::TensorFlow { code: Code::Unimplemented, text });
             }
         }
         let size = |output: &TfTensor<'_>| {
@@ -141,7 +142,7 @@ fn fill(bytes: &mut [u8], outputs: &[TfTensor<'_>], tensors: &Tensors) {
     }
 }
 
-/// Whether the memory of a run's inputs is needed, and who says so.
+/// The two conditions for telling the server that the memory of a run's inputs is free.
 #[derive(Default)]
 struct Released {
     is_free: bool,

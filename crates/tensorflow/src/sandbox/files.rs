@@ -32,7 +32,7 @@ const SYSTEM: &[&str] = &[
     "/usr/share/zoneinfo",
 ];
 
-/// What says how many processors there are, and which, and how large pages are.
+/// Files that say how many processors there are, and which, and how large pages are.
 const MACHINE: &[&str] = &[
     "/sys/bus/cpu",
     "/sys/bus/node",
@@ -82,7 +82,7 @@ const CUDA: &[&str] = &[
     "/sys/module/nvidia_uvm",
 ];
 
-/// What the driver of GPUs says in `/proc`.
+/// Files of the GPU driver in `/proc`.
 const CUDA_PROC: &[&str] = &[
     "/proc/driver/nvidia",
     "/proc/driver/nvidia-uvm",

@@ -14,10 +14,10 @@ use super::*;
 /// The user and the group called nobody.
 const NOBODY: u32 = 65534;
 
-/// Who a worker runs as.
+/// The user that a worker runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum As {
-    /// Whoever runs the tests.
+    /// The user that runs the tests.
     Tester,
     /// An ordinary user, which only root can become.
     Nobody,
@@ -83,7 +83,7 @@ fn call(number: c_long, arguments: [c_long; 5]) -> c_int {
     if result == -1 { Error::last_os_error().raw_os_error().unwrap_or(-1) } else { 0 }
 }
 
-/// Whether a call was refused for what it is.
+/// Returns whether a call was refused by the sandbox.
 fn is_refused(error: c_int) -> bool {
     [libc::EPERM, libc::EACCES, libc::ENOSYS].contains(&error)
 }
@@ -266,6 +266,14 @@ fn files_are_the_models_and_few_of_the_system() {
         "/proc/sys/kernel/core_pattern",
         "/proc/sysrq-trigger",
         "/proc/self/root/etc/passwd",
+        "/proc/self/../1/environ",
+        "/proc/thread-self/root/etc/shadow",
+        "/proc/self/task/../root/etc/shadow",
+        "/proc/kcore",
+        "/proc/self/pagemap",
+        "/proc/self/mem",
+        "/sys/class/net/lo/address",
+        "/sys/firmware/dmi/tables/DMI",
         "/proc/self/exe",
         "/proc/self/cwd/Cargo.toml",
         "/sys/kernel/uevent_helper",

@@ -1,8 +1,8 @@
 //! `Places`: what waits for the places of a worker process, and which run takes the next one. No
 //! I/O; the time is an argument.
 //!
-//! What the lanes are to our own engine, the runs that a process may have at once are here: the
-//! same [`Agenda`] decides who goes next, who is refused, and when a run would be answered.
+//! The runs that a process may have at once are here what the lanes are to our own engine: the same
+//! [`Agenda`] decides which run is next, which is refused, and when a run would be answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,20 +13,21 @@ use parking_lot::Mutex;
 use schedule::{
     Admission, Agenda, Failure, Forecast, ModelId, Next, QueueId, QueueSnapshot, Refusal, Turned,
 };
-use session::{Error, LEVEL_MAX, Priorities};
+use session::{LEVEL_MAX, Priorities};
+use status::Status;
 
 use super::Sent;
 
-/// What waits for the places of a process.
+/// The runs that wait for the places of a process.
 pub(super) struct Places {
     agenda: Agenda<Task>,
-    /// When its clock began.
+    /// The time at which the clock of the agenda began.
     start: Instant,
     /// The most that may wait.
     waiting_max: usize,
 }
 
-/// Where the runs of a model come in.
+/// The queues that take the runs of a model.
 #[derive(Debug)]
 pub(super) struct Entrance {
     model: ModelId,
@@ -35,7 +36,7 @@ pub(super) struct Entrance {
     default_level: usize,
 }
 
-/// How the runs of a model take their turns.
+/// The settings by which the runs of a model take their turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Turns {
     options: batch::Options,
@@ -54,7 +55,7 @@ struct Task {
 }
 
 /// A run that is not to be, and why.
-pub(super) type Unrun = (Sent, Error);
+pub(super) type Unrun = (Sent, Status);
 
 impl Turns {
     /// Each request by itself, as urgent as it says; what cannot be answered in time is refused.
@@ -136,7 +137,7 @@ impl Places {
         now: Instant,
     ) -> Result<(), Box<Unrun>> {
         let Some(queue) = entrance.queues.get(sent.signature as usize).copied() else {
-            let error = Error::Internal(format!("signature {} is not there", sent.signature));
+            let error = Status::internal(format!("signature {} is not there", sent.signature));
             return Err(Box::new((sent, error)));
         };
         if let Some(error) = self.refuse_more(queue, now) {
@@ -159,15 +160,15 @@ impl Places {
         Err(Box::new((task.sent.into_inner(), error(refusal))))
     }
 
-    /// Why no more may wait, if that is so.
-    fn refuse_more(&mut self, queue: QueueId, now: Instant) -> Option<Error> {
+    /// Returns why no more may wait, if that is so.
+    fn refuse_more(&mut self, queue: QueueId, now: Instant) -> Option<Status> {
         let max = self.waiting_max;
         if self.agenda.n_waiting() < max || (self.remove_moot() && self.agenda.n_waiting() < max) {
             return None;
         }
         let text = format!("{max} requests are waiting already, and no more than that may");
         let retry_after = Some(self.agenda.forecast(queue, 1, self.time(now)).finish);
-        Some(Error::Busy { text, retry_after })
+        Some(Status::unavailable(text).with_retry_after(retry_after))
     }
 
     /// The run whose turn it is, if a place is free.
@@ -186,7 +187,7 @@ impl Places {
         None
     }
 
-    /// How long a run that was taken is expected to take, if that is known.
+    /// Returns the time that a run which was taken is expected to take, if that is known.
     pub(super) fn predict(&self, turned: &Turned) -> Option<Duration> {
         self.agenda.predict(turned.queue(), 1)
     }
@@ -227,18 +228,18 @@ impl Places {
         own(self.agenda.remove_all())
     }
 
-    /// When the next one has waited for too long.
+    /// Returns the time at which the next run has waited for too long.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let deadline = self.agenda.next_deadline()?;
         self.start.checked_add(deadline.since(Time::default()))
     }
 
-    /// How many wait.
+    /// Returns the number of runs that wait.
     pub(super) fn n_waiting(&self) -> usize {
         self.agenda.n_waiting()
     }
 
-    /// When a run that comes now would be answered.
+    /// Returns the time at which a run that comes now would be answered.
     pub(super) fn forecast(
         &self,
         entrance: &Entrance,
@@ -249,7 +250,7 @@ impl Places {
         Some(self.agenda.forecast(queue, 1, self.time(now)))
     }
 
-    /// What is known of the queue of a signature.
+    /// Returns a snapshot of a signature's queue.
     pub(super) fn snapshot(
         &self,
         entrance: &Entrance,
@@ -264,7 +265,7 @@ impl Places {
     }
 }
 
-/// Whether the end of a run tells how long such runs take.
+/// The end of a run, by its use as a measure of the time that such runs take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It was computed to its end.
@@ -273,12 +274,12 @@ pub(super) enum Ended {
     Unmeasured,
 }
 
-/// What was taken out of the queues is nobody else's.
+/// Unwraps tasks that were taken out of the queues, which nobody else holds.
 fn own(tasks: impl IntoIterator<Item = Arc<Task>>) -> Vec<Sent> {
     tasks.into_iter().filter_map(Arc::into_inner).map(|task| task.sent.into_inner()).collect()
 }
 
-/// What a refusal is to a client.
-fn error(refusal: Refusal) -> Error {
+/// Returns the status of a refusal, for a client.
+fn error(refusal: Refusal) -> Status {
     session::failure(&Failure::Refused(refusal), false)
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use schedule::{QueueSnapshot, Replica, Turned};
-use session::{Error, Reply, Run};
+use session::{Reply, Run};
+use status::Status;
 
 use super::Sent;
 use super::places::{Ended, Entrance, Places, Turns, Unrun};
@@ -16,7 +17,7 @@ use crate::process::Link;
 use crate::snapshot::{ModelSnapshot, ModelState, WorkerState};
 use crate::wire::Load;
 
-/// How a worker is.
+/// The phase of a worker.
 #[derive(Debug, Default)]
 pub(super) enum Phase {
     /// Its process starts, or starts again; what arrives waits.
@@ -32,26 +33,26 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// What the server knows of a worker.
+/// The server's state of a worker.
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) link: Option<Arc<Link>>,
     pub(super) pid: Option<u32>,
     pub(super) version: String,
-    /// What the process held when the library was loaded and no model yet.
+    /// The bytes that the process held when the library was loaded and no model yet.
     pub(super) base_bytes: u64,
     pub(super) n_restarts: u64,
     pub(super) seats: BTreeMap<u64, Seat>,
-    /// What waits to be sent to the process.
+    /// The runs that wait to be sent to the process.
     pub(super) places: Places,
     pub(super) flights: HashMap<u64, Flight>,
     /// Inputs that TensorFlow holds beyond their runs.
     pub(super) held: HashMap<u64, Block>,
-    /// When something is next too late.
+    /// The next time at which something is too late.
     pub(super) next_check: Option<Instant>,
-    /// Whether a model has left since the process started.
+    /// Set when a model has left since the process started.
     pub(super) has_leavers: bool,
-    /// When the process was started.
+    /// The time at which the process was started.
     pub(super) began: Instant,
     n_threads: usize,
     last_number: u64,
@@ -69,26 +70,26 @@ pub(crate) struct Passenger {
 /// A model in a worker.
 pub(super) struct Seat {
     pub(super) passenger: Passenger,
-    /// Whether there is room for it.
+    /// Set when there is room for the model.
     pub(super) is_admitted: bool,
-    /// When its load began, and what the process held then.
+    /// The time at which the model's load began, and the bytes that the process held then.
     pub(super) began: Option<(Instant, u64)>,
     pub(super) state: SeatState,
-    /// Whether it was ever loaded: then it is loaded again after a crash.
+    /// Set when the model was ever loaded: then it is loaded again after a crash.
     pub(super) was_loaded: bool,
     pub(super) devices: Vec<String>,
-    /// Where its runs come in.
+    /// The queues that take the model's runs.
     entrance: Entrance,
-    /// When it took its seat, and how long it took from then, or from the last start of the
-    /// process, until it was loaded.
+    /// The time at which the model took its seat, and the time that it took from then, or from the
+    /// last start of the process, until it was loaded.
     sat: Instant,
     load_took: Duration,
 }
 
-/// How a load ended: with the devices that TensorFlow sees, or not at all.
-pub(super) type LoadEnd = Result<Vec<String>, Error>;
+/// The end of a load: the devices that TensorFlow sees, or a failure.
+pub(super) type LoadEnd = Result<Vec<String>, Status>;
 
-/// How far a model is.
+/// The state of a model.
 #[derive(Debug)]
 pub(super) enum SeatState {
     /// To be loaded.
@@ -98,16 +99,16 @@ pub(super) enum SeatState {
     /// Ready.
     Loaded,
     /// Not to be had.
-    Failed(Error),
+    Failed(Status),
 }
 
 impl SeatState {
-    /// Whether it is to be loaded.
+    /// Returns whether the model is to be loaded.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting)
     }
 
-    /// Whether the process knows of it.
+    /// Returns whether the process knows of the model.
     pub(super) fn is_there(&self) -> bool {
         matches!(self, Self::Loading | Self::Loaded)
     }
@@ -131,7 +132,7 @@ impl Flight {
         Self { seat, reply, block: None, deadline, is_cancelled, turned: None }
     }
 
-    /// Whether nobody waits for it any more.
+    /// Returns whether nobody waits for the model any more.
     pub(super) fn is_abandoned(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }
@@ -217,12 +218,12 @@ impl State {
 
     /// Has a run wait for its turn, or gives it back with why it may not.
     pub(super) fn push(&mut self, sent: Sent, now: Instant) -> Result<(), Box<Unrun>> {
-        let gone = |text: &str| Error::Unavailable(text.to_owned());
+        let gone = |text: &str| Status::unavailable(text);
         let why = match (&self.phase, self.seats.get(&sent.seat)) {
             (Phase::Ended, _) => gone("the worker has ended"),
             (Phase::BackingOff { why, until }, _) => {
                 let retry_after = Some(until.saturating_duration_since(now));
-                Error::Busy { text: why.clone(), retry_after }
+                Status::unavailable(why).with_retry_after(retry_after)
             }
             (Phase::Starting | Phase::Up | Phase::Draining, None) => gone("the model was unloaded"),
             (Phase::Starting | Phase::Up | Phase::Draining, Some(seat)) => match &seat.state {
@@ -269,15 +270,15 @@ impl State {
         }
     }
 
-    /// When a run that comes now would be answered.
+    /// Returns the time at which a run that comes now would be answered.
     pub(super) fn forecast(&self, seat: u64, signature: u32, now: Instant) -> Option<Replica> {
         let entrance = &self.seats.get(&seat)?.entrance;
         let forecast = self.places.forecast(entrance, signature as usize, now)?;
         Some(Replica { forecast, until_ready: self.until_ready(seat, now) })
     }
 
-    /// How long it takes until a seat can be served: as long as it took the last time, less what
-    /// has passed.
+    /// Returns the time until a seat can be served: as long as it took the last time, less the time
+    /// that has passed.
     pub(super) fn until_ready(&self, seat: u64, now: Instant) -> Duration {
         let Some(seat) = self.seats.get(&seat) else { return NEVER };
         let start = match (&self.phase, &seat.state) {
@@ -290,7 +291,7 @@ impl State {
         (start + seat.load_took).saturating_duration_since(now).max(SOON)
     }
 
-    /// What is known of the queue of a signature.
+    /// Returns the state of a signature's queue.
     pub(super) fn queue(&self, seat: u64, signature: u32, now: Instant) -> Option<QueueSnapshot> {
         self.places.snapshot(&self.seats.get(&seat)?.entrance, signature as usize, now)
     }
@@ -300,7 +301,7 @@ impl State {
         self.flights.values().filter(|flight| !flight.is_abandoned()).count()
     }
 
-    /// Whether runs that nobody waits for have taken all places while others wait for one.
+    /// Returns whether runs that nobody waits for have taken all places while others wait for one.
     pub(super) fn is_stuck(&self) -> bool {
         self.flights.len() >= places_max(self.n_threads)
             && self.n_wanted() == 0
@@ -349,7 +350,7 @@ impl State {
         self.has_leavers = false;
         for seat in self.seats.values_mut() {
             self.places.hold(&seat.entrance);
-            let lost = || SeatState::Failed(Error::Unavailable(why.to_owned()));
+            let lost = || SeatState::Failed(Status::unavailable(why));
             match seat.state {
                 SeatState::Loaded => seat.state = SeatState::Waiting,
                 SeatState::Loading if seat.was_loaded => seat.state = SeatState::Waiting,
@@ -361,20 +362,20 @@ impl State {
         ids.into_iter().filter_map(|id| self.land(id, Ended::Unmeasured, now)).collect()
     }
 
-    /// Whether nothing runs or waits.
+    /// Returns whether nothing runs or waits.
     pub(super) fn is_idle(&self) -> bool {
         self.flights.is_empty()
             && self.places.n_waiting() == 0
             && self.seats.values().all(|seat| !matches!(seat.state, SeatState::Loading))
     }
 
-    /// Whether the process is to be started anew for the memory of models that have left:
+    /// Returns whether the process is to be started anew for the memory of models that have left:
     /// TensorFlow gives that of a GPU back only at the end of a process.
     pub(super) fn is_to_give_back(&self, renewal: Renewal) -> bool {
         renewal == Renewal::WhenIdle && self.has_leavers && self.sees_gpu() && self.is_idle()
     }
 
-    /// Whether TensorFlow sees a GPU.
+    /// Returns whether TensorFlow sees a GPU.
     fn sees_gpu(&self) -> bool {
         let mut devices = self.seats.values().flat_map(|seat| &seat.devices);
         devices.any(|device| device.contains("GPU"))
@@ -433,7 +434,7 @@ impl State {
         devices.into_iter().collect()
     }
 
-    /// How many runs are wanted, and how many are abandoned.
+    /// Returns how many runs are wanted, and how many are abandoned.
     pub(super) fn n_runs(&self) -> (usize, usize) {
         let wanted = self.n_wanted();
         (wanted, self.flights.len() - wanted)
@@ -463,8 +464,8 @@ impl Seat {
 }
 
 /// The answer to a run that is too late.
-pub(super) fn late(when: &str) -> Error {
-    Error::DeadlineExceeded(format!("the request's time ran out {when}"))
+pub(super) fn late(when: &str) -> Status {
+    Status::deadline_exceeded(format!("the request's time ran out {when}"))
 }
 
 #[cfg(test)]

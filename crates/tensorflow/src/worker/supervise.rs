@@ -5,27 +5,28 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use device::Buffer;
-use session::{Error, Reply};
+use session::Reply;
+use status::Status;
 use tensor::Tensor;
 
 use super::Worker;
 use super::places::Ended;
 use super::state::{Phase, Seat, SeatState, late};
 use crate::bell::Watched;
-use crate::error::session_error;
+use crate::error::worker_status;
 use crate::options::Renewal;
 use crate::process::{Link, Process};
 use crate::snapshot::resident_bytes;
 use crate::tensors::{self, Received};
 use crate::wire::{Done, FromWorker, Loaded, Order, Ready, Tensors, Word};
 
-/// How often an idle worker is looked at.
+/// The interval at which an idle worker is looked at.
 const TICK: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether those that run are still waited for, while others wait.
+/// The interval of the check that running runs are still waited for, while others wait.
 const PATROL: Duration = Duration::from_millis(20);
 
-/// How much of what a worker says is heard before it is looked at what else is due.
+/// The number of a worker's words that are heard before other work that is due.
 const WORDS_AT_ONCE: usize = 1000;
 
 /// The first and the longest wait before a process is started again.
@@ -34,7 +35,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fr
 /// A process that ran for so long is not one of a row of failures.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// Why a process ended.
+/// The reason that a process ended.
 enum Ending {
     /// The worker is not wanted any more.
     Unwanted,
@@ -142,14 +143,14 @@ impl Worker {
                 // Nothing can be loaded by a worker that does not start.
                 for seat in state.seats.values_mut().filter(|seat| !seat.was_loaded) {
                     if matches!(seat.state, SeatState::Waiting) {
-                        seat.state = SeatState::Failed(Error::Unavailable(why.clone()));
+                        seat.state = SeatState::Failed(Status::unavailable(why.clone()));
                     }
                 }
             }
             lost
         };
         for flight in lost {
-            (flight.reply)(Err(Error::Unavailable(why.clone())));
+            (flight.reply)(Err(Status::unavailable(why.clone())));
         }
         self.changed.notify_all();
         ending
@@ -163,7 +164,7 @@ impl Worker {
         };
         queue.into_iter().for_each(|sent| sent.fail(why));
         for flight in flights {
-            (flight.reply)(Err(Error::Unavailable(why.to_owned())));
+            (flight.reply)(Err(Status::unavailable(why)));
         }
     }
 
@@ -187,10 +188,10 @@ struct Serving<'a> {
     process: &'a mut Process,
     last_tick: Instant,
     last_patrol: Instant,
-    /// Whether not all that was said to the worker has fitted in its ring.
+    /// Set when not all orders to the worker have fitted in its ring.
     has_more: bool,
     has_rested: bool,
-    /// Whether it has run anything: only then can it hold less when it is started anew.
+    /// Set when the process has run anything: only then can it hold less when it is started anew.
     has_worked: bool,
     was_reported: bool,
 }
@@ -399,7 +400,7 @@ impl<'a> Serving<'a> {
         }
         let ended = match loaded.failure {
             None => Ok(loaded.devices),
-            Some(failure) => Err(session_error(failure.code, failure.text)),
+            Some(failure) => Err(worker_status(failure)),
         };
         let lost = state.is_loaded(loaded.model, ended, Instant::now());
         drop(state);
@@ -434,7 +435,7 @@ impl<'a> Serving<'a> {
         let reply: Reply = flight.reply;
         drop(flight.block);
         let outputs = match (done.failure, done.outputs) {
-            (Some(failure), _) => Err(session_error(failure.code, failure.text)),
+            (Some(failure), _) => Err(worker_status(failure)),
             (None, outputs) => open(&self.process.link, &outputs.unwrap_or_default()),
         };
         reply(outputs);
@@ -451,7 +452,7 @@ fn warn_once(missing: &[String]) {
 }
 
 /// The outputs of a run, where the worker put them.
-fn open(link: &Arc<Link>, outputs: &Tensors) -> session::Result<Vec<Tensor>> {
+fn open(link: &Arc<Link>, outputs: &Tensors) -> status::Result<Vec<Tensor>> {
     if outputs.len == 0 {
         let whole = tensors::inline(&outputs.inline)?;
         return Ok(tensors::take(outputs, &whole)?);

@@ -18,7 +18,7 @@ const ON_DEVICE: i32 = 1;
 const PINNED: i32 = 1;
 const READ_WRITE: i32 = 3;
 
-/// Where memory is: `CUmemLocation`.
+/// The place of memory: `CUmemLocation`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Location {
@@ -26,7 +26,7 @@ struct Location {
     id: i32,
 }
 
-/// What memory is to be like: `CUmemAllocationProp`.
+/// The properties of memory: `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Prop {
@@ -37,7 +37,7 @@ struct Prop {
     flags: [u8; 8],
 }
 
-/// Who may use memory: `CUmemAccessDesc`.
+/// The access of a device to memory: `CUmemAccessDesc`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Access {
@@ -108,7 +108,7 @@ calls! {
         Ok(())
     }
 
-    /// How many GPUs there are.
+    /// Gives the number of GPUs.
     fn cuDeviceGetCount(state, count: *mut i32) {
         answer(count, i32::try_from(state.gpus.len()).unwrap_or(i32::MAX))
     }
@@ -119,7 +119,7 @@ calls! {
         answer(device, ordinal)
     }
 
-    /// What a GPU can do.
+    /// Gives an attribute of a GPU.
     fn cuDeviceGetAttribute(state, value: *mut i32, attribute: i32, device: i32) {
         let gpu = &state.gpus[state.gpu(device)?];
         answer(value, match attribute {
@@ -164,7 +164,7 @@ calls! {
         Ok(())
     }
 
-    /// Which context the calls of this thread are about.
+    /// Sets the context that the calls of this thread are about.
     fn cuCtxSetCurrent(state, context: u64) {
         state.set_current(context)
     }
@@ -174,14 +174,14 @@ calls! {
         state.current().map(drop)
     }
 
-    /// What is free, and what there is.
+    /// Gives the free bytes and all bytes of a GPU.
     fn cuMemGetInfo_v2(state, free: *mut usize, total: *mut usize) {
         let gpu = state.current()?;
         answer(free, size(state.free_bytes(gpu)))?;
         answer(total, size(state.gpus[gpu].bytes))
     }
 
-    /// What memory is a multiple of.
+    /// Gives the granule of memory.
     fn cuMemGetAllocationGranularity(state, bytes: *mut usize, prop: *const Prop, _option: i32) {
         let gpu = gpu_of(&state, argument(prop)?.location)?;
         answer(bytes, state.granule(gpu))

@@ -1,4 +1,4 @@
-//! What tests say to the library, and what it tells them.
+//! The tests' control of the library, and its counters.
 
 use crate::state::{STATE, State};
 
@@ -8,17 +8,17 @@ use crate::state::{STATE, State};
 pub struct Gpu {
     /// All of its memory.
     pub bytes: u64,
-    /// What other processes hold of it.
+    /// The bytes of the GPU that other processes hold.
     pub taken_bytes: u64,
-    /// What each context takes of it.
+    /// The bytes of the GPU that each context takes.
     pub context_bytes: u64,
-    /// What memory and addresses are multiples of.
+    /// The granule of memory and addresses.
     pub granule_bytes: u64,
     /// The major number of its compute capability.
     pub major: i32,
     /// The minor one.
     pub minor: i32,
-    /// Whether addresses can be reserved apart from memory: 1, or 0.
+    /// 1 if addresses can be reserved apart from memory, else 0.
     pub has_virtual_memory: i32,
 }
 
@@ -38,13 +38,13 @@ impl Gpu {
     }
 }
 
-/// What there is at a moment; a program that has given back everything leaves only calls.
+/// The counts at a moment; a program that has given back everything leaves only calls.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// How many calls there were.
+    /// The number of calls.
     pub n_calls: u64,
-    /// How often contexts are retained, and how many were made.
+    /// The number of times that contexts are retained, and the number that were made.
     pub n_contexts: u64,
     /// Ranges of addresses that are reserved.
     pub n_ranges: u64,
@@ -57,7 +57,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Whether nothing is held.
+    /// Returns whether nothing is held.
     pub fn is_empty(&self) -> bool {
         *self == Counters { n_calls: self.n_calls, ..Counters::default() }
     }
@@ -71,7 +71,7 @@ pub(crate) struct Control {
     pub(crate) counters: extern "C" fn() -> Counters,
 }
 
-/// What [`Fake`](crate::Fake) looks for in the library that it loaded.
+/// The symbol that [`Fake`](crate::Fake) looks for in the library that it loaded.
 #[unsafe(no_mangle)]
 pub(crate) static FAKECUDA_CONTROL: Control = Control { reset, fail_call, counters };
 

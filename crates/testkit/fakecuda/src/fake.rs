@@ -21,7 +21,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The name that programs ask for, which is also the one inside the library.
 const NAME: &CStr = c"libcuda.so";
 
-/// What an unknown error is to CUDA.
+/// CUDA's code of an unknown error.
 const UNKNOWN: i32 = 999;
 
 impl Fake {
@@ -55,7 +55,7 @@ impl Fake {
         (self.control.fail_call)(n, code);
     }
 
-    /// What is there now.
+    /// Returns the counters now.
     pub fn counters(&self) -> Counters {
         (self.control.counters)()
     }
@@ -80,7 +80,7 @@ fn load() -> &'static Control {
     unsafe { &*control.cast::<Control>() }
 }
 
-/// Where the library is: where cargo puts what tests depend on, which is where they are.
+/// Returns the path of the library: cargo puts it beside the tests that depend on it.
 fn path() -> PathBuf {
     let test = env::current_exe().expect("a test knows where it is");
     let folder = test.parent().expect("it is in a folder");

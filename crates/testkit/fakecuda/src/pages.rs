@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// What memory is full of when it is new: a GPU does not clear it.
+/// The byte that new memory is full of: a GPU does not clear it.
 const OLD: u8 = 0xaa;
 
 /// Memory that is not behind an address yet.

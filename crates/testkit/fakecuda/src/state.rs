@@ -1,4 +1,4 @@
-//! What the driver that is not there knows.
+//! The state of the fake driver.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ thread_local! {
 
 pub(crate) struct State {
     pub(crate) gpus: Vec<Gpu>,
-    /// What this process holds of each.
+    /// The bytes that this process holds of each GPU.
     used: Vec<u64>,
     pub(crate) is_initialized: bool,
     /// The GPU of each context, and how often it is retained.
@@ -37,10 +37,10 @@ pub(crate) struct State {
     handles: BTreeMap<u64, Piece>,
     /// Memory that is behind an address.
     mapped: BTreeMap<u64, Mapped>,
-    /// How many bytes of addresses are reserved where.
+    /// The reserved ranges of addresses: their starts and lengths in bytes.
     ranges: BTreeMap<u64, usize>,
     pub(crate) n_calls: u64,
-    /// Which call fails, and how.
+    /// The number of the call that fails, and its code.
     pub(crate) failure: Option<(u64, i32)>,
 }
 
@@ -130,7 +130,7 @@ impl State {
         bytes.saturating_sub(taken_bytes).saturating_sub(self.used[gpu])
     }
 
-    /// What memory and addresses of a GPU are multiples of.
+    /// Returns the granule of memory and addresses of a GPU.
     pub(crate) fn granule(&self, gpu: usize) -> usize {
         usize::try_from(self.gpus[gpu].granule_bytes).expect("tests ask for small ones")
     }

@@ -1,6 +1,6 @@
 //! Values that a case describes instead of listing: `random SEED …` and `range`.
 
-/// The generator that `tools/opcases.py` uses too.
+/// The generator that `tools/opsuite/cases.py` uses too.
 pub(super) struct Lcg(u64);
 
 impl Lcg {

@@ -27,7 +27,7 @@ pub(super) struct Field {
     pub(super) part: Part,
 }
 
-/// What a field holds.
+/// The kind of value that a field holds.
 #[derive(Debug)]
 pub(super) enum Part {
     /// Bytes that stay where they are.
@@ -151,7 +151,7 @@ impl<'a> Types<'a> {
         self.0.get(name).expect("the descriptors are complete")
     }
 
-    /// What a field of the type `around` takes; none if that is nothing beyond its place.
+    /// Returns the bytes that a field of the type `around` takes; none if those are only its place.
     fn field(&self, around: &str, field: &FieldDescriptorProto, inside: usize) -> Option<Field> {
         let is_repeated = field.label() == Label::Repeated;
         let many = |bytes: usize| if is_repeated { 4 * bytes } else { 0 };

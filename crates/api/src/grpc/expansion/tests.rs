@@ -21,7 +21,7 @@ fn estimate(path: &str, bytes: &[u8]) -> Result<usize, Malformed> {
     expansion(&mut &*bytes, shapes().request(path).expect("the method is known"))
 }
 
-/// What one more of something adds.
+/// Checks the bytes that one more of something adds.
 #[track_caller]
 fn check_each(add: impl Fn(&mut PredictRequest, usize), least: usize, most: usize) {
     let cost = |count| {

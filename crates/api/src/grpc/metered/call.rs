@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use status::Status;
 
 use super::{CALL_BYTES, Limits};
 use crate::budget::Charge;
-use crate::status::Status;
 
-/// What a call is charged: for its messages and for the answer that is being written. Held by its
+/// The charge of a call: for its messages and for the answer that is being written. Held by its
 /// body, by the method that answers it and by the answer. Most calls have one message.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallCharge {

@@ -5,14 +5,12 @@ use std::io::Read;
 use bytes::Buf;
 use flate2::read::{GzDecoder, ZlibDecoder};
 use http::HeaderMap;
-use lifecycle::Code;
-
-use crate::status::Status;
+use status::{Code, Status};
 
 /// So many bytes are unpacked before there must be room for more.
 const STEP: usize = 256 << 10;
 
-/// How messages of a call are packed.
+/// The compression of the messages of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Gzip,

@@ -1,8 +1,8 @@
 //! The fields of a header block (RFC 7541), one byte at a time.
 //!
-//! What was overwritten once is overwritten in the table of both sides, so that later fields which
-//! only refer to it need no look. A name is known by its place in the fixed table or by its
-//! letters; a name that is a reference into the table of the connection is not followed (the
+//! A field that was overwritten once is overwritten in the table of both sides, so that later
+//! fields which only refer to it need no look. A name is known by its place in the fixed table or
+//! by its letters; a name that is a reference into the table of the connection is not followed (the
 //! encoders of gRPC's clients refer to `:authority` by the fixed table or spell it).
 
 use super::huffman::Place;
@@ -37,7 +37,7 @@ enum At {
     Length(Text),
     /// A name or a value.
     Text { n_left: u32, text: Text, coding: Coding },
-    /// Where something is wrong: nothing is touched from here on.
+    /// The state after an error: nothing is touched from here on.
     Lost,
 }
 

@@ -3,7 +3,7 @@
 
 use super::fields::Fields;
 
-/// What a client of HTTP/2 says first.
+/// The first bytes that a client of HTTP/2 sends.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEAD_BYTES: usize = 9;
@@ -15,7 +15,7 @@ const END_HEADERS: u8 = 0x04;
 const PADDED: u8 = 0x08;
 const PRIORITY: u8 = 0x20;
 
-/// How many bytes a frame of headers may have to say whom it waits for.
+/// The number of bytes that the priority in a frame of headers takes.
 const PRIORITY_BYTES: usize = 5;
 
 /// A place in the stream of a client's bytes.
@@ -52,7 +52,7 @@ enum At {
     Rest {
         n_left: usize,
     },
-    /// What is spoken is not HTTP/2.
+    /// The protocol spoken is not HTTP/2.
     Foreign,
 }
 

@@ -1,10 +1,10 @@
-//! Where one symbol of HPACK's Huffman code ends and the next begins (RFC 7541, appendix B).
+//! The boundaries between symbols of HPACK's Huffman code (RFC 7541, appendix B).
 //!
 //! The code is canonical: of each length, the codes are consecutive numbers, and those of the next
 //! length go on where they end. How many codes there are of each length is thus all that is needed
 //! to find the ends of symbols.
 
-/// How many symbols have a code of 0, 1, 2, ... bits.
+/// The number of symbols that have a code of 0, 1, 2, ... bits.
 const COUNTS: [u32; 31] = [
     0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19,
     29, 0, 4,

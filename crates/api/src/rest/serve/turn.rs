@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Whose turn it is on a connection.
+/// The side whose turn it is on a connection.
 pub(super) struct Turns(Arc<AtomicBool>);
 
 impl Turns {
@@ -19,7 +19,7 @@ impl Turns {
         (watched, Self(is_servers))
     }
 
-    /// Whether bytes have come since the server last wrote.
+    /// Returns whether bytes have come since the server last wrote.
     pub(super) fn is_servers(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

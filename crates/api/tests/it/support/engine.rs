@@ -1,12 +1,13 @@
 //! An engine that knows a few signatures by name.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use prost::Message as _;
 use proto::tensorflow::Example;
 use proto::tensorflow::feature::Kind;
-use session::{Engine, Error, Reply, Result, Run};
+use session::{Batching, Engine, Priorities, QueueState, Reply, Run};
+use status::{Result, Status};
 use tensor::{DType, Shape, Strings, Tensor};
 use tokio::sync::Notify;
 
@@ -29,7 +30,7 @@ impl Gate {
         }
     }
 
-    /// How many runs are waiting.
+    /// Returns how many runs are waiting.
     pub(crate) fn len(&self) -> usize {
         self.waiting.lock().unwrap().len()
     }
@@ -57,6 +58,30 @@ impl Engine for Fake {
     fn name(&self) -> &'static str {
         "fake"
     }
+
+    fn set_batching(&self, _: &Batching) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_priorities(&self, _: &Priorities) -> Result<()> {
+        Ok(())
+    }
+
+    fn expect(&self) {}
+
+    fn prepare(&self) {}
+
+    fn forecast(&self, _: &Run) -> Option<schedule::Replica> {
+        None
+    }
+
+    fn end(&self) -> Option<Weak<()>> {
+        None
+    }
+
+    fn queues(&self) -> Vec<QueueState> {
+        Vec::new()
+    }
 }
 
 /// All outputs of a run, in the order of their names.
@@ -70,9 +95,9 @@ pub(crate) fn answer(run: &Run) -> Result<Vec<Tensor>> {
         "regress" | "classify" => Ok(vec![regress(&run.inputs[0], 1)?]),
         "wide" => Ok(vec![regress(&run.inputs[0], 2)?]),
         "labels" => Ok(vec![labels(&run.inputs[0])?, regress(&run.inputs[0], 2)?]),
-        "panics" => Err(Error::Internal("the run was lost: a kernel panicked".to_owned())),
-        "full" => Err(Error::Unavailable("the queue is full".to_owned())),
-        "wrong" => Err(Error::InvalidArgument("é".repeat(2000))),
+        "panics" => Err(Status::internal("the run was lost: a kernel panicked")),
+        "full" => Err(Status::unavailable("the queue is full")),
+        "wrong" => Err(Status::invalid("é".repeat(2000))),
         other => panic!("no signature {other}"),
     }
 }
@@ -80,7 +105,7 @@ pub(crate) fn answer(run: &Run) -> Result<Vec<Tensor>> {
 fn half_plus_two(x: &Tensor) -> Result<Tensor> {
     if x.dtype() != DType::F32 {
         let text = format!("Expects arg[0] to be float but {} is provided", x.dtype());
-        return Err(Error::InvalidArgument(text));
+        return Err(Status::invalid(text));
     }
     let y: Vec<f32> = x.as_slice::<f32>().iter().map(|x| x / 2.0 + 2.0).collect();
     Ok(Tensor::from_slice(x.shape().clone(), &y).unwrap())
@@ -98,7 +123,7 @@ fn two(run: &Run) -> Result<Vec<Tensor>> {
 fn regress(examples: &Tensor, n_columns: usize) -> Result<Tensor> {
     let mut values = Vec::new();
     for bytes in examples.strings().iter() {
-        let wrong = |text: &str| Error::InvalidArgument(text.to_owned());
+        let wrong = |text: &str| Status::invalid(text.to_owned());
         let example = Example::decode(bytes).map_err(|_| wrong("Could not parse example input"))?;
         let feature = example.features.unwrap_or_default().feature.remove("x");
         let Some(Kind::FloatList(list)) = feature.and_then(|feature| feature.kind) else {

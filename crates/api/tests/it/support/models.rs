@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lifecycle::{
-    Child, Code, LabelRule, Lifecycle, LoadError, Loader, ModelOptions, Options, Policy, Poll,
-    Source, StartWhen, Target, Tree, VersionPolicy,
+    Child, LabelRule, Lifecycle, LoadError, Loader, ModelOptions, Options, Policy, Poll, Source,
+    StartWhen, Target, Tree, VersionPolicy,
 };
 use proto::tensorflow::tensor_info::Encoding;
 use proto::tensorflow::tensor_shape_proto::Dim;
 use proto::tensorflow::{SignatureDef, TensorInfo, TensorShapeProto};
 use session::{Endpoint, Servable, Signature, Weights};
+use status::Code;
 use tensor::{DType, Spec, Tensor};
 use tokio_util::sync::CancellationToken;
 
@@ -99,7 +100,7 @@ impl Loader for Fakes {
             signatures,
             refused: BTreeMap::from([(
                 "refused".to_owned(),
-                session::Error::Unimplemented("op Odd is not supported".to_owned()),
+                status::Status::unimplemented("op Odd is not supported"),
             )]),
             weights: Weights::default(),
             engine: Arc::new(Fake { gate: self.0.clone() }),

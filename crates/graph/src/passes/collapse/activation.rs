@@ -29,9 +29,16 @@ fn by_gate(look: &Look<'_>, terms: &Terms, gate: Port) -> Option<(&'static str, 
     let one = |inner: &Port| *inner;
     match look.op(gate) {
         "Sigmoid" => {
-            let x = look.inputs(gate).first().map(one)?;
-            let is_swish = terms.besides(gate)?[..] == [x] && is_about(terms.number, 1.);
-            is_swish.then(|| ("Swish", x, vec![gate.node]))
+            let argument = look.inputs(gate).first().map(one)?;
+            let [x] = terms.besides(gate)?[..] else { return None };
+            is_about(terms.number, 1.).then_some(())?;
+            if argument == x {
+                return Some(("Swish", x, vec![gate.node]));
+            }
+            // Keras multiplies by its beta, which is 1.
+            let inner = Terms::of(look, argument);
+            is_about(inner.times(x)?, 1.).then_some(())?;
+            Some(("Swish", x, inner.nodes.into_iter().chain([gate.node]).collect()))
         }
         "Relu6" => hard(look, terms, gate),
         "Erfc" => {

@@ -117,7 +117,7 @@ impl Moments {
     }
 }
 
-/// What a mean along the last dimension, which stays with size one, is of.
+/// The operand of a mean along the last dimension, which stays with size one.
 fn of_rows(look: &Look<'_>, mean: Port) -> Option<Port> {
     (look.op(mean) == "Mean").then_some(())?;
     let (x, axes) = look.pair(mean)?;

@@ -1,4 +1,4 @@
-//! What follows a product: scales, sums, batch norm, an activation.
+//! Chains behind a product: scales, sums, batch norm, an activation.
 
 use ops::Attrs;
 use tensor::{DType, Tensor};
@@ -9,7 +9,7 @@ use super::super::uses::{Uses, first};
 use super::{Kind, Product};
 use crate::graph::{Graph, Node, Port};
 
-/// What chains are looked for in.
+/// The graph in which chains are looked for, and its analyses.
 pub(super) struct Look<'a> {
     pub(super) graph: &'a Graph,
     pub(super) uses: Uses,
@@ -22,7 +22,7 @@ pub(super) struct Activation {
     pub(super) alpha: Option<f32>,
 }
 
-/// What can be done together with a product.
+/// The nodes that can be computed together with a product.
 pub(super) struct Chain {
     /// The nodes that it replaces, the product first.
     pub(super) nodes: Vec<u32>,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestRunner};
+use status::Code;
 
 use super::super::*;
-use crate::error::Code;
 use crate::policy::Policy;
 use crate::state::State;
 

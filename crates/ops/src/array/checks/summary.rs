@@ -9,7 +9,7 @@ use crate::prelude::*;
 pub(super) struct Summaries<'v, 'a> {
     pub(super) views: &'v [View<'a>],
     pub(super) n_shown: i64,
-    /// What stands between two tensors.
+    /// The text between two tensors.
     pub(super) between: &'static str,
 }
 

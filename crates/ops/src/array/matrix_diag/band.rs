@@ -2,7 +2,8 @@
 
 use crate::prelude::*;
 
-pub(crate) const BAND_PART: OpDef = OpDef::pure("MatrixBandPart", |_| Ok(Box::new(BandPart)));
+pub(crate) const BAND_PART: OpDef =
+    OpDef::pure("MatrixBandPart", RowRule::Matrices, |_| Ok(Box::new(BandPart)));
 
 /// On which side short diagonals above and below the main one are filled up.
 #[derive(Debug, Clone, Copy)]
@@ -80,10 +81,22 @@ impl Band {
             let left = (k >= 0 && self.align.above_left) || (k <= 0 && self.align.below_left);
             let offset = if left { 0 } else { self.length - length };
             for j in 0..length {
+                if is_stopped(4) {
+                    return;
+                }
                 f(i * self.length + offset + j, (row + j) * self.columns + column + j);
             }
         }
     }
+}
+
+/// Fills memory with an element.
+fn fill<T: Copy>(output: &mut [T], element: T) -> Result<()> {
+    for output in output.chunks_mut(AT_ONCE) {
+        pace(output.len())?;
+        output.fill(element);
+    }
+    Ok(())
 }
 
 /// Matrices of the diagonals in the first input, and of the second input or zero elsewhere.
@@ -97,13 +110,14 @@ impl Move for Fill {
         inputs: &[&[T]],
         output: &mut [T],
     ) -> Result<()> {
-        output.fill(inputs.get(1).map_or_else(T::zeroed, |padding| padding[0]));
+        fill(output, inputs.get(1).map_or_else(T::zeroed, |padding| padding[0]))?;
         let (area, n_slots) = (self.band.area(), self.band.n_slots());
         if area == 0 || n_slots == 0 {
             return Ok(());
         }
         let matrices = output.chunks_exact_mut(area).zip(inputs[0].chunks_exact(n_slots));
         for (matrix, diagonals) in matrices {
+            pace(64)?;
             self.band.for_each(|slot, at| matrix[at] = diagonals[slot]);
         }
         Ok(())
@@ -121,13 +135,14 @@ impl Move for Pick {
         inputs: &[&[T]],
         output: &mut [T],
     ) -> Result<()> {
-        output.fill(inputs.get(1).map_or_else(T::zeroed, |padding| padding[0]));
+        fill(output, inputs.get(1).map_or_else(T::zeroed, |padding| padding[0]))?;
         let (area, n_slots) = (self.band.area(), self.band.n_slots());
         if area == 0 || n_slots == 0 {
             return Ok(());
         }
         let matrices = output.chunks_exact_mut(n_slots).zip(inputs[0].chunks_exact(area));
         for (diagonals, matrix) in matrices {
+            pace(64)?;
             self.band.for_each(|slot, at| diagonals[slot] = matrix[at]);
         }
         Ok(())
@@ -152,6 +167,7 @@ impl Move for Replace {
         }
         let matrices = output.chunks_exact_mut(area).zip(inputs[1].chunks_exact(n_slots));
         for (matrix, diagonals) in matrices {
+            pace(64)?;
             self.band.for_each(|slot, at| matrix[at] = diagonals[slot]);
         }
         Ok(())
@@ -212,6 +228,7 @@ impl Move for Kept {
         }
         let pairs = output.chunks_exact_mut(self.columns).zip(inputs[0].chunks_exact(self.columns));
         for (i, (to, from)) in pairs.enumerate() {
+            pace(self.columns)?;
             let row = i % self.rows;
             let first = usize::try_from(self.lower).map_or(0, |lower| row.saturating_sub(lower));
             let end = usize::try_from(self.upper)

@@ -16,7 +16,7 @@ pub(super) struct Masks {
     shrink: i64,
 }
 
-/// What one dimension of the input, or one new dimension, comes from.
+/// The origin of one dimension of the input, or of one new dimension.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Item {
     /// A new dimension of size one.
@@ -27,7 +27,7 @@ pub(super) enum Item {
     Sliced(usize),
 }
 
-/// What is selected of a dimension. A bound is `None` where it is left out (masked).
+/// The part of a dimension that is selected. A bound is `None` where it is left out (masked).
 pub(super) struct Range {
     begin: Option<Dim>,
     end: Option<Dim>,
@@ -58,7 +58,7 @@ impl Masks {
         Ok(masks)
     }
 
-    /// What the `n_items` items mean for an input of this rank, in order.
+    /// Returns the meanings of the `n_items` items for an input of this rank, in order.
     pub(super) fn items(&self, n_items: usize, rank: usize) -> Result<SmallVec<[Item; 8]>> {
         if n_items > 32 {
             return invalid!("a slice has at most 32 items, not {n_items}");

@@ -1,15 +1,15 @@
 //! Two operands that meet: a stack of matrix products.
 
+use kernels::{Form, Matrix, PanelsView, Stacked, multiply_stack};
 use pool::Pool;
 
 use super::equation::Equation;
 use super::layout::{Operand, contiguous, copy, walk};
 use crate::linalg::matmul_kernel::PackedRight;
 use crate::linalg::product::product;
-use crate::linalg::{Form, Matrix, Scalar};
+use crate::linalg::{Panels, Scalar};
 use crate::op::Packed;
 use crate::prelude::*;
-use crate::simd::{Panels, PanelsView, Stacked, multiply_stack};
 
 /// The dimensions of two operands and their output by the part they play. Each has a size and the
 /// strides of two of the three tensors.
@@ -115,14 +115,14 @@ pub(super) fn pack(equation: &Equation, weight: &Tensor) -> Result<Option<Packed
     Ok(Some(PackedRight::of(panels.collect::<Result<_>>()?)))
 }
 
-/// How two operands of given sizes are multiplied as they lie, as far as they can be.
+/// The product of two operands of given sizes, multiplied as they lie, as far as they can be.
 pub(super) struct Contraction {
     stack: usize,
     rows: usize,
     inner: usize,
     columns: usize,
-    /// How far apart rows are in the left operand and in the output, if they lie in one stride and
-    /// their elements side by side; else they are copied.
+    /// The distance between rows in the left operand and in the output, if they lie in one stride
+    /// and their elements side by side; else they are copied.
     direct: Option<usize>,
     straight: Option<usize>,
     /// The stack: see `Stacked`.
@@ -296,7 +296,7 @@ impl Contraction {
         });
     }
 
-    /// Where the right side of product number `number` starts.
+    /// Returns the place where the right side of product number `number` starts.
     fn right_start(&self, number: usize) -> usize {
         let (mut rest, mut start) = (number, 0);
         for (size, stride) in self.right_stack.iter().rev() {

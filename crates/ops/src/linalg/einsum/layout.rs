@@ -50,8 +50,8 @@ impl Operand {
         self.dims.iter().any(|dim| dim.label == label)
     }
 
-    /// How far apart neighbours along `label` are when it has `size` places: 0 where it is
-    /// broadcast, or not there.
+    /// Returns the distance between neighbours along `label` when it has `size` places: 0 where it
+    /// is broadcast, or not there.
     pub(super) fn stride(&self, label: Label, size: usize) -> usize {
         let dim = self.dims.iter().find(|dim| dim.label == label);
         dim.filter(|dim| dim.size == size).map_or(0, |dim| dim.stride)

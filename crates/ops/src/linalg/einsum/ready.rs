@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::contract::{Contraction, Sides};
 use super::equation::Equation;
 use super::layout::{Operand, Steps, sum, sum_steps};
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::linalg::Scalar;
 use crate::linalg::matmul_kernel::PackedRight;
 use crate::nn::{through_f32, wide_bytes};
@@ -31,11 +31,11 @@ enum How {
 /// Sums over some dimensions of an operand.
 struct Sums {
     steps: Steps,
-    /// How many.
+    /// The number of sums.
     n: usize,
 }
 
-/// Who multiplies.
+/// The code that multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Path {
     /// The loop for any element.
@@ -212,7 +212,7 @@ impl Op for ReadyEinsum {
                     self.plain(&wide, scratch, out)
                 })
             }
-            dtype => unimplemented!("dtype {dtype} is not supported here"),
+            dtype => unsupported!("dtype {dtype} is not supported here"),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::f64::consts::PI;
 use num_complex::Complex;
 use smallvec::SmallVec;
 
+use crate::cancel::is_stopped;
 use crate::error::Result;
 use crate::scratch::{Part, Scratch};
 
@@ -56,7 +57,7 @@ impl<'a> Line<'a> {
 
 /// A transform of a length of small prime factors.
 pub(crate) struct Smooth<'a> {
-    /// Whether the result is divided by the length, as the inverse is.
+    /// `true` if the result is divided by the length, as the inverse is.
     inverse: bool,
     /// The powers of the first root of unity.
     roots: Part<'a, Complex<f64>>,
@@ -98,6 +99,9 @@ fn split(
         return;
     };
     let part = out.len() / factor;
+    if is_stopped(out.len() * factor) {
+        return;
+    }
     for (i, out) in out.chunks_exact_mut(part).enumerate() {
         split(roots, (&values[i * step..], step * factor), rest, out);
     }

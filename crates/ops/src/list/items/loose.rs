@@ -7,7 +7,7 @@ use tensor::{Shape, Tensor};
 
 use crate::error::Result;
 
-/// How many items are copied when one of them changes.
+/// The number of items that are copied when one of them changes.
 const CHUNK: usize = 32;
 
 /// The bytes that are booked for a chunk: of its places, and of what stands behind a tensor on the
@@ -78,7 +78,7 @@ impl Loose {
         self.len
     }
 
-    /// Whether none is set.
+    /// Returns whether no item is set.
     pub(super) fn is_unset(&self) -> bool {
         self.n_set == 0
     }

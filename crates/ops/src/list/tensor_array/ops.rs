@@ -9,39 +9,46 @@ use super::super::tensors::Tensors;
 use super::{LENGTH_MAX, State, TensorArray};
 use crate::prelude::*;
 
-pub(crate) const ARRAY: OpDef = OpDef::of_kind("TensorArrayV3", Kind::Reads, |attrs| {
-    Ok(Box::new(Make {
-        dtype: attrs.dtype("dtype")?,
-        shape: shapes::of_attr(attrs, "element_shape")?,
-        grows: attrs.bool_or("dynamic_size", false)?,
-        clears_after_read: attrs.bool_or("clear_after_read", true)?,
-        identical: attrs.bool_or("identical_element_shapes", false)?,
-    }))
-});
-pub(crate) const WRITE: OpDef = OpDef::of_kind("TensorArrayWriteV3", Kind::Writes, |_| {
-    Ok(Box::new(Write { value: 2, outer: Some(0), how: write }))
-});
-pub(crate) const SCATTER: OpDef = OpDef::of_kind("TensorArrayScatterV3", Kind::Writes, |_| {
-    Ok(Box::new(Write { value: 2, outer: Some(1), how: scatter }))
-});
-pub(crate) const SPLIT: OpDef = OpDef::of_kind("TensorArraySplitV3", Kind::Writes, |_| {
-    Ok(Box::new(Write { value: 1, outer: None, how: split }))
-});
-pub(crate) const READ: OpDef = OpDef::of_kind("TensorArrayReadV3", Kind::Reads, |attrs| {
-    Ok(Box::new(Read { dtype: attrs.dtype("dtype")? }))
-});
-pub(crate) const GATHER: OpDef = OpDef::of_kind("TensorArrayGatherV3", Kind::Reads, |attrs| {
-    let shape = shapes::of_attr(attrs, "element_shape")?;
-    Ok(Box::new(GatherAt { dtype: attrs.dtype("dtype")?, shape }))
-});
-pub(crate) const CONCAT: OpDef = OpDef::of_kind("TensorArrayConcatV3", Kind::Reads, |attrs| {
-    let shape = shapes::of_attr(attrs, "element_shape_except0")?;
-    Ok(Box::new(Concat { dtype: attrs.dtype("dtype")?, shape }))
-});
+pub(crate) const ARRAY: OpDef =
+    OpDef::of_kind("TensorArrayV3", Kind::Reads, RowRule::Mixed, |attrs| {
+        Ok(Box::new(Make {
+            dtype: attrs.dtype("dtype")?,
+            shape: shapes::of_attr(attrs, "element_shape")?,
+            grows: attrs.bool_or("dynamic_size", false)?,
+            clears_after_read: attrs.bool_or("clear_after_read", true)?,
+            identical: attrs.bool_or("identical_element_shapes", false)?,
+        }))
+    });
+pub(crate) const WRITE: OpDef =
+    OpDef::of_kind("TensorArrayWriteV3", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Write { value: 2, outer: Some(0), how: write }))
+    });
+pub(crate) const SCATTER: OpDef =
+    OpDef::of_kind("TensorArrayScatterV3", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Write { value: 2, outer: Some(1), how: scatter }))
+    });
+pub(crate) const SPLIT: OpDef =
+    OpDef::of_kind("TensorArraySplitV3", Kind::Writes, RowRule::Mixed, |_| {
+        Ok(Box::new(Write { value: 1, outer: None, how: split }))
+    });
+pub(crate) const READ: OpDef =
+    OpDef::of_kind("TensorArrayReadV3", Kind::Reads, RowRule::Mixed, |attrs| {
+        Ok(Box::new(Read { dtype: attrs.dtype("dtype")? }))
+    });
+pub(crate) const GATHER: OpDef =
+    OpDef::of_kind("TensorArrayGatherV3", Kind::Reads, RowRule::Mixed, |attrs| {
+        let shape = shapes::of_attr(attrs, "element_shape")?;
+        Ok(Box::new(GatherAt { dtype: attrs.dtype("dtype")?, shape }))
+    });
+pub(crate) const CONCAT: OpDef =
+    OpDef::of_kind("TensorArrayConcatV3", Kind::Reads, RowRule::Mixed, |attrs| {
+        let shape = shapes::of_attr(attrs, "element_shape_except0")?;
+        Ok(Box::new(Concat { dtype: attrs.dtype("dtype")?, shape }))
+    });
 pub(crate) const SIZE: OpDef =
-    OpDef::of_kind("TensorArraySizeV3", Kind::Reads, |_| Ok(Box::new(Size)));
+    OpDef::of_kind("TensorArraySizeV3", Kind::Reads, RowRule::Mixed, |_| Ok(Box::new(Size)));
 pub(crate) const CLOSE: OpDef =
-    OpDef::of_kind("TensorArrayCloseV3", Kind::Writes, |_| Ok(Box::new(Close)));
+    OpDef::of_kind("TensorArrayCloseV3", Kind::Writes, RowRule::Mixed, |_| Ok(Box::new(Close)));
 
 fn array<'a>(ctx: &Ctx<'a>) -> Result<&'a TensorArray> {
     let view = ctx.input(0);
@@ -111,8 +118,8 @@ impl Op for Make {
     }
 }
 
-/// What is known of the array behind a handle and its flow, if all its elements have one shape.
-/// What is known of them goes with the flow, which orders reads behind writes.
+/// Returns the known properties of the array behind a handle and its flow, if all its elements have
+/// one shape. They go with the flow, which orders reads behind writes.
 fn array_spec(handle: &Spec, flow: &Spec, dtype: DType) -> Option<ListSpec> {
     let list = flow.list().or_else(|| handle.list());
     list.filter(|list| list.dtype == dtype).cloned()
@@ -129,10 +136,10 @@ fn flow_behind(handle: &Spec, flow: &Spec, dtype: DType, dims: Option<&[Dim]>) -
 
 /// An op that fills an array and hands the flow on.
 struct Write {
-    /// Which input has the values.
+    /// The input that has the values.
     value: usize,
-    /// How many dimensions of them elements do not have; `None` if elements are parts of them that
-    /// may differ in length.
+    /// The number of the values' dimensions that elements do not have; `None` if elements are parts
+    /// of the values that may differ in length.
     outer: Option<usize>,
     how: fn(&TensorArray, &Ctx<'_>) -> Result<()>,
 }
@@ -171,6 +178,7 @@ fn scatter(array: &TensorArray, ctx: &Ctx<'_>) -> Result<()> {
         return Ok(());
     }
     for i in 0..n_indices {
+        pace(32)?;
         let index = int_at(&indices, i)?;
         match value.dtype().is_plain() {
             true => {
@@ -184,9 +192,10 @@ fn scatter(array: &TensorArray, ctx: &Ctx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether indices are 0, 1, 2 and so on.
+/// Returns whether indices are 0, 1, 2 and so on.
 fn is_in_order(indices: &View<'_>) -> Result<bool> {
     for i in 0..indices.n_elements() {
+        pace(32)?;
         if int_at(indices, i)? != i as i64 {
             return Ok(false);
         }
@@ -276,6 +285,7 @@ impl Op for GatherAt {
         };
         let mut places = ctx.scratch().part(indices.n_elements())?;
         for (i, place) in places.iter_mut().enumerate() {
+            pace(32)?;
             *place = array.take(state, int_at(&indices, i)?, self.dtype)?;
         }
         let rows = state.items.stacked().filter(|rows| rows.shape()[0] == indices.n_elements());

@@ -4,7 +4,7 @@
 use num_traits::Float;
 
 use super::Slices;
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::math::arg::axis_value;
 use crate::prelude::*;
 
@@ -67,7 +67,7 @@ impl Op for Again {
         match ctx.input(0).dtype() {
             DType::F32 => self.round::<f32>(ctx),
             DType::F64 => self.round::<f64>(ctx),
-            other => unimplemented!("dtype {other} is not supported here"),
+            other => unsupported!("dtype {other} is not supported here"),
         }
     }
 
@@ -156,8 +156,13 @@ fn found<T: Element + Float>(slices: Slices, x: &[T], ranges: &mut [[T; 2]]) {
     ranges.fill([T::infinity(), T::neg_infinity()]);
     for (i, x) in x.chunks(slices.inner.max(1)).enumerate() {
         let [low, high] = &mut ranges[i % slices.n.max(1)];
-        for x in x {
-            (*low, *high) = (low.min(*x), high.max(*x));
+        for x in x.chunks(AT_ONCE) {
+            if is_stopped(x.len()) {
+                return;
+            }
+            for x in x {
+                (*low, *high) = (low.min(*x), high.max(*x));
+            }
         }
     }
 }

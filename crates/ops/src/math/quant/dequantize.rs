@@ -38,7 +38,7 @@ impl Op for Dequantize {
         let slices = Slices::new(x.shape(), self.axis)?;
         let ranges = ranges(low, high, slices.n)?;
         if slices.n != 1 && self.mode == Mode::MinFirst {
-            return crate::error::unimplemented!("MIN_FIRST with an axis");
+            return crate::error::unsupported!("MIN_FIRST with an axis");
         }
         let quanta = Quanta::of(x.dtype())?;
         let mut lines = ctx.scratch().part(slices.n)?;

@@ -4,7 +4,7 @@
 use super::clamp;
 use crate::prelude::*;
 
-/// Where the ranges come from.
+/// The source of the ranges.
 enum Range {
     Attributes(f32, f32),
     Scalars,
@@ -77,11 +77,15 @@ impl Op for FakeQuant {
         let mut out = ctx.output(0, DType::F32, input.shape())?;
         let out: &mut [f32] = out.as_mut_slice();
         if let [step] = &steps[..] {
-            x.iter().zip(out).for_each(|(x, out)| *out = step.round(*x));
+            for (x, out) in x.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE)) {
+                pace(8 * x.len())?;
+                x.iter().zip(out).for_each(|(x, out)| *out = step.round(*x));
+            }
             return Ok(());
         }
         let width = steps.len().max(1);
         for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+            pace(8 * width)?;
             for ((x, out), step) in x.iter().zip(out).zip(steps.iter()) {
                 *out = step.round(*x);
             }
@@ -95,7 +99,7 @@ impl Op for FakeQuant {
 }
 
 impl FakeQuant {
-    /// How many ranges an input of this shape has.
+    /// Returns how many ranges an input of this shape has.
     fn n_ranges(&self, shape: &Shape) -> usize {
         match self.range {
             Range::Attributes(..) | Range::Scalars => 1,

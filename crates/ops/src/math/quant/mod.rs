@@ -9,14 +9,14 @@ use crate::prelude::*;
 
 /// The rows.
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::pure("FakeQuantWithMinMaxArgs", fake::build_args),
-    OpDef::pure("FakeQuantWithMinMaxVars", fake::build_vars),
-    OpDef::pure("FakeQuantWithMinMaxVarsPerChannel", fake::build_channels),
-    OpDef::pure("QuantizeV2", quantize::build),
-    OpDef::pure("Dequantize", dequantize::build),
-    OpDef::pure("QuantizeAndDequantizeV2", again::build),
-    OpDef::pure("QuantizeAndDequantizeV3", again::build_v3),
-    OpDef::pure("QuantizeAndDequantizeV4", again::build),
+    OpDef::pure("FakeQuantWithMinMaxArgs", RowRule::Elementwise, fake::build_args),
+    OpDef::pure("FakeQuantWithMinMaxVars", RowRule::Elementwise, fake::build_vars),
+    OpDef::pure("FakeQuantWithMinMaxVarsPerChannel", RowRule::Mixed, fake::build_channels),
+    OpDef::pure("QuantizeV2", RowRule::Mixed, quantize::build),
+    OpDef::pure("Dequantize", RowRule::Mixed, dequantize::build),
+    OpDef::pure("QuantizeAndDequantizeV2", RowRule::Mixed, again::build),
+    OpDef::pure("QuantizeAndDequantizeV3", RowRule::Mixed, again::build_v3),
+    OpDef::pure("QuantizeAndDequantizeV4", RowRule::Mixed, again::build),
 ];
 
 /// The numbers that a quantized dtype has: the lowest, the highest, and its bits.
@@ -46,7 +46,7 @@ impl Quanta {
     }
 }
 
-/// How ranges are mapped to quanta.
+/// The mapping of ranges to quanta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     MinCombined,
@@ -88,16 +88,21 @@ impl Slices {
         Ok(Self { n: shape[at], inner: shape[at + 1..].iter().product() })
     }
 
-    /// How many slices a tensor of this spec has; none if its shape is not known.
+    /// Returns how many slices a tensor of this spec has; none if its shape is not known.
     fn count(spec: &Spec, axis: i64) -> usize {
         spec.shape().and_then(|shape| Self::new(&shape, axis).ok()).map_or(0, |slices| slices.n)
     }
 
-    /// Calls `work` with each run of elements of one slice, and the slice's number.
+    /// Calls `work` with runs of elements of one slice, and the slice's number.
     fn for_each<T, U>(self, x: &[T], out: &mut [U], mut work: impl FnMut(usize, &[T], &mut [U])) {
         let inner = self.inner.max(1);
         for (i, (x, out)) in x.chunks(inner).zip(out.chunks_mut(inner)).enumerate() {
-            work(i % self.n.max(1), x, out);
+            for (x, out) in x.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE)) {
+                if is_stopped(4 * x.len()) {
+                    return;
+                }
+                work(i % self.n.max(1), x, out);
+            }
         }
     }
 }

@@ -61,7 +61,7 @@ impl Op for Quantize {
         let slices = Slices::new(input.shape(), self.axis)?;
         let ranges = ranges(low, high, slices.n)?;
         if slices.n != 1 && self.mode == Mode::MinFirst {
-            return crate::error::unimplemented!("MIN_FIRST with an axis");
+            return crate::error::unsupported!("MIN_FIRST with an axis");
         }
         let mut maps = ctx.scratch().part(slices.n)?;
         for (map, range) in maps.iter_mut().zip(ranges) {

@@ -1,4 +1,4 @@
-//! Which axes are reduced, and the walk over the rest.
+//! The axes that are reduced, and the walk over the rest.
 
 use smallvec::SmallVec;
 
@@ -34,7 +34,7 @@ pub(super) fn kept<T: Clone>(dims: &[T], flags: &[bool], one: Option<&T>) -> Sma
 pub(super) struct Runs {
     /// The row: the innermost run.
     pub(super) row: usize,
-    /// Whether the row is reduced to one element of the output, or kept as a row of it.
+    /// `true` if the row is reduced to one element of the output, and not kept as a row of it.
     pub(super) reduced: bool,
     /// The runs around it, outermost first: size, and step in the output (0 if reduced).
     outer: SmallVec<[(usize, usize); 4]>,
@@ -83,6 +83,9 @@ impl Runs {
         let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, self.outer.len());
         let mut to = 0;
         for number in 0..self.n_rows() {
+            if is_stopped(self.row) {
+                return;
+            }
             row(number, to);
             for (at, (size, step)) in index.iter_mut().zip(&self.outer).rev() {
                 *at += 1;

@@ -3,13 +3,14 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
+use kernels::{Loop, Madd, widest};
 use num_complex::Complex;
 use tensor::Element;
 
 use super::axes::Runs;
-use crate::simd::{Loop, Madd, widest};
+use crate::cancel::is_stopped;
 
-/// What an element is added up as.
+/// An element that can be added up, with the type of the sum.
 pub(in crate::math) trait Term: Element {
     /// The type that is carried along: `f32` for 16-bit floats.
     type Sum: Element;
@@ -55,7 +56,7 @@ wide_sum! { f16 bf16 }
 
 /// A way to join two values into one.
 pub(in crate::math) trait Join<S>: Send + Sync {
-    /// What leaves any value as it is.
+    /// The value that leaves any other as it is.
     const NEUTRAL: S;
     /// The two as one.
     fn join(a: S, b: S) -> S;
@@ -132,6 +133,9 @@ pub(super) fn fold<T: Term, J: Join<T::Sum>>(runs: &Runs, x: &[T], sums: &mut [T
 pub(in crate::math) fn across<T: Term, J: Join<T::Sum>>(x: &[T]) -> T::Sum {
     let mut all = J::NEUTRAL;
     for span in x.chunks(SPAN) {
+        if is_stopped(span.len()) {
+            break;
+        }
         let mut sum = J::NEUTRAL;
         widest(Across { x: span, sum: &mut sum, join: PhantomData::<J> });
         all = J::join(all, sum);

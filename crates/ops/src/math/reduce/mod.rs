@@ -10,22 +10,22 @@ use smallvec::SmallVec;
 use axes::Runs;
 use fold::{Add, Both, Either, Join, Larger, Multiply, Smaller, Term, fold};
 
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
 /// The rows.
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::pure("Sum", |attrs| build(attrs, Way::Sum)),
-    OpDef::pure("Mean", |attrs| build(attrs, Way::Mean)),
-    OpDef::pure("Prod", |attrs| build(attrs, Way::Product)),
-    OpDef::pure("Max", |attrs| build(attrs, Way::Largest)),
-    OpDef::pure("Min", |attrs| build(attrs, Way::Smallest)),
-    OpDef::pure("EuclideanNorm", |attrs| build(attrs, Way::Norm)),
-    OpDef::pure("All", |attrs| build(attrs, Way::All)),
-    OpDef::pure("Any", |attrs| build(attrs, Way::Any)),
+    OpDef::pure("Sum", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Sum)),
+    OpDef::pure("Mean", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Mean)),
+    OpDef::pure("Prod", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Product)),
+    OpDef::pure("Max", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Largest)),
+    OpDef::pure("Min", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Smallest)),
+    OpDef::pure("EuclideanNorm", RowRule::Mixed, |attrs| build(attrs, Way::Norm)),
+    OpDef::pure("All", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::All)),
+    OpDef::pure("Any", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Any)),
 ];
 
-/// What becomes of the elements.
+/// The reduction of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Sum,
@@ -131,7 +131,7 @@ impl Reduce {
             Way::Largest => run::<T, Larger>(ctx, flags, shape, |max, _| max),
             Way::Smallest => run::<T, Smaller>(ctx, flags, shape, |min, _| min),
             Way::Norm => norm::<T>(ctx, flags, shape, T::square, T::root),
-            Way::All | Way::Any => unimplemented!("{:?} of {}", self.way, T::DTYPE),
+            Way::All | Way::Any => unsupported!("{:?} of {}", self.way, T::DTYPE),
         }
     }
 
@@ -155,7 +155,7 @@ impl Reduce {
                 |x| x * x.conj(),
                 |x| Complex::new(x.re.sqrt(), x.im),
             ),
-            way => unimplemented!("{way:?} of complex numbers"),
+            way => unsupported!("{way:?} of complex numbers"),
         }
     }
 }

@@ -4,7 +4,7 @@ use num_complex::Complex;
 use num_traits::Float;
 
 use super::{Plan, Way};
-use crate::error::unimplemented;
+use crate::error::unsupported;
 use crate::prelude::*;
 
 /// Reduces rows by segment. Fails for what needs an order.
@@ -19,11 +19,12 @@ pub(super) fn reduce<F: Float>(
         Way::Sum | Way::Mean | Way::SqrtN => (zero, |a, b| a + b),
         Way::Product => (one, |a, b| a * b),
         Way::Largest | Way::Smallest => {
-            return unimplemented!("complex numbers have no largest one");
+            return unsupported!("complex numbers have no largest one");
         }
     };
     out.fill(start);
     for [row, segment] in plan.rows {
+        pace(plan.width)?;
         counts[*segment] += 1;
         let out = &mut out[segment * plan.width..][..plan.width];
         let row = &x[row * plan.width..][..plan.width];

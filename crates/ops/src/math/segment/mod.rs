@@ -13,27 +13,33 @@ use crate::prelude::*;
 
 /// The rows.
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::pure("SegmentSum", |_| sorted::build(Way::Sum)),
-    OpDef::pure("SegmentMean", |_| sorted::build(Way::Mean)),
-    OpDef::pure("SegmentProd", |_| sorted::build(Way::Product)),
-    OpDef::pure("SegmentMax", |_| sorted::build(Way::Largest)),
-    OpDef::pure("SegmentMin", |_| sorted::build(Way::Smallest)),
-    OpDef::pure("UnsortedSegmentSum", |_| unsorted::build(Way::Sum)),
-    OpDef::pure("UnsortedSegmentProd", |_| unsorted::build(Way::Product)),
-    OpDef::pure("UnsortedSegmentMax", |_| unsorted::build(Way::Largest)),
-    OpDef::pure("UnsortedSegmentMin", |_| unsorted::build(Way::Smallest)),
-    OpDef::pure("SparseSegmentSum", |_| sparse::build(Way::Sum)),
-    OpDef::pure("SparseSegmentMean", |_| sparse::build(Way::Mean)),
-    OpDef::pure("SparseSegmentSqrtN", |_| sparse::build(Way::SqrtN)),
-    OpDef::pure("SparseSegmentSumWithNumSegments", |_| sparse::build_with_n(Way::Sum)),
-    OpDef::pure("SparseSegmentMeanWithNumSegments", |_| sparse::build_with_n(Way::Mean)),
-    OpDef::pure("SparseSegmentSqrtNWithNumSegments", |_| sparse::build_with_n(Way::SqrtN)),
+    OpDef::pure("SegmentSum", RowRule::Segments, |_| sorted::build(Way::Sum)),
+    OpDef::pure("SegmentMean", RowRule::Segments, |_| sorted::build(Way::Mean)),
+    OpDef::pure("SegmentProd", RowRule::Segments, |_| sorted::build(Way::Product)),
+    OpDef::pure("SegmentMax", RowRule::Segments, |_| sorted::build(Way::Largest)),
+    OpDef::pure("SegmentMin", RowRule::Segments, |_| sorted::build(Way::Smallest)),
+    OpDef::pure("UnsortedSegmentSum", RowRule::Mixed, |_| unsorted::build(Way::Sum)),
+    OpDef::pure("UnsortedSegmentProd", RowRule::Mixed, |_| unsorted::build(Way::Product)),
+    OpDef::pure("UnsortedSegmentMax", RowRule::Mixed, |_| unsorted::build(Way::Largest)),
+    OpDef::pure("UnsortedSegmentMin", RowRule::Mixed, |_| unsorted::build(Way::Smallest)),
+    OpDef::pure("SparseSegmentSum", RowRule::SparseSegments, |_| sparse::build(Way::Sum)),
+    OpDef::pure("SparseSegmentMean", RowRule::SparseSegments, |_| sparse::build(Way::Mean)),
+    OpDef::pure("SparseSegmentSqrtN", RowRule::SparseSegments, |_| sparse::build(Way::SqrtN)),
+    OpDef::pure("SparseSegmentSumWithNumSegments", RowRule::Mixed, |_| {
+        sparse::build_with_n(Way::Sum)
+    }),
+    OpDef::pure("SparseSegmentMeanWithNumSegments", RowRule::Mixed, |_| {
+        sparse::build_with_n(Way::Mean)
+    }),
+    OpDef::pure("SparseSegmentSqrtNWithNumSegments", RowRule::Mixed, |_| {
+        sparse::build_with_n(Way::SqrtN)
+    }),
 ];
 
 /// The most segments, and elements of them, that ids may ask for: a single one decides.
 const N_ELEMENTS_MAX: usize = 1 << 30;
 
-/// What becomes of the rows of a segment.
+/// The combination of the rows of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Sum,
@@ -46,16 +52,16 @@ enum Way {
     Smallest,
 }
 
-/// What the rows of a segment without any are.
+/// The value of the rows of a segment without any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Empty {
     /// 1 for a product, else 0.
     Zero,
-    /// What changes nothing: the lowest number for the largest, and so on.
+    /// The value that changes nothing: the lowest number for the largest, and so on.
     Neutral,
 }
 
-/// Which row of the input goes to which segment, in the order they are joined.
+/// The rows of the input for each segment, in the order they are joined.
 struct Plan<'a> {
     /// Pairs of row and segment.
     rows: &'a [[usize; 2]],
@@ -144,12 +150,14 @@ impl Plan<'_> {
         let mut sums = scratch.part::<T::Sum>(self.n_segments.saturating_mul(width))?;
         sums.fill(start);
         for [row, segment] in self.rows {
+            pace(width)?;
             let sums = &mut sums[segment * width..(segment + 1) * width];
             join_rows::<T, J>(&x[row * width..(row + 1) * width], sums);
             counts[*segment] += 1;
         }
         let segments = out.chunks_exact_mut(width).zip(sums.chunks_exact(width));
         for ((out, sums), count) in segments.zip(counts) {
+            pace(width)?;
             if *count == 0 {
                 out.fill(empty);
                 continue;
@@ -211,6 +219,7 @@ fn sorted_ids<'a>(ids: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Part<'a, 
     }
     let n = ids.n_elements();
     for i in 1..n {
+        pace(1)?;
         if int_at(ids, i - 1)? > int_at(ids, i)? {
             return invalid!("segment ids are not increasing");
         }

@@ -8,18 +8,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use api::{Access, ArrivalLimits, Door, ListenOptions, Protocol, Tls};
+use config::{Config, DataPort, Flags, Management, monitoring};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::PATIENCE;
 use crate::api_keys::ApiKeysFile;
-use crate::config::{Config, DataPort, Management};
 use crate::control::Control;
 use crate::devices::Devices;
 use crate::external::External;
-use crate::flags::Flags;
 use crate::metrics::Counters;
-use crate::monitoring;
 use crate::ssl_config::SslConfigFile;
 
 /// How long to wait after a connection could not be taken.

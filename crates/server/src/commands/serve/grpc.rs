@@ -9,6 +9,7 @@ use api::{
     Control, DirectLayer, Grpc, GrpcOptions, Listener, Profiler, Protocol, TransportOptions,
     connections,
 };
+use config::channel_arguments::{self, ChannelArguments};
 use tensor::Layout;
 use tokio::net::{TcpListener, UnixListener};
 use tonic::transport::server::Router;
@@ -16,7 +17,6 @@ use tower::layer::util::{Identity, Stack};
 use tracing::info;
 
 use super::{Doors, PATIENCE, doors};
-use crate::channel_arguments::{self, ChannelArguments};
 
 /// The most bytes of a message: what its length field can say.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;

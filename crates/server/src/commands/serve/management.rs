@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::{Door, Grpc, Local, Peer, Rest};
+use config::Address;
+use config::channel_arguments::ChannelArguments;
 use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -23,8 +25,6 @@ use tower::Service as _;
 use tracing::{debug, info, warn};
 
 use super::{Doors, doors, grpc, rest};
-use crate::channel_arguments::ChannelArguments;
-use crate::config::Address;
 
 /// How long a client may take for the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::{Control, Door, Listener, Metrics, ModelsPage, Protocol, Rest, RestOptions, connections};
+use config::Config;
+use config::flags::Ui;
+use dashboard::{ABOUT, About, Home, Site};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing::{error, info};
 
@@ -52,6 +55,10 @@ pub(super) fn start(doors: &Doors<'_>, managed: Option<&str>) -> Result<Option<S
     let has_control = !config.must_load_all || !config.control.roots.is_empty();
     let control = has_control.then(|| doors.control());
     let rest = face(doors, control, doors.data_door(managed));
+    let rest = match doors.flags.ui {
+        Ui::On => with_page(rest, config, managed),
+        Ui::Off => rest,
+    };
     let address = listener.local_addr()?;
     let listening = doors.listening(Protocol::Http1);
     let connections = connections(Listener::Tcp(listener), listening, (*token).clone());
@@ -87,15 +94,29 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>, door: D
     let scheduler = counters.scheduler.clone();
     let metrics =
         Metrics { page: Arc::new(move || counters.page()), path: doors.metrics_path.clone() };
-    let pages = Arc::new(Pages::new(&doors.devices, &doors.external));
+    let memory = Arc::new(Pages::new(&doors.devices, &doors.external));
     let rest = Rest::new(context, options, Some(metrics))
-        .with_memory(pages)
+        .with_memory(memory)
         .with_door(door)
-        .with_look("/v1/scheduler", Arc::new(move || scheduler::page(&scheduler)));
+        .with_look("/v1/scheduler", Arc::new(move || pages::print(&scheduler::page(&scheduler))));
     match control {
         Some(control) => rest.with_control(control),
         None => rest,
     }
+}
+
+/// The same face with the web page.
+fn with_page(rest: Rest, config: &Config, managed: Option<&str>) -> Rest {
+    let (home, program) = match config.must_load_all {
+        // Elsewhere than at `/ui`, TensorFlow Serving's answers stay what they are.
+        true => (Home::Ui, "tensorflow_model_server"),
+        false => (Home::Root, "tensord"),
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let about = About { program, version, management: managed.map(str::to_owned) }.json();
+    let site = Site::new(home);
+    rest.with_look(ABOUT, Arc::new(move || about.clone()))
+        .with_site(Arc::new(move |parts| site.reply(parts)))
 }
 
 /// Listens on an address, or on every address of the machine: over IPv6 with IPv4 within it, else

@@ -30,7 +30,7 @@ impl Inner {
 
     /// One with settings that flags could not say.
     fn start_with(change: impl FnOnce(&mut Config)) -> Self {
-        let flags = crate::cli::parse(&["--model_base_path=/m", "--engine=native"]);
+        let flags = config::flags::parse(&["--model_base_path=/m", "--engine=native"]);
         let mut config = Config::new(Persona::Tensord, &flags).unwrap();
         change(&mut config);
         let active = Arc::new(Active::default());
@@ -191,7 +191,7 @@ async fn hundreds_of_loads_and_unloads_leave_the_heap_as_it_was() {
         for name in &names {
             inner.until(name, |states| states.iter().all(|s| s.state == State::End)).await;
         }
-        allocated.push(device::heap_bytes().allocated_bytes);
+        allocated.push(heap::bytes().allocated_bytes);
     }
     assert_eq!(inner.held_bytes(), held_before);
     // What threads keep for themselves comes and goes by megabytes. A version that stayed behind at

@@ -7,12 +7,12 @@ use crate::wire::Names;
 struct Bench {
     state: State,
     now: Instant,
-    /// What was answered, in order.
+    /// The answers, in order.
     answered: Arc<parking_lot::Mutex<Vec<(u32, String)>>>,
     last: u32,
 }
 
-/// What a test says of a run.
+/// The options of a run in a test.
 #[derive(Default, Clone, Copy)]
 struct Asked {
     level: Option<usize>,
@@ -53,7 +53,10 @@ impl Bench {
             is_cancelled: Arc::clone(&is_cancelled),
         };
         let reply: Reply = Box::new(move |answer| {
-            let text = answer.map_or_else(|error| format!("{error:?}"), |_| "ok".to_owned());
+            let failed = |Status { code, message, retry_after }| {
+                format!("{code:?}: {message}; again after {retry_after:?}")
+            };
+            let text = answer.map_or_else(failed, |_| "ok".to_owned());
             answered.lock().push((number, text));
         });
         let sent = Sent { run, reply, seat, signature: 0 };
@@ -166,10 +169,9 @@ fn what_cannot_be_answered_in_time_is_refused_with_when_to_come_again() {
     assert_eq!(bench.finish_millis(1), 200);
     let late = Asked { deadline_millis: Some(150), ..Asked::default() };
     let (number, _) = bench.come(1, late);
-    bench.check_answer(number, "Busy { text: \"the answer would take 200 ms");
-    bench.check_answer(number, "Busy");
+    bench.check_answer(number, "Unavailable: the answer would take 200 ms");
     let answered = bench.answered.lock().last().unwrap().1.clone();
-    assert!(answered.contains("retry_after: Some(200ms)"), "{answered}");
+    assert!(answered.ends_with("; again after Some(200ms)"), "{answered}");
     let (number, _) = bench.come(1, Asked { deadline_millis: Some(250), ..late });
     bench.check_answer(number, "nothing");
     assert_eq!(bench.finish_millis(1), 300);
@@ -229,7 +231,7 @@ fn the_urgent_go_first_and_each_level_has_its_limits() {
     let (running, _) = bench.fly(1);
     let at = |level| Asked { level: Some(level), ..Asked::default() };
     let low = [(); 3].map(|()| bench.come(1, at(1)).0);
-    bench.check_answer(low[2], "Busy");
+    bench.check_answer(low[2], "Unavailable");
     let (high, _) = bench.come(1, at(0));
     bench.end(running);
     let sent = bench.send();
@@ -277,7 +279,7 @@ fn a_model_that_is_loaded_again_waits_alone() {
     assert!(bench.state.is_loaded(2, Ok(Vec::new()), bench.now).is_empty());
     assert_eq!(numbers(&bench.send()), waiting[1..]);
     assert_eq!(bench.state.until_ready(2, bench.now), Duration::ZERO);
-    let failed = Error::NotFound("its folder is gone".to_owned());
+    let failed = Status::not_found("its folder is gone");
     let lost = bench.state.is_loaded(1, Err(failed.clone()), bench.now);
     assert_eq!(lost.len(), 1);
     assert_eq!(lost[0].1, failed);
@@ -294,7 +296,7 @@ fn a_model_that_is_loaded_again_waits_alone() {
     };
     assert_eq!(bench.state.until_ready(2, bench.now), Duration::from_millis(350));
     let (number, _) = bench.come(2, Asked::default());
-    bench.check_answer(number, "Busy { text: \"killed\", retry_after: Some(50ms) }");
+    bench.check_answer(number, "Unavailable: killed; again after Some(50ms)");
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! The host's limit follows what the cgroups of the process leave it, while serving.
 
-use api::Memory;
 use device::logical::DeviceRule;
 use device::{Amount, Category, Charge, Holder, Owner};
-use serde_json::Value as Json;
 use tempfile::TempDir;
 
 use super::*;
@@ -48,12 +46,10 @@ impl System {
 
 /// What `/v1/memory` says is the host's limit.
 fn limit(inner: &Inner) -> u64 {
-    let page = memory::Pages(Arc::clone(&inner.devices)).memory();
-    let page: Json = serde_json::from_slice(&page).unwrap();
-    let host = &page["devices"][0];
-    assert_eq!(host["name"], "cpu:0");
-    assert!(host["reserved_bytes"].as_u64() <= host["limit_bytes"].as_u64(), "{host}");
-    host["limit_bytes"].as_u64().unwrap()
+    let host = memory::memory(&inner.devices).devices.swap_remove(0);
+    assert_eq!(host.name, "cpu:0");
+    assert!(host.reserved_bytes <= host.limit_bytes, "{host:?}");
+    host.limit_bytes
 }
 
 /// Waits until the page shows a limit as wanted.

@@ -1,8 +1,0 @@
-//! `tensord`: serves TensorFlow SavedModels.
-#![forbid(unsafe_code)]
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    server::main(server::Persona::Tensord)
-}
