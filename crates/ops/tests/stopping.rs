@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ops::{Attrs, Cancel, Ctx, Env, NoFiles, NoFunctions, Output, Resources};
 use pool::{Pool, Stop};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tensor::{DType, Shape, Spec, Strings, Tensor};
 use testkit::opcases::{self, Case, Node};
 
@@ -19,6 +20,13 @@ const ELEMENTS_A_LOOK: usize = 1 << 20;
 
 /// A call is large enough that has so many: it looks once at least, too.
 const ELEMENTS_MIN: usize = 1 << 19;
+
+/// A call whose results have more elements is left out: products of long vectors do.
+const RESULT_ELEMENTS_MAX: usize = 1 << 24;
+
+/// The memory that the process may have, so that a call that takes far too much fails this test
+/// and not the machine.
+const PROCESS_BYTES_MAX: u64 = 8 << 30;
 
 /// The number of looks that a kernel may take after the stop: each of its parts may, once or twice.
 const LOOKS_AFTER: usize = 40;
@@ -140,11 +148,23 @@ fn run(
     let def = ops::find(&node.op).ok_or(ops::Error::Cancelled)?;
     let op = (def.build)(&Attrs::new(&node.attrs))?;
     let specs: Vec<Spec> = inputs.iter().cloned().map(Spec::constant).collect();
-    let n_outputs = op.infer_with(&specs, env.functions)?.len();
+    let outputs = op.infer_with(&specs, env.functions)?;
+    if outputs.iter().any(|output| !is_of_a_test_size(output)) {
+        return Err(ops::Error::Cancelled);
+    }
+    let n_outputs = outputs.len();
     let outputs = (0..n_outputs).map(|_| Output::Open(None));
     let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), outputs, &env);
     op.run(&mut ctx)?;
     Ok(ctx.finish()?.into_iter().map(|(_, tensor)| tensor).collect())
+}
+
+/// Returns whether a result is small enough for a test, or its size depends on values.
+fn is_of_a_test_size(output: &Spec) -> bool {
+    let dims = output.dims().unwrap_or_default();
+    let mut sizes = dims.iter().map(|dim| dim.size().unwrap_or(1));
+    let n = sizes.try_fold(1usize, |n, size| n.checked_mul(size));
+    n.is_some_and(|n| n <= RESULT_ELEMENTS_MAX)
 }
 
 /// Returns whether a tensor is made larger: a few integers in a row are sizes, axes and the like.
@@ -194,6 +214,12 @@ fn repeated(tensor: &Tensor, axis: usize, times: usize) -> Tensor {
     Tensor::from_bytes(tensor.dtype(), shape, &bytes).unwrap()
 }
 
+/// Limits the address space of this process, the memory of all its threads.
+fn limit_memory() {
+    let limit = Rlimit { current: Some(PROCESS_BYTES_MAX), maximum: Some(PROCESS_BYTES_MAX) };
+    setrlimit(Resource::As, limit).expect("a limit may be lowered");
+}
+
 fn n_elements(tensors: &[Tensor]) -> usize {
     tensors.iter().map(Tensor::n_elements).sum()
 }
@@ -239,6 +265,7 @@ fn try_op(cases: &[Case]) -> Option<(usize, usize, Result<(), String>)> {
 
 #[test]
 fn every_op_looks_while_it_runs_whether_its_run_should_stop() {
+    limit_memory();
     std::panic::set_hook(Box::new(|_| {}));
     let (listed, mut n_seen, mut faults) = (listed(), 0, Vec::new());
     let progress = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stopping_op.txt");
@@ -260,6 +287,7 @@ fn every_op_looks_while_it_runs_whether_its_run_should_stop() {
 
 #[test]
 fn ops_whose_work_grows_faster_than_their_inputs_look_more_often() {
+    limit_memory();
     let cases = cases();
     let mut faults = Vec::new();
     for (op, elements, least) in STEEP {

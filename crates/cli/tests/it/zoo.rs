@@ -40,7 +40,7 @@ fn the_largest_value_may_only_move_to_one_that_tensorflow_can_hardly_tell_from_i
     for (want, got, expected) in ARGMAX {
         let mut judge = python();
         let code = format!(
-            "import numpy as np, compare\n\
+            "import numpy as np\nfrom zoo import compare\n\
              want, got = (np.array([x], np.float32) for x in ({want:?}, {got:?}))\n\
              print(compare.judge(('a', 'b', 'c'), got, want, 1e-4)[0])"
         );

@@ -243,10 +243,10 @@ fn sums_and_norms_are_the_same_in_any_company() {
 #[test]
 fn all_of_them_are_the_same_in_any_company_with_the_other_instruction_sets() {
     let tests = [
-        "products_are_the_same_in_any_company",
-        "convolutions_are_the_same_in_any_company",
-        "pools_and_softmax_are_the_same_in_any_company",
-        "sums_and_norms_are_the_same_in_any_company",
+        "company::products_are_the_same_in_any_company",
+        "company::convolutions_are_the_same_in_any_company",
+        "company::pools_and_softmax_are_the_same_in_any_company",
+        "company::sums_and_norms_are_the_same_in_any_company",
     ];
     testkit::sets::run_again(ops::instruction_sets().into_iter().skip(1), &tests);
 }

@@ -134,9 +134,9 @@ fn a_fused_depthwise_convolution_gives_what_its_parts_give() {
 #[test]
 fn fused_ops_give_what_their_parts_give_with_the_other_instruction_sets() {
     let tests = [
-        "a_fused_product_gives_what_its_parts_give",
-        "a_fused_convolution_gives_what_its_parts_give",
-        "a_fused_depthwise_convolution_gives_what_its_parts_give",
+        "fused::a_fused_product_gives_what_its_parts_give",
+        "fused::a_fused_convolution_gives_what_its_parts_give",
+        "fused::a_fused_depthwise_convolution_gives_what_its_parts_give",
     ];
     testkit::sets::run_again(ops::instruction_sets().into_iter().skip(1), &tests);
 }

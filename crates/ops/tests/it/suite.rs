@@ -16,7 +16,7 @@ use testkit::opcases::{self, Case, Node};
 fn every_case_gives_the_same_with_the_other_instruction_sets() {
     testkit::sets::run_again(
         ops::instruction_sets().into_iter().skip(1),
-        &["every_case_gives_what_tensorflow_gives"],
+        &["suite::every_case_gives_what_tensorflow_gives"],
     );
 }
 
