@@ -3,7 +3,7 @@
 //! HTTP/2 keeps a part of a body until the client has room for it. A client that never makes room
 //! would keep an answer for ever. So large answers are handed on in small parts, and what is left
 //! of one of which no part was taken for a time is dropped; should the client come back for it, its
-//! call is reset. The part that HTTP/2 has cannot be taken back: if nobody reads that either, the
+//! call ends with a status. So does that of an answer for which no memory is left. The part that HTTP/2 has cannot be taken back: if nobody reads that either, the
 //! connection is ended.
 
 use std::pin::Pin;
@@ -61,8 +61,13 @@ impl Unsent {
     /// The body of an answer, and what its call is charged until the answer is written.
     pub(crate) fn answer(&self, body: Body, call: CallCharge, cut: Option<Cut>) -> Outgoing {
         let content = Content { body, rest: Bytes::new(), _rest_charge: None, call: Some(call) };
-        let answer =
-            Answer { content: Some(content), last_taken: Instant::now(), is_idle: false, cut };
+        let answer = Answer {
+            content: Some(content),
+            last_taken: Instant::now(),
+            is_idle: false,
+            has_failed: false,
+            cut,
+        };
         let answer = Arc::new(Mutex::new(answer));
         let mut answers = self.shared.answers.lock();
         answers.all.push(Arc::downgrade(&answer));
@@ -102,6 +107,8 @@ struct Answer {
     last_taken: Instant,
     /// Set when everything there is was taken, and the next part is not there yet.
     is_idle: bool,
+    /// Set when the call has ended with a status in place of the rest.
+    has_failed: bool,
     /// Ends its connection.
     cut: Option<Cut>,
 }
@@ -169,18 +176,32 @@ impl HttpBody for Outgoing {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
         let mut answer = self.answer.lock();
+        if answer.has_failed {
+            return Poll::Ready(None);
+        }
         let Some(content) = &mut answer.content else {
+            answer.has_failed = true;
             let text = "the answer was not read in time";
-            return Poll::Ready(Some(Err(tonic::Status::cancelled(text))));
+            return Poll::Ready(Some(Ok(trailers(&tonic::Status::cancelled(text)))));
         };
         let polled = content.poll(&self.budget, context);
         answer.is_idle = polled.is_pending();
-        let frame = ready!(polled);
+        let frame = match ready!(polled) {
+            None => return Poll::Ready(None),
+            Some(Ok(frame)) => frame,
+            Some(Err(status)) => {
+                answer.has_failed = true;
+                let content = answer.content.take();
+                drop(answer);
+                drop(content);
+                return Poll::Ready(Some(Ok(trailers(&status))));
+            }
+        };
         answer.last_taken = Instant::now();
         drop(answer);
         // It is an unsent answer for as long as a part of it is not sent.
         let with_answer = |data: Bytes| held_with(data, Arc::clone(&self.answer));
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(with_answer))))
+        Poll::Ready(Some(Ok(frame.map_data(with_answer))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -192,6 +213,17 @@ impl HttpBody for Outgoing {
     fn size_hint(&self) -> SizeHint {
         SizeHint::default()
     }
+}
+
+/// The end of an answer that failed when its headers were sent already: HTTP/2 would reset the
+/// stream for an error, and the client would not see why.
+fn trailers(status: &tonic::Status) -> Frame<Bytes> {
+    let mut headers = http::HeaderMap::new();
+    if status.add_header(&mut headers).is_err() {
+        // A text that no header can carry; the code goes without it.
+        headers.insert("grpc-status", http::HeaderValue::from(i32::from(status.code())));
+    }
+    Frame::trailers(headers)
 }
 
 impl Content {
@@ -229,5 +261,39 @@ impl Content {
             (self.rest, self._rest_charge) = (Bytes::new(), None);
         }
         Poll::Ready(Some(Ok(Frame::data(part))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, Full};
+
+    use super::*;
+
+    /// The frames of an answer of so many bytes, where the budget has room for `room_bytes`.
+    async fn frames(n_bytes: usize, room_bytes: usize) -> Vec<Frame<Bytes>> {
+        let unsent = Unsent::new(Budget::of_bytes(room_bytes), Duration::from_secs(60));
+        let body = Full::new(Bytes::from(vec![7; n_bytes])).map_err(|never| match never {});
+        let mut answer = unsent.answer(Body::new(body), CallCharge::default(), None);
+        let mut frames = Vec::new();
+        while let Some(frame) = answer.frame().await {
+            frames.push(frame.expect("a failure is a status"));
+        }
+        frames
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_room_ends_with_a_status_that_the_client_sees() {
+        let n_bytes = 10 * PART_BYTES;
+        let whole = frames(n_bytes, 100 * n_bytes).await;
+        let sum: usize = whole.iter().filter_map(Frame::data_ref).map(Bytes::len).sum();
+        assert_eq!((whole.len(), sum), (10, n_bytes));
+        for room_bytes in [PART_BYTES, n_bytes, n_bytes + PART_BYTES] {
+            let mut cut = frames(n_bytes, room_bytes).await;
+            let end = cut.pop().and_then(|frame| frame.into_trailers().ok());
+            let end = end.expect("the call has an end");
+            assert_eq!(end.get("grpc-status").expect("a status"), "8", "{room_bytes}");
+            assert!(cut.iter().all(Frame::is_data) && cut.len() < 10, "{room_bytes}");
+        }
     }
 }
