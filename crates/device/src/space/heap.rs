@@ -17,6 +17,8 @@ pub(super) struct HeapCharges {
     below_bytes: u64,
     /// The bytes that were given back since the heap last returned its free pages.
     freed_bytes: AtomicU64,
+    /// The bytes that were taken since the heap was last looked at near the limit.
+    taken_bytes: AtomicU64,
 }
 
 /// Buffers of the host that are smaller come from the heap.
@@ -27,6 +29,13 @@ const BELOW_BYTES: u64 = 64 << 10;
 const LARGE_BYTES: u64 = 4 << 20;
 const FREED_BYTES_MAX: u64 = 16 << 20;
 
+/// A space that has less than this share of its limit left is near it. The heap is then looked at
+/// whenever so many bytes were taken, in pieces of any size, and returns its free pages if there
+/// are so many of them. Pages may have been freed that were in no books either.
+const NEAR_SHARE: u64 = 4;
+const LOOK_BYTES: u64 = 4 << 20;
+const PURGEABLE_BYTES_MAX: u64 = 8 << 20;
+
 impl HeapCharges {
     /// Charges to `accounts` for a space whose small buffers come from the heap.
     pub(super) fn small_buffers(accounts: Vec<Arc<Account>>) -> HeapCharges {
@@ -35,7 +44,8 @@ impl HeapCharges {
 
     /// Charges to `accounts` for a space none of whose buffers comes from the heap.
     pub(super) fn no_buffers(accounts: Vec<Arc<Account>>) -> HeapCharges {
-        HeapCharges { accounts, below_bytes: 0, freed_bytes: AtomicU64::new(0) }
+        let (freed_bytes, taken_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        HeapCharges { accounts, below_bytes: 0, freed_bytes, taken_bytes }
     }
 
     /// Returns whether a buffer of so many bytes comes from the heap.
@@ -81,14 +91,27 @@ impl HeapCharges {
         all.map(|account| account.free_bytes()).min().unwrap_or(0)
     }
 
-    /// Lets the heap return its free pages if much was freed there and much is taken now.
+    /// Lets the heap return its free pages if much was freed there and much is taken now, or if
+    /// there is much to return and little left of the limit.
     pub(super) fn purge_before(&self, bytes: u64) {
         let is_due = bytes >= LARGE_BYTES
             && self.freed_bytes.load(Ordering::Relaxed) >= FREED_BYTES_MAX
             && self.freed_bytes.swap(0, Ordering::Relaxed) >= FREED_BYTES_MAX;
-        if is_due {
+        if is_due || self.is_due_near_the_limit(bytes) {
             heap::purge();
         }
+    }
+
+    fn is_due_near_the_limit(&self, bytes: u64) -> bool {
+        let taken = self.taken_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if taken < LOOK_BYTES {
+            return false;
+        }
+        self.taken_bytes.store(0, Ordering::Relaxed);
+        let is_near = |account: &Arc<Account>| {
+            account.free_bytes() < (account.limit_bytes() / NEAR_SHARE).saturating_add(bytes)
+        };
+        self.accounts.iter().any(is_near) && heap::purgeable_bytes() >= PURGEABLE_BYTES_MAX
     }
 
     /// Asserts that what is booked on the heap is charged to every account.
