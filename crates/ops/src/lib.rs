@@ -65,7 +65,7 @@ pub use list::item_shape;
 pub use lookup::table::Table;
 pub use op::{Kind, Op, OpDef, Packed, ReadyOp};
 pub use outputs::{OutputArg, OutputCount, outputs};
-pub use registry::{all, find};
+pub use registry::{FAMILIES, Family, all, find};
 pub use resources::Resources;
 pub use state::{REF_OPS, Variable};
 pub use usage::{Usage, usage};

@@ -10,23 +10,32 @@ use crate::{
     state, text,
 };
 
-/// The tables of the families.
-const FAMILIES: &[&[OpDef]] = &[
-    array::OPS,
-    audio::OPS,
-    control::OPS,
-    image::OPS,
-    linalg::OPS,
-    list::OPS,
-    lookup::OPS,
-    math::OPS,
-    nn::OPS,
-    parse::OPS,
-    random::OPS,
-    seq::OPS,
-    sparse::OPS,
-    state::OPS,
-    text::OPS,
+/// Ops of one kind, in a folder of their own.
+#[derive(Debug)]
+pub struct Family {
+    /// The kind, for people.
+    pub title: &'static str,
+    /// The ops.
+    pub ops: &'static [OpDef],
+}
+
+/// All families.
+pub const FAMILIES: &[Family] = &[
+    Family { title: "Shapes, slices and joins", ops: array::OPS },
+    Family { title: "Sound", ops: audio::OPS },
+    Family { title: "Control flow and functions", ops: control::OPS },
+    Family { title: "Pictures and boxes", ops: image::OPS },
+    Family { title: "Products and linear algebra", ops: linalg::OPS },
+    Family { title: "Lists of tensors", ops: list::OPS },
+    Family { title: "Tables", ops: lookup::OPS },
+    Family { title: "Element by element, sums", ops: math::OPS },
+    Family { title: "Neural networks", ops: nn::OPS },
+    Family { title: "Parsing and encoding", ops: parse::OPS },
+    Family { title: "Random numbers", ops: random::OPS },
+    Family { title: "Sequences", ops: seq::OPS },
+    Family { title: "Sparse and ragged tensors", ops: sparse::OPS },
+    Family { title: "Variables", ops: state::OPS },
+    Family { title: "Strings", ops: text::OPS },
 ];
 
 /// The op called `name`, if we have it.
@@ -38,7 +47,7 @@ pub fn find(name: &str) -> Option<&'static OpDef> {
 
 /// All ops.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
-    FAMILIES.iter().flat_map(|family| family.iter())
+    FAMILIES.iter().flat_map(|family| family.ops.iter())
 }
 
 #[cfg(test)]

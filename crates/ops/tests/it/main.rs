@@ -6,6 +6,7 @@ mod dtypes;
 mod edges;
 mod fused;
 mod hostile;
+mod listed;
 mod partial;
 mod random;
 mod required;
