@@ -140,7 +140,7 @@ fn concat(parts: &[(&Tensor, Range<usize>)]) -> Result<Tensor> {
         } else {
             let size = dtype.size();
             let first = from.get(..size).map_or_else(|| vec![0; size], <[u8]>::to_vec);
-            for place in Places::new(tensor.shape(), &shape, rows.clone()) {
+            for place in RowsPlaces::new(tensor.shape(), &shape, rows.clone()) {
                 let element = place.map_or(&first[..], |i| &from[i * size..(i + 1) * size]);
                 bytes[at..at + size].copy_from_slice(element);
                 at += size;
@@ -156,7 +156,7 @@ fn concat_strings(parts: &[(&Tensor, Range<usize>)], shape: Shape) -> Result<Ten
     for (tensor, rows) in parts {
         let strings = tensor.strings();
         let first = if strings.is_empty() { &b""[..] } else { strings.get(0) };
-        for place in Places::new(tensor.shape(), &shape, rows.clone()) {
+        for place in RowsPlaces::new(tensor.shape(), &shape, rows.clone()) {
             all.push(place.map_or(first, |index| strings.get(index)))?;
         }
     }
@@ -199,14 +199,14 @@ fn row_len(shape: &Shape) -> usize {
 
 /// For each element of some rows in a larger shape, where it comes from in a smaller one; `None`
 /// for padding.
-struct Places<'a> {
+struct RowsPlaces<'a> {
     from: &'a [usize],
     index: SmallVec<[usize; 5]>,
     to: &'a [usize],
     left: usize,
 }
 
-impl<'a> Places<'a> {
+impl<'a> RowsPlaces<'a> {
     fn new(from: &'a Shape, to: &'a Shape, rows: Range<usize>) -> Self {
         let mut index = SmallVec::from_elem(0, to.rank());
         index[0] = rows.start;
@@ -214,7 +214,7 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Iterator for Places<'_> {
+impl Iterator for RowsPlaces<'_> {
     type Item = Option<usize>;
 
     fn next(&mut self) -> Option<Self::Item> {

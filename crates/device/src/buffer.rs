@@ -26,7 +26,7 @@ const REHEARSED_FROM: usize = 64 << 10;
 /// returned when the last of them is dropped.
 #[derive(Clone)]
 pub struct Buffer {
-    memory: Arc<Memory>,
+    memory: Arc<BufferMemory>,
     offset: usize,
     len: usize,
 }
@@ -36,8 +36,8 @@ impl Buffer {
     /// ([`booked_to`](crate::booked_to)). Fails when a limit or the system refuses them.
     pub fn allocate(len: usize) -> Result<Self> {
         let memory = match space::current() {
-            Some(tally) if len > 0 => Memory::booked(&tally, len)?,
-            _ => Memory::allocate(len)?,
+            Some(tally) if len > 0 => BufferMemory::booked(&tally, len)?,
+            _ => BufferMemory::allocate(len)?,
         };
         Ok(Self { memory: Arc::new(memory), offset: 0, len })
     }
@@ -45,8 +45,8 @@ impl Buffer {
     /// The same, booked to `owner`.
     pub fn allocate_for(owner: &Owner, category: Category, len: usize) -> Result<Self> {
         let memory = match len {
-            0 => Memory::allocate(0)?,
-            _ => Memory::booked(owner.tally(category), len)?,
+            0 => BufferMemory::allocate(0)?,
+            _ => BufferMemory::booked(owner.tally(category), len)?,
         };
         Ok(Self { memory: Arc::new(memory), offset: 0, len })
     }
@@ -55,10 +55,10 @@ impl Buffer {
     /// zeros. In place of a weight whose packed form is all that is used.
     pub fn vacant(len: usize) -> Result<Self> {
         let memory = match len {
-            0 => Memory::allocate(0)?,
+            0 => BufferMemory::allocate(0)?,
             _ => {
                 let start = map(len, libc::PROT_READ).ok_or(Error::OutOfMemory { bytes: len })?;
-                Memory { start, len, source: Source::Vacant }
+                BufferMemory { start, len, source: BufferSource::Vacant }
             }
         };
         Ok(Self { memory: Arc::new(memory), offset: 0, len })
@@ -66,28 +66,29 @@ impl Buffer {
 
     /// Returns whether the buffer has no bytes behind it: see [`Buffer::vacant`].
     pub fn is_vacant(&self) -> bool {
-        matches!(self.memory.source, Source::Vacant)
+        matches!(self.memory.source, BufferSource::Vacant)
     }
 
     /// Returns whether its bytes are counted but not meant: they belong to a space in which a load
     /// is only rehearsed ([`Space::rehearsal`](crate::Space::rehearsal)), and are too many to be
     /// written.
     pub fn is_rehearsed(&self) -> bool {
-        let Source::Booked { booking, .. } = &self.memory.source else { return false };
+        let BufferSource::Booked { booking, .. } = &self.memory.source else { return false };
         self.memory.len >= REHEARSED_FROM && booking.lock().tally.space().is_rehearsal()
     }
 
     /// The name of the tensor that the buffer was taken for, if it was given
     /// ([`named`](crate::named)).
     pub fn tensor(&self) -> Option<Arc<str>> {
-        let Source::Booked { booking, .. } = &self.memory.source else { return None };
+        let BufferSource::Booked { booking, .. } = &self.memory.source else { return None };
         booking.lock().tensor.clone()
     }
 
     /// The arena of its space that all of its memory is a chunk of, and the number of buffers that
     /// share it.
     pub(crate) fn chunk_of(&self) -> Option<(usize, usize)> {
-        let Source::Booked { block: Block::Chunk { arena, .. }, .. } = &self.memory.source else {
+        let BufferSource::Booked { block: Block::Chunk { arena, .. }, .. } = &self.memory.source
+        else {
             return None;
         };
         (self.len == self.memory.len).then(|| (*arena, Arc::strong_count(&self.memory)))
@@ -100,7 +101,7 @@ impl Buffer {
 
     /// Books the memory to another tally of the same space, if that one's limit allows it.
     pub(crate) fn rebook(&self, to: &Arc<Tally>) {
-        let Source::Booked { booking, block, .. } = &self.memory.source else { return };
+        let BufferSource::Booked { booking, block, .. } = &self.memory.source else { return };
         let mut booking = booking.lock();
         assert!(booking.part.is_none(), "only whole buffers change hands");
         let (space, bytes) = (Arc::clone(booking.tally.space()), self.memory.len as u64);
@@ -114,7 +115,7 @@ impl Buffer {
     /// Books `bytes` of the memory to another tally of the same owner, and the rest as before.
     pub(crate) fn book_part(&self, to: &Arc<Tally>, bytes: u64) {
         assert!(bytes <= self.memory.len as u64, "a part is no more than the whole");
-        let Source::Booked { booking, block, .. } = &self.memory.source else { return };
+        let BufferSource::Booked { booking, block, .. } = &self.memory.source else { return };
         let mut booking = booking.lock();
         booking.take_part_back(block);
         let space = booking.tally.space();
@@ -129,7 +130,7 @@ impl Buffer {
     /// say. It is given back when the last clone or slice is dropped.
     pub fn from_foreign(memory: Box<dyn Foreign>) -> Self {
         let (start, len) = (memory.start(), memory.len());
-        let memory = Memory { start, len, source: Source::Foreign(memory) };
+        let memory = BufferMemory { start, len, source: BufferSource::Foreign(memory) };
         Self { memory: Arc::new(memory), offset: 0, len }
     }
 
@@ -156,7 +157,7 @@ impl Buffer {
     /// The bytes for writing, if nothing else shares them.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let memory = Arc::get_mut(&mut self.memory)?;
-        if matches!(memory.source, Source::Vacant) {
+        if matches!(memory.source, BufferSource::Vacant) {
             return None;
         }
         assert!(self.offset + self.len <= memory.len);
@@ -218,7 +219,7 @@ pub unsafe trait Foreign: Send + Sync {
 /// A reference to a buffer that does not keep its memory alive.
 #[derive(Clone)]
 pub(crate) struct WeakBuffer {
-    memory: Weak<Memory>,
+    memory: Weak<BufferMemory>,
     offset: usize,
     len: usize,
 }
@@ -243,13 +244,13 @@ impl WeakBuffer {
 }
 
 /// The allocation behind a buffer.
-struct Memory {
+struct BufferMemory {
     start: NonNull<u8>,
     len: usize,
-    source: Source,
+    source: BufferSource,
 }
 
-enum Source {
+enum BufferSource {
     Empty,
     Heap(Layout),
     Mapped,
@@ -288,24 +289,24 @@ impl Booking {
 }
 
 // SAFETY: the memory is owned by this value alone and is plain bytes.
-unsafe impl Send for Memory {}
+unsafe impl Send for BufferMemory {}
 // SAFETY: shared access only reads; writing needs `&mut Memory` through `Arc::get_mut`.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for BufferMemory {}
 
-impl Memory {
+impl BufferMemory {
     fn allocate(len: usize) -> Result<Self> {
         let refused = Error::OutOfMemory { bytes: len };
         if len == 0 {
             // SAFETY: the alignment is not zero.
             let start = unsafe { NonNull::new_unchecked(ALIGNMENT as *mut u8) };
-            return Ok(Self { start, len, source: Source::Empty });
+            return Ok(Self { start, len, source: BufferSource::Empty });
         }
         if len >= MAPPED_FROM {
             let start = map(len, libc::PROT_READ | libc::PROT_WRITE).ok_or(refused)?;
-            return Ok(Self { start, len, source: Source::Mapped });
+            return Ok(Self { start, len, source: BufferSource::Mapped });
         }
         let (start, layout) = from_heap(len).ok_or(refused)?;
-        Ok(Self { start, len, source: Source::Heap(layout) })
+        Ok(Self { start, len, source: BufferSource::Heap(layout) })
     }
 
     /// Takes `len` bytes, which are not none, from the space of a tally.
@@ -335,7 +336,7 @@ impl Memory {
             },
         };
         let booking = Mutex::new(Booking { tally: Arc::clone(tally), tensor, part: None });
-        Ok(Self { start, len, source: Source::Booked { booking, block, layout } })
+        Ok(Self { start, len, source: BufferSource::Booked { booking, block, layout } })
     }
 }
 
@@ -348,11 +349,11 @@ fn from_heap(len: usize) -> Option<(NonNull<u8>, Layout)> {
     Some((NonNull::new(start)?, layout))
 }
 
-impl Drop for Memory {
+impl Drop for BufferMemory {
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.source, Source::Gone) {
-            Source::Empty | Source::Foreign(_) | Source::Gone => {}
-            Source::Booked { booking, block, layout } => {
+        match std::mem::replace(&mut self.source, BufferSource::Gone) {
+            BufferSource::Empty | BufferSource::Foreign(_) | BufferSource::Gone => {}
+            BufferSource::Booked { booking, block, layout } => {
                 if let Some(layout) = layout {
                     // SAFETY: `start` came from `alloc_zeroed` with this layout; freed once.
                     unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
@@ -363,8 +364,10 @@ impl Drop for Memory {
                 tally.free(block, self.len as u64, tensor.as_ref());
             }
             // SAFETY: `start` came from `alloc_zeroed` with this very layout, and is freed once.
-            Source::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) },
-            Source::Mapped | Source::Vacant => {
+            BufferSource::Heap(layout) => unsafe {
+                std::alloc::dealloc(self.start.as_ptr(), layout)
+            },
+            BufferSource::Mapped | BufferSource::Vacant => {
                 // SAFETY: `start` and `len` are those of one mapping of ours, unmapped once.
                 let failed = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
                 assert_eq!(failed, 0, "munmap of our own mapping");

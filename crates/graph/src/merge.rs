@@ -18,7 +18,7 @@ use crate::graph::{Body, Port};
 pub(crate) type Conditions = SmallVec<[(Port, bool); 2]>;
 
 /// Conditions by the numbers of a node's inputs.
-type Flags = SmallVec<[(usize, bool); 2]>;
+type MergeFlags = SmallVec<[(usize, bool); 2]>;
 
 static MERGE: OpDef = internal("Merge");
 static ANY: OpDef = internal("Alive");
@@ -58,11 +58,11 @@ pub(crate) fn is_result(def: &OpDef) -> bool {
 
 /// An op that fails: what was found wrong with a node before it is known whether it runs.
 pub(crate) fn refusal(error: ops::Error) -> Arc<dyn Op> {
-    Arc::new(Refusal(error))
+    Arc::new(MergeRefusal(error))
 }
 
 /// The numbers that conditions have among a node's inputs behind the first `n`.
-fn flags(inputs: &mut Vec<Port>, n: usize, conditions: &[(Port, bool)]) -> Flags {
+fn flags(inputs: &mut Vec<Port>, n: usize, conditions: &[(Port, bool)]) -> MergeFlags {
     let mut number = |port: &Port| {
         let known = inputs[n..].iter().position(|input| input == port);
         known.map_or_else(
@@ -83,7 +83,7 @@ pub(crate) fn holds(condition: &View<'_>, when: bool) -> Option<bool> {
 }
 
 /// Returns whether all conditions hold.
-fn all_hold(ctx: &Ctx<'_>, flags: &Flags) -> ops::Result<bool> {
+fn all_hold(ctx: &Ctx<'_>, flags: &MergeFlags) -> ops::Result<bool> {
     for (input, when) in flags {
         match holds(&ctx.input(*input), *when) {
             Some(true) => {}
@@ -103,7 +103,7 @@ fn no_flag() -> ops::Error {
 pub(crate) struct Merge {
     pub(crate) dtype: DType,
     /// The conditions that make each value alive.
-    flags: Vec<Flags>,
+    flags: Vec<MergeFlags>,
 }
 
 impl Merge {
@@ -181,7 +181,7 @@ impl Op for Merge {
 
 /// An op that tells whether any of several conditions hold.
 struct Alive {
-    flags: Vec<Flags>,
+    flags: Vec<MergeFlags>,
 }
 
 impl Op for Alive {
@@ -213,9 +213,9 @@ impl Op for Retval {
     }
 }
 
-struct Refusal(ops::Error);
+struct MergeRefusal(ops::Error);
 
-impl Op for Refusal {
+impl Op for MergeRefusal {
     fn infer(&self, _: &[Spec]) -> ops::Result<Vec<Spec>> {
         Err(self.0.clone())
     }

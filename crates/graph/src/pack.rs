@@ -36,7 +36,7 @@ pub fn pack<'a>(
     for program in programs.into_iter().chain(library.programs_mut()) {
         program.parts(&mut parts);
     }
-    let uses: Vec<Uses> = parts.iter().map(|part| Uses::of(part.graph)).collect();
+    let uses: Vec<PackUses> = parts.iter().map(|part| PackUses::of(part.graph)).collect();
     let places = weights(&parts);
     // The bytes of packed forms cannot be compared in a rehearsal: what they are made of can.
     let is_rehearsal = places.iter().any(|places| parts[places[0].0].is_rehearsed(places[0].1));
@@ -66,7 +66,7 @@ pub fn pack<'a>(
 const SHARED_FROM_BYTES: usize = 4 << 10;
 
 /// Packed forms, and what they depend on.
-type Forms = Vec<(Form, Option<Packed>)>;
+type Forms = Vec<(PackForm, Option<Packed>)>;
 
 /// The part of a program that packing changes.
 pub(crate) struct Part<'a> {
@@ -117,13 +117,13 @@ fn settle(parts: &mut [Part<'_>], places: &[(usize, u32)], read: &Tensor) -> Res
 }
 
 /// The readers of each node of a graph.
-struct Uses {
+struct PackUses {
     /// For each node its readers, and as which of their inputs.
     readers: Vec<Vec<(u32, usize)>>,
     fetched: FxHashSet<u32>,
 }
 
-impl Uses {
+impl PackUses {
     fn of(graph: &Graph) -> Self {
         let mut readers = vec![Vec::new(); graph.nodes.len()];
         for (number, node) in (0u32..).zip(&graph.nodes) {
@@ -137,7 +137,7 @@ impl Uses {
 
 /// The properties that the packed form of a weight depends on besides its elements.
 #[derive(PartialEq)]
-struct Form {
+struct PackForm {
     op: String,
     attrs: BTreeMap<String, AttrValue>,
     input: usize,
@@ -145,8 +145,8 @@ struct Form {
     scale: Option<Arc<[f32]>>,
 }
 
-impl Form {
-    fn of(node: &Node, input: usize, weight: &Weight) -> Self {
+impl PackForm {
+    fn of(node: &Node, input: usize, weight: &PackWeight) -> Self {
         let scale = weight.scale.clone();
         if let Some(shape) = matrix(node, input, &weight.tensor) {
             let op = "matrix".to_owned();
@@ -169,12 +169,12 @@ impl Form {
 }
 
 /// A constant, and what it is multiplied with before it is packed.
-struct Weight {
+struct PackWeight {
     tensor: Tensor,
     scale: Option<Arc<[f32]>>,
 }
 
-impl Weight {
+impl PackWeight {
     fn of(node: &Node) -> Self {
         let tensor = node.as_weight().expect("it is a constant").clone();
         let scale = match &node.body {
@@ -215,8 +215,8 @@ fn matrix(node: &Node, input: usize, weight: &Tensor) -> Option<Shape> {
 
 impl Part<'_> {
     /// Packs a constant for all who read it; gives it up if they read nothing else of it.
-    fn pack(&mut self, node: u32, uses: &Uses, forms: &mut Forms) -> Result<()> {
-        let weight = Weight::of(self.graph.node(node));
+    fn pack(&mut self, node: u32, uses: &PackUses, forms: &mut Forms) -> Result<()> {
+        let weight = PackWeight::of(self.graph.node(node));
         let readers = &uses.readers[node as usize];
         let mut all = !readers.is_empty() && !uses.fetched.contains(&node);
         let reads = |place: &&(u32, usize)| !self.handed.contains(*place);
@@ -271,7 +271,7 @@ impl Part<'_> {
         &self,
         reader: u32,
         input: usize,
-        weight: &Weight,
+        weight: &PackWeight,
         forms: &mut Forms,
     ) -> Result<Option<Packed>> {
         let node = self.graph.node(reader);
@@ -279,7 +279,7 @@ impl Part<'_> {
         if input >= node.operands().len() {
             return Ok(None);
         }
-        let form = Form::of(node, input, weight);
+        let form = PackForm::of(node, input, weight);
         if let Some((_, packed)) = forms.iter().find(|(known, _)| *known == form) {
             return Ok(packed.clone());
         }

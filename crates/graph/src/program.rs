@@ -87,14 +87,14 @@ pub struct Program {
     handed: Handed,
     options: Options,
     /// The plans, last used last.
-    plans: Mutex<Vec<(Key, Arc<Plan>)>>,
+    plans: Mutex<Vec<(ProgramKey, Arc<Plan>)>>,
     /// The functions that are its own: those that it calls with constants.
     functions: Library,
     stats: searches::Stats,
 }
 
 /// The key of a plan: the known part of each input.
-type Key = Vec<Known>;
+type ProgramKey = Vec<Known>;
 
 /// The dtype and shape of an input; for a list, also those of its tensors.
 #[derive(Debug)]
@@ -299,7 +299,7 @@ impl Program {
     }
 
     /// Makes a plan, and keeps it.
-    fn make_plan(&self, key: Key, env: &Env<'_>) -> Result<Arc<Plan>> {
+    fn make_plan(&self, key: ProgramKey, env: &Env<'_>) -> Result<Arc<Plan>> {
         let _scope = device::booked_as(device::Category::Plans);
         let specs: Vec<Spec> = key.iter().map(Known::spec).collect();
         let plan = self.with_own(env, |env| Plan::build(self, &specs, env))?;
@@ -313,7 +313,7 @@ impl Program {
     }
 
     /// The kept plan of inputs that are as `fits` says; it is then the last used.
-    fn kept(&self, fits: impl Fn(&Key) -> bool) -> Option<Arc<Plan>> {
+    fn kept(&self, fits: impl Fn(&ProgramKey) -> bool) -> Option<Arc<Plan>> {
         let mut plans = self.plans.lock();
         let at = plans.iter().rposition(|(key, _)| fits(key))?;
         let plan = Arc::clone(&plans[at].1);
@@ -398,7 +398,8 @@ impl Program {
             }
         }
         self.check_number(inputs.len())?;
-        let fits = |key: &Key| key.iter().zip(inputs).all(|(known, input)| known.is_of(input));
+        let fits =
+            |key: &ProgramKey| key.iter().zip(inputs).all(|(known, input)| known.is_of(input));
         match self.kept(fits) {
             Some(plan) => Ok(plan),
             None => self.make_plan(inputs.iter().map(Known::of).collect(), env),

@@ -46,7 +46,7 @@ pub struct Mixing {
 
 /// The known dependence of a tensor on rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum RowsState {
     Free,
     Sizes,
     Rows,
@@ -61,8 +61,8 @@ enum State {
 
 /// A tensor as the rules see it.
 #[derive(Debug, Clone)]
-struct Seen {
-    state: State,
+struct RowsTensor {
+    state: RowsState,
     spec: Spec,
 }
 
@@ -82,29 +82,29 @@ pub(crate) fn prove(
 ) -> std::result::Result<(), Mixing> {
     let as_rows = |(number, spec): (usize, &Spec)| {
         let state = if block(spec).is_some() {
-            State::Rows
+            RowsState::Rows
         } else {
-            State::Mixed(format!("input {number} has no known first dimension"))
+            RowsState::Mixed(format!("input {number} has no known first dimension"))
         };
-        Seen { state, spec: spec.clone() }
+        RowsTensor { state, spec: spec.clone() }
     };
-    let args: Vec<Seen> = inputs.iter().enumerate().map(as_rows).collect();
-    let seen = walk(graph, &args, &Walk { env, depth: 0 });
+    let args: Vec<RowsTensor> = inputs.iter().enumerate().map(as_rows).collect();
+    let seen = walk(graph, &args, &RowsWalk { env, depth: 0 });
     let seen = seen.map_err(|error| Mixing::new(error.to_string()))?;
     for port in &graph.fetches {
         let name = &graph.node(port.node).name;
         let found = find(&seen, port).map_err(|error| Mixing::new(error.to_string()))?;
         let why = match &found.state {
-            State::Rows if has_one_each(found) => continue,
-            State::Rows => format!("output {name} has several rows for each input"),
-            State::Mixed(why) => why.clone(),
-            State::Inner(_) | State::List(_) | State::Copies(_) => {
+            RowsState::Rows if has_one_each(found) => continue,
+            RowsState::Rows => format!("output {name} has several rows for each input"),
+            RowsState::Mixed(why) => why.clone(),
+            RowsState::Inner(_) | RowsState::List(_) | RowsState::Copies(_) => {
                 format!("output {name} does not have its rows first")
             }
-            State::Sparse(..) | State::Bounds => {
+            RowsState::Sparse(..) | RowsState::Bounds => {
                 format!("output {name} is a part of a sparse tensor")
             }
-            State::Free | State::Sizes => {
+            RowsState::Free | RowsState::Sizes => {
                 format!("output {name} does not have a row for each input")
             }
         };
@@ -114,7 +114,7 @@ pub(crate) fn prove(
 }
 
 /// The state of a walk through a graph.
-struct Walk<'a, 'b> {
+struct RowsWalk<'a, 'b> {
     env: &'a Env<'b>,
     /// The number of functions around it.
     depth: usize,
@@ -124,8 +124,12 @@ struct Walk<'a, 'b> {
 const DEPTH_MAX: usize = 16;
 
 /// The outputs of every node, for arguments that are seen so.
-fn walk(graph: &Graph, args: &[Seen], walk: &Walk<'_, '_>) -> Result<Vec<Vec<Seen>>> {
-    let mut seen: Vec<Vec<Seen>> = Vec::with_capacity(graph.nodes.len());
+fn walk(
+    graph: &Graph,
+    args: &[RowsTensor],
+    walk: &RowsWalk<'_, '_>,
+) -> Result<Vec<Vec<RowsTensor>>> {
+    let mut seen: Vec<Vec<RowsTensor>> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
         let outputs = look(node, args, &seen, walk)?;
         seen.push(outputs);
@@ -134,31 +138,40 @@ fn walk(graph: &Graph, args: &[Seen], walk: &Walk<'_, '_>) -> Result<Vec<Vec<See
 }
 
 /// The outputs of a node.
-fn look(node: &Node, args: &[Seen], seen: &[Vec<Seen>], walk: &Walk<'_, '_>) -> Result<Vec<Seen>> {
+fn look(
+    node: &Node,
+    args: &[RowsTensor],
+    seen: &[Vec<RowsTensor>],
+    walk: &RowsWalk<'_, '_>,
+) -> Result<Vec<RowsTensor>> {
     let (op, def) = match &node.body {
         Body::Arg(number) => {
             let missing = || Error::Malformed("a feed that is not there".to_owned());
             return Ok(vec![args.get(*number).cloned().ok_or_else(missing)?]);
         }
         Body::Const(tensor) => {
-            return Ok(vec![Seen { state: State::Free, spec: Spec::constant(tensor.clone()) }]);
+            return Ok(vec![RowsTensor {
+                state: RowsState::Free,
+                spec: Spec::constant(tensor.clone()),
+            }]);
         }
         Body::Scaled(scaled) => {
-            return Ok(vec![Seen { state: State::Free, spec: scaled.spec() }]);
+            return Ok(vec![RowsTensor { state: RowsState::Free, spec: scaled.spec() }]);
         }
         Body::Op { op, def } => (op, def),
     };
     if node.is_conditional() {
         return Err(refusal(node, "does not always run"));
     }
-    let inputs: Vec<Seen> =
+    let inputs: Vec<RowsTensor> =
         node.inputs.iter().map(|port| find(seen, port).cloned()).collect::<Result<_>>()?;
     let specs: Vec<Spec> = inputs.iter().map(|input| input.spec.clone()).collect();
     let outputs = op.infer_with(&specs, walk.env.functions);
     let outputs = outputs.map_err(|error| Error::node(&node.name, error))?;
     let of = |why: &str| {
         let text = format!("{} ({}) {why}", node.name, node.op_name());
-        let mixed = |spec: &Spec| Seen { state: State::Mixed(text.clone()), spec: spec.clone() };
+        let mixed =
+            |spec: &Spec| RowsTensor { state: RowsState::Mixed(text.clone()), spec: spec.clone() };
         outputs.iter().map(mixed).collect()
     };
     if calls::is_followed(def.facts.calls) {
@@ -172,10 +185,10 @@ fn look(node: &Node, args: &[Seen], seen: &[Vec<Seen>], walk: &Walk<'_, '_>) -> 
         }
         Kind::Pure | Kind::Handle | Kind::Reads => {}
     }
-    if let Some(mixed) = inputs.iter().find(|input| matches!(input.state, State::Mixed(_))) {
+    if let Some(mixed) = inputs.iter().find(|input| matches!(input.state, RowsState::Mixed(_))) {
         return Ok(outputs
             .into_iter()
-            .map(|spec| Seen { state: mixed.state.clone(), spec })
+            .map(|spec| RowsTensor { state: mixed.state.clone(), spec })
             .collect());
     }
     if sparse::is_sparse(&inputs) {
@@ -198,7 +211,7 @@ fn refusal(node: &Node, why: &str) -> Error {
     Error::BadInput(format!("{} ({}) {why}", node.name, node.op_name()))
 }
 
-fn find<'a>(seen: &'a [Vec<Seen>], port: &Port) -> Result<&'a Seen> {
+fn find<'a>(seen: &'a [Vec<RowsTensor>], port: &Port) -> Result<&'a RowsTensor> {
     let missing = || Error::Malformed("a node asks for an output that is not there".to_owned());
     seen.get(port.node as usize)
         .and_then(|outputs| outputs.get(port.output as usize))
@@ -206,7 +219,7 @@ fn find<'a>(seen: &'a [Vec<Seen>], port: &Port) -> Result<&'a Seen> {
 }
 
 /// Returns whether a tensor with rows has exactly one for each row of the batch.
-fn has_one_each(seen: &Seen) -> bool {
+fn has_one_each(seen: &RowsTensor) -> bool {
     block(&seen.spec).is_some_and(|block| block.known() == Some(1))
 }
 

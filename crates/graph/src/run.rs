@@ -28,7 +28,7 @@ pub(crate) fn run(
         workspace.note_scratch(home, plan.kernel_bytes(home));
     }
     let mut open = vec![None; plan.open.len()];
-    let mut state = State { plan, inputs: Inputs::Tensors(inputs), work: 0, open: &mut open };
+    let mut state = RunState { plan, inputs: RunInputs::Tensors(inputs), work: 0, open: &mut open };
     let mut memory = workspace.memory();
     let done = state.run_all(env, &mut memory);
     let copied = memory.copied_bytes;
@@ -48,7 +48,7 @@ pub(crate) fn run_function(plan: &Plan, frame: Frame<'_>, env: &Env<'_>) -> Resu
             open[*slot] = tensor.take();
         }
     }
-    let mut state = State { plan, inputs: Inputs::Spans(inputs), work, open };
+    let mut state = RunState { plan, inputs: RunInputs::Spans(inputs), work, open };
     // Nothing of such a plan is on a host that is another device.
     let mut all = Memory { device: memory, host: &mut [], copied_bytes: 0 };
     state.run_all(env, &mut all)?;
@@ -85,23 +85,23 @@ fn tensor_of(place: &Place, bytes: &[u8]) -> Result<Tensor> {
     tensor.map_err(|error| Error::BadInput(error.to_string()))
 }
 
-struct State<'a> {
+struct RunState<'a> {
     plan: &'a Plan,
-    inputs: Inputs<'a>,
+    inputs: RunInputs<'a>,
     /// The offset of the plan's workspace in the memory.
     work: usize,
     open: &'a mut Vec<Option<Tensor>>,
 }
 
 /// The inputs of a plan.
-enum Inputs<'a> {
+enum RunInputs<'a> {
     /// Of a run.
     Tensors(&'a [Tensor]),
     /// Of a function, if they are plain and of known size.
     Spans(&'a [Option<Span>]),
 }
 
-impl State<'_> {
+impl RunState<'_> {
     /// Runs all steps, and tells whoever watches.
     fn run_all(&mut self, env: &Env<'_>, memory: &mut Memory<'_>) -> Result<()> {
         let observer = env.functions.observer();
@@ -266,8 +266,8 @@ impl State<'_> {
 
     fn input(&self, number: usize) -> &Tensor {
         match self.inputs {
-            Inputs::Tensors(tensors) => &tensors[number],
-            Inputs::Spans(_) => unreachable!("inputs of a function are given or handed"),
+            RunInputs::Tensors(tensors) => &tensors[number],
+            RunInputs::Spans(_) => unreachable!("inputs of a function are given or handed"),
         }
     }
 
@@ -275,7 +275,7 @@ impl State<'_> {
     fn span(&self, place: &Place) -> Option<Span> {
         match (place, &self.inputs) {
             (Place::Work(placed), _) => Some(self.in_work(placed.span)),
-            (Place::Given(given), Inputs::Spans(spans)) => spans[given.number],
+            (Place::Given(given), RunInputs::Spans(spans)) => spans[given.number],
             _ => None,
         }
     }

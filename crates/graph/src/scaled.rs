@@ -7,10 +7,10 @@ use crate::digest::{digest, mark, mixed};
 
 /// Weights that were scaled, so that the programs of one version share them.
 #[derive(Debug, Default)]
-pub(crate) struct Scaled(Mutex<Vec<Known>>);
+pub(crate) struct Scaled(Mutex<Vec<ScaledWeight>>);
 
 #[derive(Debug)]
-struct Known {
+struct ScaledWeight {
     weight: Tensor,
     scale: Vec<f32>,
     scaled: Tensor,
@@ -26,13 +26,13 @@ impl Scaled {
             }
             _ => false,
         };
-        let is_it = |one: &&Known| is_same(&one.weight, weight) && one.scale == scale;
+        let is_it = |one: &&ScaledWeight| is_same(&one.weight, weight) && one.scale == scale;
         if let Some(one) = known.iter().find(is_it) {
             return Ok(one.scaled.clone());
         }
         let scaled = scaled(weight, scale)?;
         let (weight, scale) = (weight.clone(), scale.to_vec());
-        known.push(Known { weight, scale, scaled: scaled.clone() });
+        known.push(ScaledWeight { weight, scale, scaled: scaled.clone() });
         Ok(scaled)
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<(Librar
     let build = Build { env: &env, options: build.options.of_functions(), ..*build };
     let mut n_calls = 0;
     for number in 0..graph.nodes.len() {
-        let Some(call) = Call::of(graph, &graph.nodes[number], &inner) else { continue };
+        let Some(call) = SpecialiseCall::of(graph, &graph.nodes[number], &inner) else { continue };
         n_calls += 1;
         if n_calls > CALLS_MAX {
             break;
@@ -54,7 +54,7 @@ pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<(Librar
 }
 
 /// A call of functions with constants.
-struct Call<'a> {
+struct SpecialiseCall<'a> {
     attrs: &'a BTreeMap<String, AttrValue>,
     /// The bodies of the functions, by name.
     bodies: BTreeMap<String, &'a Graph>,
@@ -63,7 +63,7 @@ struct Call<'a> {
     is_loop: bool,
 }
 
-impl<'a> Call<'a> {
+impl<'a> SpecialiseCall<'a> {
     /// The call that a node is; `None` if it is none, or nothing it gives is constant.
     fn of(graph: &'a Graph, node: &'a Node, functions: &'a Nested<'_>) -> Option<Self> {
         let calls = node.facts().calls;

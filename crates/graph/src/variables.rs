@@ -32,7 +32,7 @@ pub fn variables(
 ) -> Result<BTreeMap<(String, String), VariableUse>> {
     let mut uses = BTreeMap::new();
     let loops = graph.functions.clone();
-    let mut functions = Functions { source, loops, writes: FxHashMap::default() };
+    let mut functions = VariablesFunctions { source, loops, writes: FxHashMap::default() };
     let written = functions.written_nodes(graph)?;
     for (number, node) in graph.nodes.iter().enumerate() {
         if node.facts().variable != VariableAccess::Handle {
@@ -61,14 +61,14 @@ fn variable(node: &Node, is_written: bool) -> Result<VariableUse> {
 }
 
 /// The arguments that functions may write to, looked up once each.
-struct Functions<'a> {
+struct VariablesFunctions<'a> {
     source: &'a Source,
     /// Those that tracing made of loops.
     loops: BTreeMap<String, Graph>,
     writes: FxHashMap<String, Vec<bool>>,
 }
 
-impl Functions<'_> {
+impl VariablesFunctions<'_> {
     /// For each node, whether a variable whose handle it gives may be written.
     fn written_nodes(&mut self, graph: &Graph) -> Result<Vec<bool>> {
         let mut written = vec![false; graph.nodes.len()];

@@ -32,7 +32,7 @@ pub(crate) struct Wide {
 }
 
 /// The slices that a step reads, and those that it writes.
-type Slices<'a> = (Vec<&'a [u8]>, Vec<&'a mut [u8]>);
+type WideSlices<'a> = (Vec<&'a [u8]>, Vec<&'a mut [u8]>);
 
 impl Wide {
     /// The room for a step of so many operands, if it has many.
@@ -49,7 +49,7 @@ impl Wide {
     }
 
     /// The room for slices.
-    pub(crate) fn slices<'a>(&mut self) -> Slices<'a> {
+    pub(crate) fn slices<'a>(&mut self) -> WideSlices<'a> {
         (emptied(std::mem::take(&mut self.reads)), emptied(std::mem::take(&mut self.writes)))
     }
 

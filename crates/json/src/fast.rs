@@ -59,7 +59,7 @@ impl Format {
 }
 
 fn tensors(cursor: &mut Cursor<'_>, inputs: Inputs<'_>, format: Format) -> Option<Named> {
-    let inputs = Columns::new(inputs, cursor.text.len() - cursor.at)?;
+    let inputs = FastColumns::new(inputs, cursor.text.len() - cursor.at)?;
     match (format, cursor.kind()) {
         (Format::Row, Kind::Array) => inputs.row(cursor),
         (Format::Row, _) => None,
@@ -68,12 +68,12 @@ fn tensors(cursor: &mut Cursor<'_>, inputs: Inputs<'_>, format: Format) -> Optio
 }
 
 /// The inputs of a signature while they are read.
-struct Columns<'s> {
+struct FastColumns<'s> {
     inputs: Inputs<'s>,
     tensors: SmallVec<[(Elements, Nest); 4]>,
 }
 
-impl<'s> Columns<'s> {
+impl<'s> FastColumns<'s> {
     /// Inputs without elements. An element takes at least two bytes, so that `n_bytes` bounds what
     /// is set aside for all of them.
     fn new(inputs: Inputs<'s>, n_bytes: usize) -> Option<Self> {

@@ -41,7 +41,7 @@ impl Number {
 }
 
 /// The parts of a number as they were written.
-struct Parts {
+struct NumberParts {
     start: usize,
     is_negative: bool,
     /// All digits, without the point. Wraps around beyond 19 of them.
@@ -86,7 +86,7 @@ pub(crate) fn decimal(text: &[u8], at: usize) -> Option<(f64, usize)> {
 fn read_any(cursor: &mut Cursor<'_>) -> Result<Number, Syntax> {
     let start = cursor.at;
     let is_negative = cursor.take(b'-');
-    let mut parts = Parts {
+    let mut parts = NumberParts {
         start,
         is_negative,
         mantissa: 0,
@@ -121,7 +121,7 @@ fn read_any(cursor: &mut Cursor<'_>) -> Result<Number, Syntax> {
     parts.value(cursor)
 }
 
-impl Parts {
+impl NumberParts {
     #[inline]
     fn value(&self, cursor: &Cursor<'_>) -> Result<Number, Syntax> {
         let n_digits = self.n_whole + self.n_fraction;
@@ -209,7 +209,7 @@ fn eight(text: u64) -> Option<u64> {
 }
 
 /// Reads the sign and the digits of an exponent.
-fn exponent(cursor: &mut Cursor<'_>, parts: &Parts) -> Result<i32, Syntax> {
+fn exponent(cursor: &mut Cursor<'_>, parts: &NumberParts) -> Result<i32, Syntax> {
     let is_negative = cursor.peek() == b'-';
     if is_negative || cursor.peek() == b'+' {
         cursor.at += 1;

@@ -68,25 +68,25 @@ pub(crate) fn read_carefully<'s, S, E: From<Status>>(
         let text = format!("Failed to get input map for signature: {name}");
         return Err(Status::invalid(text).into());
     }
-    let reader = Reader { document: &document, inputs: &inputs };
+    let reader = PredictReader { document: &document, inputs: &inputs };
     let (format, inputs) = reader.read()?;
     Ok(Request { signature, format, inputs })
 }
 
 /// Reads tensors out of a document of which the syntax is right.
-struct Reader<'a, 's> {
+struct PredictReader<'a, 's> {
     document: &'a Document<'a>,
     inputs: &'a Inputs<'s>,
 }
 
 /// An input while it is read: the dimensions are those of one instance.
-struct Column {
+struct PredictColumn {
     elements: Elements,
     dims: Option<Vec<usize>>,
     n_elements: usize,
 }
 
-impl<'s> Reader<'_, 's> {
+impl<'s> PredictReader<'_, 's> {
     fn read(&self) -> Result<(Format, Named)> {
         let document = self.document;
         match (document.find(INSTANCES), document.find(INPUTS)) {
@@ -118,7 +118,7 @@ impl<'s> Reader<'_, 's> {
             ));
         }
         let are_objects = is_object && !is_base64_object(cursor);
-        let mut columns: BTreeMap<&str, Column> = BTreeMap::new();
+        let mut columns: BTreeMap<&str, PredictColumn> = BTreeMap::new();
         let mut n_instances = 0;
         loop {
             cursor.skip_blanks();
@@ -132,7 +132,7 @@ impl<'s> Reader<'_, 's> {
                 break;
             }
         }
-        let finish = |(name, column): (&str, Column)| {
+        let finish = |(name, column): (&str, PredictColumn)| {
             let dims: Vec<usize> =
                 std::iter::once(n_instances).chain(column.dims.unwrap_or_default()).collect();
             Ok((name.to_owned(), column.elements.into_tensor(name, &dims)?))
@@ -144,7 +144,7 @@ impl<'s> Reader<'_, 's> {
         &self,
         cursor: &mut Cursor<'_>,
         number: usize,
-        columns: &mut BTreeMap<&'s str, Column>,
+        columns: &mut BTreeMap<&'s str, PredictColumn>,
     ) -> Result<()> {
         if cursor.kind() == Kind::Object && !is_base64_object(*cursor) {
             return Err(Status::invalid(format!(
@@ -152,7 +152,7 @@ impl<'s> Reader<'_, 's> {
             )));
         }
         let input = self.inputs.first().expect("the signature has inputs");
-        let column = columns.entry(input.name).or_insert_with(|| Column::new(input));
+        let column = columns.entry(input.name).or_insert_with(|| PredictColumn::new(input));
         self.add(cursor, input, column).map_err(|error| {
             Status::invalid(format!(
                 "Failed to process element: {number} of 'instances' list. Error: {}: {}",
@@ -166,7 +166,7 @@ impl<'s> Reader<'_, 's> {
         &self,
         cursor: &mut Cursor<'_>,
         number: usize,
-        columns: &mut BTreeMap<&'s str, Column>,
+        columns: &mut BTreeMap<&'s str, PredictColumn>,
     ) -> Result<()> {
         let start = *cursor;
         if cursor.kind() != Kind::Object || is_base64_object(*cursor) {
@@ -192,7 +192,7 @@ impl<'s> Reader<'_, 's> {
                 let text = format!("JSON object: does not have named input: {name}");
                 return Err(failed(Status::invalid(text)));
             };
-            let column = columns.entry(input.name).or_insert_with(|| Column::new(input));
+            let column = columns.entry(input.name).or_insert_with(|| PredictColumn::new(input));
             self.add(cursor, input, column).map_err(failed)?;
             seen.insert(input.name);
             is_end = scan::end_of_member(cursor)?;
@@ -210,7 +210,12 @@ impl<'s> Reader<'_, 's> {
     }
 
     /// Adds the value of one instance to an input.
-    fn add(&self, cursor: &mut Cursor<'_>, input: Input<'_>, column: &mut Column) -> Result<()> {
+    fn add(
+        &self,
+        cursor: &mut Cursor<'_>,
+        input: Input<'_>,
+        column: &mut PredictColumn,
+    ) -> Result<()> {
         let dims = self.dims(*cursor)?;
         let before = column.elements.len();
         self.fill(cursor, input, &dims, &mut column.elements)?;
@@ -338,7 +343,7 @@ impl<'s> Reader<'_, 's> {
     }
 }
 
-impl Column {
+impl PredictColumn {
     fn new(input: Input<'_>) -> Self {
         Self { elements: Elements::new(input.spec.dtype, 0), dims: None, n_elements: 0 }
     }

@@ -10,11 +10,11 @@ pub(crate) enum Lists {
 /// Writes JSON, indented by four blanks for each list and object around.
 pub(crate) struct Pretty {
     out: Vec<u8>,
-    levels: Vec<Level>,
+    levels: Vec<PrettyLevel>,
     lists: Lists,
 }
 
-struct Level {
+struct PrettyLevel {
     is_list: bool,
     /// Names and values both count.
     n_values: usize,
@@ -48,7 +48,7 @@ impl Pretty {
 
     pub(crate) fn start_list(&mut self) {
         self.prefix();
-        self.levels.push(Level { is_list: true, n_values: 0 });
+        self.levels.push(PrettyLevel { is_list: true, n_values: 0 });
         self.out.push(b'[');
     }
 
@@ -62,7 +62,7 @@ impl Pretty {
 
     pub(crate) fn start_object(&mut self) {
         self.prefix();
-        self.levels.push(Level { is_list: false, n_values: 0 });
+        self.levels.push(PrettyLevel { is_list: false, n_values: 0 });
         self.out.push(b'{');
     }
 

@@ -46,7 +46,7 @@ fn rows(outputs: &[(String, Tensor)]) -> Result<Vec<u8>> {
                 out.string(name.as_bytes());
             }
             let mut at = tensor.n_elements() / n_instances * instance;
-            Values::new(name, tensor)?.write(&mut out, &tensor.shape()[1..], &mut at);
+            WriteValues::new(name, tensor)?.write(&mut out, &tensor.shape()[1..], &mut at);
         }
         out.set_lists(Lists::ManyLines);
         if outputs.len() > 1 {
@@ -90,7 +90,7 @@ fn columns(outputs: &[(String, Tensor)]) -> Result<Vec<u8>> {
         if outputs.len() > 1 {
             out.string(name.as_bytes());
         }
-        Values::new(name, tensor)?.write(&mut out, tensor.shape(), &mut 0);
+        WriteValues::new(name, tensor)?.write(&mut out, tensor.shape(), &mut 0);
     }
     if outputs.len() > 1 {
         out.end_object();
@@ -148,7 +148,7 @@ fn element_bytes(tensor: &Tensor, beside: usize) -> usize {
 }
 
 /// The elements of a tensor that can be written.
-enum Values<'t> {
+enum WriteValues<'t> {
     F32(&'t [f32]),
     F64(&'t [f64]),
     I32(&'t [i32]),
@@ -164,7 +164,7 @@ enum Values<'t> {
     Empty,
 }
 
-impl<'t> Values<'t> {
+impl<'t> WriteValues<'t> {
     fn new(name: &str, tensor: &'t Tensor) -> Result<Self> {
         if tensor.n_elements() == 0 {
             let n_lists = tensor.shape().iter().filter(|size| **size > 0).product::<usize>();

@@ -123,7 +123,7 @@ pub(super) unsafe fn multiply_at(kernels: &Kernels, pool: &Pool, product: &Produ
     let flops = rows.saturating_mul(right.rows).saturating_mul(2 * right.columns);
     let is_small = flops < PARALLEL_FLOPS && right.rows * right.columns < PARALLEL_FLOATS;
     let threads = if is_small { 1 } else { pool.n_threads() };
-    let work = Work { kernels, product, out, cut: Cut::new(threads, kernels, product) };
+    let work = GemmWork { kernels, product, out, cut: GemmCut::new(threads, kernels, product) };
     match is_small {
         true => (0..work.cut.n_tasks()).for_each(|task| work.run(task)),
         false => pool.run(work.cut.n_tasks(), &|task| work.run(task)),
@@ -131,14 +131,14 @@ pub(super) unsafe fn multiply_at(kernels: &Kernels, pool: &Pool, product: &Produ
 }
 
 /// The cut of a product into tasks: blocks of rows, and groups of panels.
-struct Cut {
+struct GemmCut {
     block_rows: usize,
     row_blocks: usize,
     group_panels: usize,
     panel_groups: usize,
 }
 
-impl Cut {
+impl GemmCut {
     fn new(threads: usize, kernels: &Kernels, product: &Product<'_>) -> Self {
         let Product { rows, right, left, .. } = product;
         let panels = right.columns.div_ceil(WIDTH);
@@ -176,11 +176,11 @@ thread_local! {
 }
 
 /// One call: what the tasks share.
-struct Work<'a> {
+struct GemmWork<'a> {
     kernels: &'a Kernels,
     product: &'a Product<'a>,
     out: Out,
-    cut: Cut,
+    cut: GemmCut,
 }
 
 /// The result, whose disjoint parts the tasks write.
@@ -201,7 +201,7 @@ impl Out {
 // SAFETY: tasks write disjoint blocks of it.
 unsafe impl Sync for Out {}
 
-impl Work<'_> {
+impl GemmWork<'_> {
     fn run(&self, task: usize) {
         let Product { rows, left, right, .. } = *self.product;
         let (row_block, group) = (task / self.cut.panel_groups, task % self.cut.panel_groups);

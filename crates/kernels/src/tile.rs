@@ -213,14 +213,14 @@ unsafe fn tile<V: Vector, N: Vector, const R: usize, const P: usize, const H: us
 }
 
 /// The accumulators of a tile: rows, panels, halves of a panel.
-type Sums<V, const R: usize, const P: usize, const H: usize> = [[[V; H]; P]; R];
+type TileSums<V, const R: usize, const P: usize, const H: usize> = [[[V; H]; P]; R];
 
 /// Returns the values that the accumulators start from.
 #[inline(always)]
 unsafe fn start<V: Vector, const R: usize, const P: usize, const H: usize>(
     block: &Block,
     out: *const f32,
-) -> Sums<V, R, P, H> {
+) -> TileSums<V, R, P, H> {
     // SAFETY: the caller has checked that the tile lies in `out`.
     unsafe {
         let mut sums = [[[V::splat(0.); H]; P]; R];
@@ -241,7 +241,7 @@ unsafe fn start<V: Vector, const R: usize, const P: usize, const H: usize>(
 /// One multiply-add for each element and step.
 #[inline(always)]
 unsafe fn accumulate<V: Vector, const R: usize, const P: usize, const H: usize>(
-    sums: &mut Sums<V, R, P, H>,
+    sums: &mut TileSums<V, R, P, H>,
     (left, stride): (*const f32, usize),
     right: *const f32,
     block: &Block,
@@ -272,7 +272,7 @@ unsafe fn accumulate<V: Vector, const R: usize, const P: usize, const H: usize>(
 #[inline(always)]
 unsafe fn finish<V: Vector, const R: usize, const P: usize, const H: usize>(
     block: &Block,
-    sums: &Sums<V, R, P, H>,
+    sums: &TileSums<V, R, P, H>,
     at: usize,
     column: usize,
 ) {

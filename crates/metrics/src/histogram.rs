@@ -32,19 +32,19 @@ fn exponential(scale: f64, growth: f64, count: usize) -> Vec<f64> {
 #[derive(Debug)]
 pub struct Histogram {
     limits: &'static Limits,
-    filled: OnceLock<Box<Filled>>,
+    filled: OnceLock<Box<HistogramFilled>>,
 }
 
 /// The counts of a histogram: one more than there are limits.
 #[derive(Debug, Default)]
-struct Filled {
+struct HistogramFilled {
     /// The bits of a double, the sum.
     sum: AtomicU64,
-    parts: [OnceLock<Box<Part>>; N_PARTS],
+    parts: [OnceLock<Box<HistogramPart>>; N_PARTS],
 }
 
 /// Counts that stand side by side.
-type Part = [AtomicU64; PART];
+type HistogramPart = [AtomicU64; PART];
 
 const PART: usize = 8;
 
@@ -89,8 +89,8 @@ impl Histogram {
     pub fn counts(&self) -> Vec<u64> {
         let n_counts = self.limits.len() + 1;
         let Some(filled) = self.filled.get() else { return vec![0; n_counts] };
-        let part = |part: &OnceLock<Box<Part>>| {
-            let count = |part: &Part, at: usize| part[at].load(Ordering::Relaxed);
+        let part = |part: &OnceLock<Box<HistogramPart>>| {
+            let count = |part: &HistogramPart, at: usize| part[at].load(Ordering::Relaxed);
             (0..PART).map(|at| part.get().map_or(0, |part| count(part, at))).collect::<Vec<_>>()
         };
         filled.parts.iter().flat_map(part).take(n_counts).collect()

@@ -8,7 +8,8 @@ use super::Span;
 pub(super) fn best(spans: &[Span], lower_bound: u64) -> (Vec<u64>, u64) {
     let mut best = online(spans);
     let n_tries = N_STEPS_MAX / (spans.len() * spans.len()).max(1);
-    let tries = ORDERS.iter().flat_map(|order| [(order, Fit::Lowest), (order, Fit::Tightest)]);
+    let tries =
+        ORDERS.iter().flat_map(|order| [(order, GreedyFit::Lowest), (order, GreedyFit::Tightest)]);
     for (order, fit) in tries.take(n_tries) {
         if best.1 <= lower_bound {
             break;
@@ -26,17 +27,17 @@ const N_STEPS_MAX: usize = 400_000_000;
 
 /// The gap that a span takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fit {
+enum GreedyFit {
     /// The lowest that is large enough.
     Lowest,
     /// The smallest that is large enough.
     Tightest,
 }
 
-type Order = fn(&[Span]) -> Vec<usize>;
+type GreedyOrder = fn(&[Span]) -> Vec<usize>;
 
 /// The orders tried, the one that most often succeeds first.
-const ORDERS: &[Order] = &[by_size, by_breadth, by_area, by_length, by_first];
+const ORDERS: &[GreedyOrder] = &[by_size, by_breadth, by_area, by_length, by_first];
 
 /// Largest first, longer-lived first among equals.
 fn by_size(spans: &[Span]) -> Vec<usize> {
@@ -166,7 +167,7 @@ impl Gaps {
 
 /// Places the spans in `order`; the placed ones are kept sorted by offset, so that one walk over
 /// them meets the gaps from below.
-fn place(spans: &[Span], order: &[usize], fit: Fit) -> (Vec<u64>, u64) {
+fn place(spans: &[Span], order: &[usize], fit: GreedyFit) -> (Vec<u64>, u64) {
     let mut placed: Vec<(u64, Span)> = Vec::with_capacity(spans.len());
     let mut offsets = vec![0; spans.len()];
     let mut height = 0;
@@ -184,13 +185,13 @@ fn place(spans: &[Span], order: &[usize], fit: Fit) -> (Vec<u64>, u64) {
     (offsets, height)
 }
 
-fn gap(placed: &[(u64, Span)], span: &Span, fit: Fit) -> u64 {
+fn gap(placed: &[(u64, Span)], span: &Span, fit: GreedyFit) -> u64 {
     let mut end = 0u64;
     let mut tightest: Option<(u64, u64)> = None;
     for (offset, other) in placed.iter().filter(|(_, other)| other.overlaps(span)) {
         let room = offset.saturating_sub(end);
         if room >= span.bytes {
-            if fit == Fit::Lowest {
+            if fit == GreedyFit::Lowest {
                 return end;
             }
             if tightest.is_none_or(|(least, _)| room < least) {

@@ -76,10 +76,10 @@ fn taste(problem: &Problem, round: u64, lesson: f32) -> Taste {
     Taste { preference, noise, lesson, random }
 }
 
-type Order = fn(&Item, &[i64]) -> (i64, i64);
+type SearchOrder = fn(&Item, &[i64]) -> (i64, i64);
 
 /// The orders of items: by area, by length, by the fullest section that an item is in, by size.
-const ORDERS: [Order; 4] = [
+const ORDERS: [SearchOrder; 4] = [
     |item, _| (item.n_sections().saturating_mul(item.units), 0),
     |item, _| (item.n_sections(), item.units),
     |item, load| (load[item.lo..item.hi].iter().copied().max().unwrap_or(0), item.n_sections()),

@@ -17,7 +17,7 @@ pub(super) struct Tree<'a> {
     taste: Taste,
     /// The weight of each section: it grows with the section's failures.
     weights: Vec<f32>,
-    nodes: Vec<Node>,
+    nodes: Vec<TreeNode>,
     /// The options left of all nodes, each with its value; the best of a node last.
     options: Vec<(f32, u32)>,
     reasons: Reasons,
@@ -34,17 +34,17 @@ pub(super) enum End {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Node {
+struct TreeNode {
     section: usize,
     /// Its options are those from here on, as far as the next node's.
     first: usize,
     /// The number of options left.
     n_left: usize,
-    choice: Choice,
+    choice: TreeChoice,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Choice {
+enum TreeChoice {
     Nothing,
     Item(u32),
     /// The floor of the section was raised from here.
@@ -52,7 +52,7 @@ enum Choice {
 }
 
 /// The last step of the search.
-enum Step {
+enum TreeStep {
     /// A node was added, or has to try its next option.
     Entered,
     /// A choice was made.
@@ -94,15 +94,15 @@ impl<'a> Tree<'a> {
         let mut step = self.enter();
         loop {
             step = match step {
-                Step::Entered => self.choose(),
-                Step::Chose if self.n_nodes >= n_nodes_max => return End::Limit,
-                Step::Chose if self.nodes.len() >= DEPTH_MAX => return End::Limit,
-                Step::Chose if self.n_nodes.is_multiple_of(STOP_NODES) && should_stop() => {
+                TreeStep::Entered => self.choose(),
+                TreeStep::Chose if self.n_nodes >= n_nodes_max => return End::Limit,
+                TreeStep::Chose if self.nodes.len() >= DEPTH_MAX => return End::Limit,
+                TreeStep::Chose if self.n_nodes.is_multiple_of(STOP_NODES) && should_stop() => {
                     return End::Stopped;
                 }
-                Step::Chose => self.enter(),
-                Step::Failed => self.retreat(),
-                Step::Ended(end) => return end,
+                TreeStep::Chose => self.enter(),
+                TreeStep::Failed => self.retreat(),
+                TreeStep::Ended(end) => return end,
             }
         }
     }
@@ -119,9 +119,9 @@ impl<'a> Tree<'a> {
     }
 
     /// Adds a node.
-    fn enter(&mut self) -> Step {
+    fn enter(&mut self) -> TreeStep {
         if self.skyline.n_left == 0 {
-            return Step::Ended(End::Solved);
+            return TreeStep::Ended(End::Solved);
         }
         self.n_nodes += 1;
         let depth = self.nodes.len();
@@ -131,14 +131,14 @@ impl<'a> Tree<'a> {
             Err(section) => {
                 self.weights[section] += self.taste.lesson;
                 self.explain_walls(depth, section);
-                return Step::Failed;
+                return TreeStep::Failed;
             }
         };
         let first = self.options.len();
         self.push_options(section);
         let n_left = self.options.len() - first;
-        self.nodes.push(Node { section, first, n_left, choice: Choice::Nothing });
-        Step::Entered
+        self.nodes.push(TreeNode { section, first, n_left, choice: TreeChoice::Nothing });
+        TreeStep::Entered
     }
 
     /// The section in a valley with the fewest ways to go on for its weight; one without any as an
@@ -188,28 +188,28 @@ impl<'a> Tree<'a> {
     }
 
     /// Makes the next choice of the last node.
-    fn choose(&mut self) -> Step {
+    fn choose(&mut self) -> TreeStep {
         let depth = self.nodes.len() - 1;
         while self.nodes[depth].n_left > 0 {
             self.nodes[depth].n_left -= 1;
-            let Node { first, n_left, .. } = self.nodes[depth];
+            let TreeNode { first, n_left, .. } = self.nodes[depth];
             let id = self.options[first + n_left].1;
             if self.can_place(depth, id) {
                 self.skyline.place(id);
-                self.nodes[depth].choice = Choice::Item(id);
-                return Step::Chose;
+                self.nodes[depth].choice = TreeChoice::Item(id);
+                return TreeStep::Chose;
             }
         }
         if let Some(floor) = self.waste(depth) {
-            self.nodes[depth].choice = Choice::Waste(floor);
-            return Step::Chose;
+            self.nodes[depth].choice = TreeChoice::Waste(floor);
+            return TreeStep::Chose;
         }
         self.give_up()
     }
 
     /// Returns whether the item is worth trying at the node; if not, adds the reason.
     fn can_place(&mut self, depth: usize, id: u32) -> bool {
-        let Node { section, first, n_left, .. } = self.nodes[depth];
+        let TreeNode { section, first, n_left, .. } = self.nodes[depth];
         let floor = self.skyline.sections[section].floor;
         let item = self.skyline.items[id as usize];
         let tried = &self.options[first + n_left + 1..];
@@ -255,41 +255,41 @@ impl<'a> Tree<'a> {
     }
 
     /// Undoes the choice of the last node, since what follows from it failed.
-    fn retreat(&mut self) -> Step {
+    fn retreat(&mut self) -> TreeStep {
         let Some(depth) = self.nodes.len().checked_sub(1) else {
-            return Step::Ended(End::Failed);
+            return TreeStep::Ended(End::Failed);
         };
-        let Node { section, choice, first, .. } = self.nodes[depth];
+        let TreeNode { section, choice, first, .. } = self.nodes[depth];
         let (lo, hi) = match choice {
-            Choice::Item(id) => {
+            TreeChoice::Item(id) => {
                 self.skyline.unplace(id);
                 let item = self.skyline.items[id as usize];
                 (item.lo, item.hi)
             }
-            Choice::Waste(floor) => {
+            TreeChoice::Waste(floor) => {
                 self.skyline.set_floor(section, floor);
                 (section, section + 1)
             }
-            Choice::Nothing => unreachable!("a node fails only after its choice"),
+            TreeChoice::Nothing => unreachable!("a node fails only after its choice"),
         };
         if self.reasons.inherit(depth, lo, hi) {
             self.options.truncate(first);
             self.nodes.pop();
-            return Step::Failed;
+            return TreeStep::Failed;
         }
         match choice {
-            Choice::Waste(_) => self.give_up(),
-            Choice::Item(_) | Choice::Nothing => Step::Entered,
+            TreeChoice::Waste(_) => self.give_up(),
+            TreeChoice::Item(_) | TreeChoice::Nothing => TreeStep::Entered,
         }
     }
 
     /// Every choice of the last node failed.
-    fn give_up(&mut self) -> Step {
+    fn give_up(&mut self) -> TreeStep {
         let node = self.nodes.pop().expect("a node gives up");
         self.options.truncate(node.first);
         self.weights[node.section] += self.taste.lesson;
         self.explain_options(self.nodes.len(), node.section);
-        Step::Failed
+        TreeStep::Failed
     }
 
     /// Adds why a section has no way to go on: its own state, and the walls of its valley.

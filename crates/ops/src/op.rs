@@ -127,7 +127,7 @@ pub enum Kind {
 }
 
 /// Makes the op of a node from its attributes.
-type Build = fn(&Attrs<'_>) -> Result<Box<dyn Op>>;
+type OpBuild = fn(&Attrs<'_>) -> Result<Box<dyn Op>>;
 
 /// A line in the table of a family: the TensorFlow name, what is known of the op, and how to build
 /// it.
@@ -140,17 +140,17 @@ pub struct OpDef {
     /// The facts by which others arrange the op.
     pub facts: Facts,
     /// Builds the op of a node from its attributes.
-    pub build: Build,
+    pub build: OpBuild,
 }
 
 impl OpDef {
     /// A pure op.
-    pub const fn pure(name: &'static str, rows: RowRule, build: Build) -> Self {
+    pub const fn pure(name: &'static str, rows: RowRule, build: OpBuild) -> Self {
         Self::of_kind(name, Kind::Pure, rows, build)
     }
 
     /// An op of another kind.
-    pub const fn of_kind(name: &'static str, kind: Kind, rows: RowRule, build: Build) -> Self {
+    pub const fn of_kind(name: &'static str, kind: Kind, rows: RowRule, build: OpBuild) -> Self {
         Self { name, kind, facts: Facts::usual(rows), build }
     }
 

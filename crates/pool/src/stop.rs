@@ -9,12 +9,12 @@ use std::time::Instant;
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     flag: Arc<AtomicBool>,
-    end: End,
+    end: StopCause,
 }
 
 /// The end of a run that nobody cancels.
 #[derive(Debug, Clone, Default)]
-enum End {
+enum StopCause {
     #[default]
     Never,
     At(Instant),
@@ -40,21 +40,21 @@ pub enum Reason {
 impl Stop {
     /// A run that should stop when `flag` is set or `deadline` passes.
     pub fn new(flag: Arc<AtomicBool>, deadline: Option<Instant>) -> Self {
-        Self { flag, end: deadline.map_or(End::Never, End::At) }
+        Self { flag, end: deadline.map_or(StopCause::Never, StopCause::At) }
     }
 
     /// A run that should stop when it has looked `last` times; for tests, which count looks and
     /// have no clock.
     pub fn at_look(last: usize) -> Self {
         let looks = Looks { n: AtomicUsize::new(0), last };
-        Self { flag: Arc::default(), end: End::Look(Arc::new(looks)) }
+        Self { flag: Arc::default(), end: StopCause::Look(Arc::new(looks)) }
     }
 
     /// The number of times that such a run has looked.
     pub fn n_looks(&self) -> usize {
         match &self.end {
-            End::Look(looks) => looks.n.load(Ordering::Relaxed),
-            End::Never | End::At(_) => 0,
+            StopCause::Look(looks) => looks.n.load(Ordering::Relaxed),
+            StopCause::Never | StopCause::At(_) => 0,
         }
     }
 
@@ -69,9 +69,9 @@ impl Stop {
             return Some(Reason::Cancelled);
         }
         let is_late = match &self.end {
-            End::Never => false,
-            End::At(deadline) => Instant::now() >= *deadline,
-            End::Look(looks) => looks.n.fetch_add(1, Ordering::Relaxed) >= looks.last,
+            StopCause::Never => false,
+            StopCause::At(deadline) => Instant::now() >= *deadline,
+            StopCause::Look(looks) => looks.n.fetch_add(1, Ordering::Relaxed) >= looks.last,
         };
         is_late.then_some(Reason::Late)
     }

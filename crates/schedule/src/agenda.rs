@@ -56,7 +56,7 @@ pub(crate) const PLACES: usize = 64;
 /// The batches that wait for the lanes of one device.
 #[derive(Debug)]
 pub struct Agenda<T> {
-    lanes: Vec<Lane>,
+    lanes: Vec<AgendaLane>,
     models: Vec<Option<Model>>,
     /// Each in a place of its own: they are large, and one that goes leaves nothing behind.
     queues: Vec<Option<Box<Waiting<T>>>>,
@@ -72,14 +72,14 @@ pub struct Agenda<T> {
 
 /// A lane's state.
 #[derive(Debug, Clone, Copy, Default)]
-struct Lane {
-    running: Option<Running>,
+struct AgendaLane {
+    running: Option<AgendaRunning>,
     busy: Duration,
 }
 
 /// A run on a lane.
 #[derive(Debug, Clone, Copy)]
-struct Running {
+struct AgendaRunning {
     /// The number of its turn.
     number: u64,
     model: ModelId,
@@ -130,7 +130,7 @@ impl<T> Agenda<T> {
     /// Nothing to do, for `n_lanes` lanes.
     pub fn new(n_lanes: usize) -> Self {
         assert!(n_lanes > 0);
-        let lanes = vec![Lane::default(); n_lanes];
+        let lanes = vec![AgendaLane::default(); n_lanes];
         let (models, queues) = (Vec::with_capacity(PLACES), Vec::with_capacity(PLACES));
         Self { lanes, models, queues, pass: 0, free_bytes: None, n_turns: 0, detached: Vec::new() }
     }
@@ -485,7 +485,7 @@ impl<T> Agenda<T> {
 
     /// The lanes, with what they have run up to now.
     pub fn lanes(&self, now: Time) -> Vec<LaneSnapshot> {
-        let of = |lane: &Lane| LaneSnapshot {
+        let of = |lane: &AgendaLane| LaneSnapshot {
             busy: lane.busy + lane.running.map_or(Duration::ZERO, |run| now.since(run.began)),
             is_busy: lane.running.is_some(),
         };
@@ -546,7 +546,8 @@ impl<T> Agenda<T> {
         let number = self.n_turns;
         self.n_turns += 1;
         let model = waiting.model;
-        self.lanes[lane].running = Some(Running { number, model, began: now, ends: now.plus(run) });
+        self.lanes[lane].running =
+            Some(AgendaRunning { number, model, began: now, ends: now.plus(run) });
         Some(Turn { queue: id, lane, batch, taken: now, is_news, number })
     }
 }

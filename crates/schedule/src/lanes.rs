@@ -35,19 +35,19 @@ use super::sync::{self, Condvar, JoinHandle, Mutex, MutexGuard};
 /// The lanes of one device. Dropping them ends the threads; tasks that wait are refused.
 #[derive(Debug)]
 pub struct Lanes {
-    shared: Arc<Shared>,
+    shared: Arc<LanesShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// A model's share of the lanes. Dropping it removes the model; tasks that wait are refused.
 #[derive(Debug)]
 pub struct Share {
-    shared: Arc<Shared>,
+    shared: Arc<LanesShared>,
     model: ModelId,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct LanesShared {
+    state: Mutex<LanesState>,
     /// Signalled when a lane may have something to do.
     changed: Condvar,
     /// Signalled when a deadline comes before the one that the clock waits for.
@@ -59,7 +59,7 @@ struct Shared {
     owner: Option<Arc<Owner>>,
 }
 
-struct State {
+struct LanesState {
     agenda: Agenda<Task>,
     /// The work of each queue, by its number.
     works: Vec<Option<Arc<dyn Work>>>,
@@ -99,8 +99,8 @@ impl Lanes {
         assert!(options.n_lanes > 0);
         let empty = |_| workspace(owner.as_ref()).map(Some);
         let workspaces = (0..options.n_lanes).map(empty).collect::<Result<_, _>>();
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
+        let shared = Arc::new(LanesShared {
+            state: Mutex::new(LanesState {
                 agenda: Agenda::new(options.n_lanes),
                 works: Vec::with_capacity(PLACES),
                 workspaces: workspaces.map_err(std::io::Error::other)?,
@@ -304,7 +304,7 @@ impl Drop for Share {
 
 type Equipment = (Arc<dyn Work>, Workspace, u64);
 
-impl State {
+impl LanesState {
     /// Adds a task; if there is no room, those whose clients are gone make some.
     fn push(
         &mut self,
@@ -370,7 +370,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl LanesShared {
     fn now(&self) -> Time {
         self.time(Instant::now())
     }
@@ -419,7 +419,7 @@ impl Shared {
     }
 
     /// Waits until there may be something to do. Lanes that are idle for long are trimmed.
-    fn wait_idle(&self, state: &mut MutexGuard<'_, State>) {
+    fn wait_idle(&self, state: &mut MutexGuard<'_, LanesState>) {
         heap::settle();
         if state.workspaces.iter().flatten().all(Workspace::is_empty) {
             return self.changed.wait(state);
@@ -432,7 +432,7 @@ impl Shared {
 
     /// Gives the memory of free lanes to their device, and lets it give back what it has to. A
     /// driver that refuses is asked again next time.
-    fn trim_free(&self, state: &mut State, trim: impl Fn(&Space) -> device::Result<u64>) {
+    fn trim_free(&self, state: &mut LanesState, trim: impl Fn(&Space) -> device::Result<u64>) {
         state.workspaces.iter_mut().flatten().for_each(|workspace| drop(workspace.trim()));
         if let Some(owner) = &self.owner {
             drop(trim(owner.space()));
@@ -442,7 +442,7 @@ impl Shared {
     /// The turn of a task that just came, if it may run on this thread.
     fn inline_turn(
         &self,
-        state: &mut State,
+        state: &mut LanesState,
         queue: QueueId,
         task: &Task,
         now: Time,
@@ -464,7 +464,7 @@ impl Shared {
 
     /// Tells the agenda how many bytes a batch may need: what is free, and what the smallest
     /// workspace of a free lane has already.
-    fn look_at_memory(&self, state: &mut State) {
+    fn look_at_memory(&self, state: &mut LanesState) {
         let Some(owner) = &self.owner else { return };
         let own = state.workspaces.iter().flatten().map(Workspace::len).min();
         let Some(own) = own else { return };
@@ -516,7 +516,7 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for LanesShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Lanes")
     }

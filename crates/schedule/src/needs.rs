@@ -15,19 +15,19 @@ const CLASSES_MAX: usize = 16;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Needs {
     /// The class that was seen last comes last.
-    lines: Vec<(Class, Line)>,
+    lines: Vec<(Class, NeedsLine)>,
 }
 
 /// The smallest and the largest batch that is known. Between them the need is a line; beyond the
 /// largest it grows no faster than the rows, since what does not depend on rows is not negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Line {
-    small: Point,
-    large: Point,
+struct NeedsLine {
+    small: NeedsPoint,
+    large: NeedsPoint,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Point {
+struct NeedsPoint {
     rows: u64,
     bytes: u64,
 }
@@ -35,11 +35,11 @@ struct Point {
 impl Needs {
     /// Takes note of what a batch needs.
     pub(crate) fn note(&mut self, class: &Class, n_rows: usize, bytes: u64) {
-        let point = Point { rows: n_rows.max(1) as u64, bytes };
+        let point = NeedsPoint { rows: n_rows.max(1) as u64, bytes };
         let known = self.lines.iter().position(|(known, _)| known == class);
         let mut line = match known {
             Some(place) => self.lines.remove(place).1,
-            None => Line { small: point, large: point },
+            None => NeedsLine { small: point, large: point },
         };
         if point.rows < line.small.rows
             || (point.rows == line.small.rows && bytes > line.small.bytes)
@@ -67,14 +67,14 @@ impl Needs {
     /// not, or nothing is known of such tasks.
     pub(crate) fn beyond(&self, class: &Class, n_rows: usize) -> Option<u64> {
         let (_, line) = self.lines.iter().find(|(known, _)| known == class)?;
-        let Point { rows, bytes } = line.large;
+        let NeedsPoint { rows, bytes } = line.large;
         (n_rows as u64 > rows).then(|| scaled(bytes, n_rows as u64, rows))
     }
 
     /// The most rows that fit in `free_bytes`, at least 1; `None` before the first batch.
     pub(crate) fn rows_within(&self, class: &Class, free_bytes: u64) -> Option<usize> {
         let (_, line) = self.lines.iter().find(|(known, _)| known == class)?;
-        let Line { small, large } = *line;
+        let NeedsLine { small, large } = *line;
         let rows = if free_bytes >= large.bytes {
             scaled(large.rows, free_bytes, large.bytes)
         } else if free_bytes > small.bytes {

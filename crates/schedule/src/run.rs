@@ -46,7 +46,7 @@ pub(crate) fn run(
         batch.n_rows = batch.pieces.iter().map(|piece| piece.rows.len()).sum();
         batch.n_padded = if was_padded { batch.n_padded } else { batch.n_rows };
     }
-    let limited = Limited { work, run_max };
+    let limited = RunLimited { work, run_max };
     let Err(failure) = together(&batch.pieces, batch.n_padded, &limited, workspace) else {
         return Outcome::Ran;
     };
@@ -69,7 +69,7 @@ pub(crate) fn run(
 }
 
 /// Work whose every run is stopped when it takes too long.
-struct Limited<'a> {
+struct RunLimited<'a> {
     work: &'a dyn Work,
     run_max: Option<Duration>,
 }
@@ -78,7 +78,7 @@ struct Limited<'a> {
 fn together(
     pieces: &[Piece<Task>],
     n_padded: usize,
-    work: &Limited<'_>,
+    work: &RunLimited<'_>,
     workspace: &mut Workspace,
 ) -> Result<(), Failure> {
     let refused = |error: batch::Error| Failure::Refused(Refusal::of(error));
@@ -107,7 +107,7 @@ fn together(
     Ok(())
 }
 
-impl Limited<'_> {
+impl RunLimited<'_> {
     fn run(
         &self,
         inputs: &[Tensor],
@@ -150,7 +150,7 @@ fn guarded(
 fn wanted(outputs: &[Tensor], task: &Task) -> Result<Vec<Tensor>, Failure> {
     let of = |number: &usize| outputs.get(*number).cloned();
     let wanted: Option<Vec<Tensor>> = task.outputs.iter().map(of).collect();
-    let missing = || Failure::Failed(Fault { error: Arc::new(Missing), blame: Blame::Machine });
+    let missing = || Failure::Failed(Fault { error: Arc::new(RunMissing), blame: Blame::Machine });
     wanted.ok_or_else(missing)
 }
 
@@ -172,7 +172,7 @@ struct Lost;
 /// An output was asked for that is not there.
 #[derive(Debug, thiserror::Error)]
 #[error("an output that the signature does not have")]
-struct Missing;
+struct RunMissing;
 
 #[cfg(test)]
 mod tests;

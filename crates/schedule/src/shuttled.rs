@@ -83,7 +83,7 @@ fn setup(n_lanes: usize, inline_max: Duration) -> Setup {
 
 /// Answers of tasks: how many were answered with their own rows, and how many were refused.
 #[derive(Default)]
-struct Answers {
+struct ShuttledAnswers {
     n_right: AtomicUsize,
     n_refused: AtomicUsize,
 }
@@ -92,7 +92,7 @@ fn push(
     share: &Share,
     queue: QueueId,
     value: i32,
-    answers: &Arc<Answers>,
+    answers: &Arc<ShuttledAnswers>,
     is_cancelled: &Arc<AtomicBool>,
 ) {
     let answers = Arc::clone(answers);
@@ -121,7 +121,7 @@ fn explore(body: impl Fn() + Send + Sync + 'static) {
 fn two_threads_push_and_every_task_is_answered_once_with_its_own_rows() {
     explore(|| {
         let Setup { lanes, share, queue, work } = setup(2, Duration::ZERO);
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(ShuttledAnswers::default());
         let pushers: Vec<_> = (0..2)
             .map(|first| {
                 let (share, answers) = (Arc::clone(&share), Arc::clone(&answers));
@@ -148,7 +148,7 @@ fn two_threads_push_and_every_task_is_answered_once_with_its_own_rows() {
 fn tasks_that_meet_the_end_are_run_or_refused_but_never_lost() {
     explore(|| {
         let Setup { lanes, share, queue, .. } = setup(1, Duration::ZERO);
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(ShuttledAnswers::default());
         let pusher = {
             let (share, answers) = (Arc::clone(&share), Arc::clone(&answers));
             shuttle::thread::spawn(move || {
@@ -167,7 +167,7 @@ fn a_model_that_goes_while_it_is_asked_answers_everything() {
     explore(|| {
         let Setup { lanes, share, queue, .. } = setup(1, Duration::ZERO);
         let other = lanes.share(1);
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(ShuttledAnswers::default());
         let pusher = {
             let answers = Arc::clone(&answers);
             shuttle::thread::spawn(move || {
@@ -189,7 +189,7 @@ fn a_model_that_goes_while_it_is_asked_answers_everything() {
 fn short_tasks_run_on_their_callers_threads_and_leave_nothing_behind() {
     explore(|| {
         let Setup { lanes, share, queue, work } = setup(1, Duration::from_secs(3600));
-        let answers = Arc::new(Answers::default());
+        let answers = Arc::new(ShuttledAnswers::default());
         let cancelled = Arc::new(AtomicBool::new(false));
         let pusher = {
             let (share, answers) = (Arc::clone(&share), Arc::clone(&answers));

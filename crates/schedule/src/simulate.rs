@@ -142,7 +142,7 @@ pub fn play(devices: &[Device], models: &[Model], loads: &[Load], seed: u64) -> 
             Clients::Waiting(n_clients) => n_clients,
         };
         for _ in 0..n_first {
-            world.schedule(begin, Event::Come(number));
+            world.schedule(begin, SimulateEvent::Come(number));
         }
     }
     while let Some(Reverse((now, _, event))) = world.events.pop() {
@@ -158,15 +158,15 @@ struct World<'a> {
     agendas: Vec<Agenda<SimTask>>,
     /// The queue of each model on each device: the device and the ids.
     places: Vec<Vec<(usize, ModelId, QueueId)>>,
-    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    events: BinaryHeap<Reverse<(Time, u64, SimulateEvent)>>,
     n_events: u64,
-    running: Vec<Option<Running>>,
+    running: Vec<Option<SimulateRunning>>,
     random: u64,
     report: Report,
 }
 
 /// A batch that runs: its device, its turn and its tasks.
-type Running = (usize, Turned, Vec<Arc<SimTask>>);
+type SimulateRunning = (usize, Turned, Vec<Arc<SimTask>>);
 
 #[derive(Debug)]
 struct SimTask {
@@ -175,7 +175,7 @@ struct SimTask {
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum SimulateEvent {
     /// A task of a load.
     Come(usize),
     /// A running batch ends.
@@ -216,16 +216,16 @@ impl<'a> World<'a> {
         }
     }
 
-    fn schedule(&mut self, at: Time, event: Event) {
+    fn schedule(&mut self, at: Time, event: SimulateEvent) {
         self.n_events += 1;
         self.events.push(Reverse((at, self.n_events, event)));
     }
 
-    fn step(&mut self, now: Time, event: &Event) {
+    fn step(&mut self, now: Time, event: &SimulateEvent) {
         match *event {
-            Event::Come(load) => self.come(load, now),
-            Event::End(number) => self.end(number, now),
-            Event::Look(device) => self.look(device, now),
+            SimulateEvent::Come(load) => self.come(load, now),
+            SimulateEvent::End(number) => self.end(number, now),
+            SimulateEvent::Look(device) => self.look(device, now),
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a> World<'a> {
         }
         if let Clients::Rate(rate) = load.clients {
             let wait = -(1.0 - self.uniform()).ln() / rate;
-            self.schedule(now.plus(Duration::from_secs_f64(wait)), Event::Come(number));
+            self.schedule(now.plus(Duration::from_secs_f64(wait)), SimulateEvent::Come(number));
         }
         let (device, _, queue) = self.choose(load.model, load.n_rows, now);
         let class = Class::new(&[], false);
@@ -248,7 +248,7 @@ impl<'a> World<'a> {
             return self.again(number, now.plus(Duration::from_millis(1)));
         }
         if let Some(deadline) = deadline {
-            self.schedule(deadline, Event::Look(device));
+            self.schedule(deadline, SimulateEvent::Look(device));
         }
         self.look(device, now);
     }
@@ -256,7 +256,7 @@ impl<'a> World<'a> {
     /// A client that waits for answers has had one.
     fn again(&mut self, load: usize, at: Time) {
         if matches!(self.loads[load].clients, Clients::Waiting(_)) {
-            self.schedule(at, Event::Come(load));
+            self.schedule(at, SimulateEvent::Come(load));
         }
     }
 
@@ -295,11 +295,11 @@ impl<'a> World<'a> {
                     });
                     let tasks = turn.batch.pieces.into_iter().map(|piece| piece.task).collect();
                     self.running.push(Some((device, turned, tasks)));
-                    self.schedule(now.plus(took), Event::End(self.running.len() - 1));
+                    self.schedule(now.plus(took), SimulateEvent::End(self.running.len() - 1));
                 }
                 Next::Wait(wake) => {
                     if let Some(wake) = wake {
-                        self.schedule(wake, Event::Look(device));
+                        self.schedule(wake, SimulateEvent::Look(device));
                     }
                     return;
                 }

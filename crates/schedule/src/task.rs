@@ -26,10 +26,10 @@ pub struct Task {
     pub n_rows: usize,
     /// The time at which the task came.
     pub came: Instant,
-    answer: Mutex<Answer>,
+    answer: Mutex<TaskAnswer>,
 }
 
-struct Answer {
+struct TaskAnswer {
     /// Gone when it was called.
     reply: Option<Reply>,
     parts: Parts,
@@ -121,7 +121,7 @@ impl Task {
         n_rows: usize,
         reply: Reply,
     ) -> Self {
-        let answer = Answer { reply: Some(reply), parts: Parts::new(n_rows) };
+        let answer = TaskAnswer { reply: Some(reply), parts: Parts::new(n_rows) };
         Self {
             inputs,
             outputs,

@@ -40,7 +40,7 @@ impl Tensor {
         }
         match dtype {
             DType::String => {
-                let given = Given::new(proto, shape.n_elements())?;
+                let given = ProtoValues::new(proto, shape.n_elements())?;
                 if too_large(given.held_bytes()) {
                     return Err(refused());
                 }
@@ -142,7 +142,7 @@ fn content(proto: &TensorProto, dtype: DType, shape: Shape) -> Result<Tensor> {
 }
 
 /// The strings of a message, of which nothing is copied yet.
-struct Given<'a> {
+struct ProtoValues<'a> {
     /// The strings that are given, in order.
     each: Vec<&'a [u8]>,
     /// The string that stands for each one that is missing, and how many are.
@@ -150,7 +150,7 @@ struct Given<'a> {
     n_missing: usize,
 }
 
-impl<'a> Given<'a> {
+impl<'a> ProtoValues<'a> {
     /// Finds `count` strings in `string_val`, or in `tensor_content` as lengths followed by bytes.
     fn new(proto: &'a TensorProto, count: usize) -> Result<Self> {
         if !proto.tensor_content.is_empty() {

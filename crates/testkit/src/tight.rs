@@ -156,9 +156,11 @@ pub fn write(folder: &Path, unit_bytes: usize) {
     std::fs::write(file, model.encode_to_vec()).expect("tests have a folder to write to");
 }
 
-type Buffer = (u32, u32, usize);
+type TightBuffer = (u32, u32, usize);
 
-fn buffers(is_it: impl Fn(&Buffer) -> bool) -> impl Iterator<Item = (usize, &'static Buffer)> {
+fn buffers(
+    is_it: impl Fn(&TightBuffer) -> bool,
+) -> impl Iterator<Item = (usize, &'static TightBuffer)> {
     BUFFERS.iter().enumerate().filter(move |(_, buffer)| is_it(buffer))
 }
 

@@ -8,12 +8,12 @@ pub(super) struct Bins {
     /// Bit i is set if bin i has a chunk.
     filled: u64,
     /// Sorted downwards, so that what is taken most often is last.
-    bins: Vec<Vec<Entry>>,
+    bins: Vec<Vec<BinsEntry>>,
 }
 
 /// A chunk, and what it is sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct BinsEntry {
     key: u64,
     id: u32,
 }
@@ -74,7 +74,7 @@ impl Bins {
             && (place.at == 0 || list[place.at - 1].key > key)
             && list.get(place.at + 1).is_none_or(|next| next.key < key);
         if fits {
-            list[place.at] = Entry { key, id };
+            list[place.at] = BinsEntry { key, id };
         } else {
             self.remove_at(place);
             self.insert(records, id);
@@ -87,7 +87,7 @@ impl Bins {
         let key = records.key(id);
         let list = &mut self.bins[bin];
         let at = n_at_least(list, key);
-        list.insert(at, Entry { key, id });
+        list.insert(at, BinsEntry { key, id });
         self.filled |= 1 << bin;
     }
 
@@ -130,7 +130,7 @@ impl Bins {
     /// The bytes of host memory that the lists take.
     pub(super) fn bytes(&self) -> usize {
         let lists: usize = self.bins.iter().map(Vec::capacity).sum();
-        lists * size_of::<Entry>() + self.bins.len() * size_of::<Vec<Entry>>()
+        lists * size_of::<BinsEntry>() + self.bins.len() * size_of::<Vec<BinsEntry>>()
     }
 
     /// Asserts that the lists are sorted, in their places and marked.
@@ -146,7 +146,7 @@ impl Bins {
 
 /// The number of entries of at least `key`: they come first.
 #[inline]
-fn n_at_least(list: &[Entry], key: u64) -> usize {
+fn n_at_least(list: &[BinsEntry], key: u64) -> usize {
     if list.len() > 8 {
         return list.partition_point(|entry| entry.key >= key);
     }

@@ -12,14 +12,14 @@ use super::records::{NONE, Record, Records, State};
 #[derive(Debug)]
 pub(super) struct Chunks {
     records: Records,
-    sides: [Side; 2],
+    sides: [ChunksSide; 2],
     /// The units of a granule.
     granule: u32,
 }
 
 /// The chunks of small requests, or those of large ones.
 #[derive(Debug)]
-struct Side {
+struct ChunksSide {
     bins: Bins,
     /// Void chunks, from below.
     voids: Vec<u32>,
@@ -44,7 +44,7 @@ pub(super) const LARGE: u8 = 1;
 
 impl Chunks {
     pub(super) fn new(granule: u32) -> Chunks {
-        let side = || Side { bins: Bins::new(), voids: Vec::with_capacity(FEW_VOIDS) };
+        let side = || ChunksSide { bins: Bins::new(), voids: Vec::with_capacity(FEW_VOIDS) };
         Chunks { records: Records::default(), sides: [side(), side()], granule }
     }
 
@@ -301,7 +301,7 @@ impl Chunks {
 
     /// The bytes of host memory that the records and the lists take.
     pub(super) fn bytes(&self) -> usize {
-        let side = |side: &Side| side.bins.bytes() + side.voids.capacity() * size_of::<u32>();
+        let side = |side: &ChunksSide| side.bins.bytes() + side.voids.capacity() * size_of::<u32>();
         self.records.bytes() + self.sides.iter().map(side).sum::<usize>()
     }
 

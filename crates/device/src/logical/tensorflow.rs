@@ -110,7 +110,7 @@ pub fn configure(
         }
     }
     shares.sort_by_key(|share| share.order);
-    let logical = |(n, share): (usize, &Share)| LogicalDevice {
+    let logical = |(n, share): (usize, &TensorflowShare)| LogicalDevice {
         name: format!("gpu:{n}"),
         physical: share.physical,
         limit_bytes: share.limit_bytes,
@@ -141,7 +141,7 @@ struct Configuration<'a> {
     warnings: Vec<String>,
 }
 
-struct Share {
+struct TensorflowShare {
     /// Ordinal, GPU, position: what devices are numbered by.
     order: (i32, usize, usize),
     physical: usize,
@@ -153,7 +153,7 @@ struct Share {
 impl Configuration<'_> {
     fn push_virtual(
         &mut self,
-        shares: &mut Vec<Share>,
+        shares: &mut Vec<TensorflowShare>,
         at: usize,
         gpu: usize,
         entry: &VirtualDevices,
@@ -169,20 +169,31 @@ impl Configuration<'_> {
             let priority = entry.priority.get(position).copied().unwrap_or(0);
             let order = (ordinal, at, position);
             let limit_by = "memory_limit_mb of virtual_devices";
-            shares.push(Share { order, physical: gpu, limit_bytes, limit_by, priority });
+            shares.push(TensorflowShare { order, physical: gpu, limit_bytes, limit_by, priority });
         }
         Ok(())
     }
 
     /// One logical device with everything, or several equal ones.
-    fn push_whole(&mut self, shares: &mut Vec<Share>, at: usize, gpu: usize) -> Result<(), Error> {
+    fn push_whole(
+        &mut self,
+        shares: &mut Vec<TensorflowShare>,
+        at: usize,
+        gpu: usize,
+    ) -> Result<(), Error> {
         let (limit, limit_by) = self.limit(gpu)?;
         let n = usize::try_from(self.options.num_virtual_devices_per_gpu).unwrap_or(1).max(1);
         check_count(shares.len().saturating_add(n))?;
         let limit_by = if n > 1 { "num_virtual_devices_per_gpu" } else { limit_by };
         for position in 0..n {
             let (order, limit_bytes) = ((0, at, position), limit / n as u64);
-            shares.push(Share { order, physical: gpu, limit_bytes, limit_by, priority: 0 });
+            shares.push(TensorflowShare {
+                order,
+                physical: gpu,
+                limit_bytes,
+                limit_by,
+                priority: 0,
+            });
         }
         Ok(())
     }

@@ -15,21 +15,21 @@ use crate::sync::{AtomicU64, Mutex};
 pub struct Books {
     /// The logical device, and the physical one.
     accounts: Vec<Arc<Account>>,
-    context: Mutex<Context>,
+    context: Mutex<BooksContext>,
     in_use: AtomicU64,
     peak_in_use: AtomicU64,
     tallies: Mutex<Vec<Weak<Tally>>>,
 }
 
 /// The bytes of the device's driver, charged for as long as the space is there.
-struct Context {
+struct BooksContext {
     accounts: Vec<Arc<Account>>,
     bytes: u64,
 }
 
-impl Context {
-    fn new(accounts: &[Arc<Account>], bytes: u64) -> Result<Context> {
-        let mut context = Context { accounts: Vec::new(), bytes };
+impl BooksContext {
+    fn new(accounts: &[Arc<Account>], bytes: u64) -> Result<BooksContext> {
+        let mut context = BooksContext { accounts: Vec::new(), bytes };
         for account in accounts {
             account.charge(bytes)?;
             context.accounts.push(Arc::clone(account));
@@ -38,7 +38,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for BooksContext {
     fn drop(&mut self) {
         self.accounts.iter().for_each(|account| account.refund(self.bytes));
     }
@@ -55,7 +55,7 @@ impl Books {
     /// If a limit refuses.
     pub(super) fn new(accounts: Vec<Arc<Account>>, context_bytes: u64) -> Result<Books> {
         Ok(Books {
-            context: Mutex::new(Context::new(&accounts, context_bytes)?),
+            context: Mutex::new(BooksContext::new(&accounts, context_bytes)?),
             accounts,
             in_use: AtomicU64::new(context_bytes),
             peak_in_use: AtomicU64::new(context_bytes),
@@ -89,7 +89,7 @@ impl Books {
     /// If a limit refuses; nothing is changed then.
     pub fn set_context(&self, bytes: u64) -> Result<()> {
         let mut context = self.context.lock();
-        let new = Context::new(&self.accounts, bytes)?;
+        let new = BooksContext::new(&self.accounts, bytes)?;
         let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let before = std::mem::replace(&mut *context, new);
         self.in_use.fetch_sub(before.bytes, Ordering::Relaxed);

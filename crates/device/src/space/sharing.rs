@@ -16,12 +16,12 @@ use crate::sync::Mutex;
 /// The weights of a space that may be shared, by a hash of their bytes.
 #[derive(Debug, Default)]
 pub struct Sharing {
-    entries: Mutex<HashMap<u64, Vec<Entry>>>,
+    entries: Mutex<HashMap<u64, Vec<SharingEntry>>>,
     hasher: std::hash::RandomState,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SharingEntry {
     buffer: WeakBuffer,
     category: Category,
     sharers: Vec<Arc<Owner>>,
@@ -53,7 +53,7 @@ impl Sharing {
             }
         }
         let (weak, sharers) = (buffer.downgrade(), vec![Arc::clone(owner)]);
-        alike.push(Entry { buffer: weak, category, sharers });
+        alike.push(SharingEntry { buffer: weak, category, sharers });
         buffer
     }
 
@@ -120,11 +120,12 @@ impl Sharing {
 
     /// The bytes of weights that a holder shares with others.
     pub(super) fn shared_bytes(&self, holder: &Holder) -> u64 {
-        let is_shared = |entry: &&Entry| {
+        let is_shared = |entry: &&SharingEntry| {
             let mut holders = entry.sharers.iter().map(|owner| owner.holder());
             distinct(&entry.sharers).count() > 1 && holders.any(|other| other == holder)
         };
-        let bytes = |entry: &Entry| entry.buffer.upgrade().map_or(0, |buffer| buffer.len() as u64);
+        let bytes =
+            |entry: &SharingEntry| entry.buffer.upgrade().map_or(0, |buffer| buffer.len() as u64);
         let entries = self.entries.lock();
         entries.values().flatten().filter(is_shared).map(bytes).sum()
     }
@@ -132,7 +133,7 @@ impl Sharing {
     /// The bytes of a device's weights that sharing saved.
     pub fn saved_bytes(&self) -> u64 {
         let entries = self.entries.lock();
-        let saved = |entry: &Entry| {
+        let saved = |entry: &SharingEntry| {
             let bytes = entry.buffer.upgrade().map_or(0, |buffer| buffer.len() as u64);
             bytes * (distinct(&entry.sharers).count() as u64).saturating_sub(1)
         };
@@ -158,9 +159,10 @@ impl Sharing {
         let entries = self.entries.lock();
         let alike = entries.values().map(|alike| {
             let sharers = alike.iter().map(|entry| entry.sharers.capacity());
-            alike.capacity() * size_of::<Entry>() + sharers.sum::<usize>() * size_of::<usize>()
+            alike.capacity() * size_of::<SharingEntry>()
+                + sharers.sum::<usize>() * size_of::<usize>()
         });
-        alike.sum::<usize>() + entries.capacity() * size_of::<(u64, Vec<Entry>)>()
+        alike.sum::<usize>() + entries.capacity() * size_of::<(u64, Vec<SharingEntry>)>()
     }
 
     /// A hash that no file can foresee; what it says is checked byte by byte.
@@ -187,7 +189,7 @@ impl Sharing {
                 assert!(!entry.sharers.is_empty(), "somebody shares it");
                 let Some(buffer) = entry.buffer.upgrade() else { continue };
                 assert_eq!(self.hash(buffer.bytes()), *hash, "listed by its bytes");
-                let is_same = |other: &Entry| {
+                let is_same = |other: &SharingEntry| {
                     let bytes = other.buffer.upgrade().filter(|_| other.category == entry.category);
                     bytes.is_some_and(|other| other.bytes() == buffer.bytes())
                 };
@@ -198,7 +200,7 @@ impl Sharing {
 }
 
 /// Books a buffer to its only holder, or as shared.
-fn book_shared(buffer: &Buffer, entry: &Entry) {
+fn book_shared(buffer: &Buffer, entry: &SharingEntry) {
     let mut owners = distinct(&entry.sharers);
     let tally = match (owners.next(), owners.next()) {
         (Some(only), None) => Arc::clone(only.tally(entry.category)),

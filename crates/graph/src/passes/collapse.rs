@@ -19,7 +19,8 @@ use crate::program::Bindings;
 
 /// Replaces each pattern that is found.
 pub(super) fn collapse(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
-    let look = Look { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
+    let look =
+        CollapseScan { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
     let mut edits = Edits::of(&graph);
     // From the end: of two patterns that share nodes, the larger one ends later.
     for root in (0..u32::try_from(graph.nodes.len()).expect("a graph is bounded")).rev() {
@@ -38,25 +39,25 @@ pub(super) fn collapse(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<
 }
 
 /// All patterns: each looks for one that ends with a node.
-const PATTERNS: &[fn(&Look<'_>, u32) -> Option<Found>] =
+const PATTERNS: &[fn(&CollapseScan<'_>, u32) -> Option<CollapseMatch>] =
     &[layer_norm::find, activation::find, wrap::find];
 
 /// The graph in which patterns look for matches, and its analyses.
-struct Look<'a> {
+struct CollapseScan<'a> {
     graph: &'a Graph,
     uses: Uses,
     specs: Specs,
 }
 
 /// A pattern that was found.
-struct Found {
+struct CollapseMatch {
     /// The op in its place.
     new: Result<New>,
     /// The nodes that it replaces besides the last.
     others: Vec<u32>,
 }
 
-impl Look<'_> {
+impl CollapseScan<'_> {
     fn op(&self, port: Port) -> &'static str {
         if port.output == 0 { self.graph.node(port.node).op_name() } else { "" }
     }

@@ -17,9 +17,9 @@ use crate::program::Bindings;
 
 /// Replaces each node that can be computed now by its values, and drops what surely does not run.
 pub(super) fn fold(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
-    let mut folder = Folder { bindings, env, graph: Graph::default(), specs: Vec::new() };
+    let mut folder = ConstantsFolder { bindings, env, graph: Graph::default(), specs: Vec::new() };
     folder.graph.args = graph.args;
-    let mut taken: Vec<Taken> = Vec::with_capacity(graph.nodes.len());
+    let mut taken: Vec<NodeReplacement> = Vec::with_capacity(graph.nodes.len());
     for mut node in graph.nodes {
         let inputs: Option<Vec<Port>> =
             node.inputs.iter().map(|port| folder.find(&taken, *port)).collect();
@@ -40,7 +40,7 @@ pub(super) fn fold(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Resu
 }
 
 /// The replacement of a node of the old graph.
-enum Taken {
+enum NodeReplacement {
     /// Its outputs are these.
     Ports(Vec<Port>),
     /// It is this node, but it is not known how many outputs it has: it fails if it runs.
@@ -49,7 +49,7 @@ enum Taken {
     Dead,
 }
 
-struct Folder<'a> {
+struct ConstantsFolder<'a> {
     bindings: &'a Bindings<'a>,
     env: &'a Env<'a>,
     graph: Graph,
@@ -57,14 +57,14 @@ struct Folder<'a> {
     specs: Vec<Vec<Spec>>,
 }
 
-impl Folder<'_> {
+impl ConstantsFolder<'_> {
     /// The port in the new graph of an output of the old one.
-    fn find(&mut self, taken: &[Taken], port: Port) -> Option<Port> {
+    fn find(&mut self, taken: &[NodeReplacement], port: Port) -> Option<Port> {
         match &taken[port.node as usize] {
-            Taken::Ports(ports) => ports.get(port.output as usize).copied(),
-            Taken::Fails(node) => Some(Port { node: *node, output: port.output }),
+            NodeReplacement::Ports(ports) => ports.get(port.output as usize).copied(),
+            NodeReplacement::Fails(node) => Some(Port { node: *node, output: port.output }),
             // A node of its own that has no outputs: nobody who runs reads it.
-            Taken::Dead => {
+            NodeReplacement::Dead => {
                 let nothing = Tensor::vector::<u8>(&[]).ok()?;
                 let node = self.graph.push(Node::constant(&"dead".into(), nothing));
                 self.specs.push(Vec::new());
@@ -74,7 +74,7 @@ impl Folder<'_> {
     }
 
     /// Adds a node, or its values; gives where its outputs are.
-    fn take(&mut self, node: Node) -> Result<Taken> {
+    fn take(&mut self, node: Node) -> Result<NodeReplacement> {
         let mut node = self.without_variable(node)?;
         let (def, op) = match &node.body {
             Body::Arg(number) => {
@@ -101,10 +101,10 @@ impl Folder<'_> {
         let outputs = match infer_node(&*op, &node, &known, self.env)? {
             Inferred::Specs(outputs) => outputs,
             // A result that is dead is an error once it is asked for.
-            Inferred::Dead if !is_result(def) => return Ok(Taken::Dead),
+            Inferred::Dead if !is_result(def) => return Ok(NodeReplacement::Dead),
             Inferred::Dead | Inferred::Fails(_) => {
                 self.specs.push(Vec::new());
-                return Ok(Taken::Fails(self.graph.push(node)));
+                return Ok(NodeReplacement::Fails(self.graph.push(node)));
             }
         };
         let inputs = operands(&*op, &node, &known);
@@ -112,7 +112,7 @@ impl Folder<'_> {
             return self.take_chosen(&node, chosen);
         }
         if def.facts.is_check && surely_holds(&inputs) {
-            return Ok(Taken::Ports(Vec::new()));
+            return Ok(NodeReplacement::Ports(Vec::new()));
         }
         if outputs.is_empty() {
             return Ok(self.push(node, outputs));
@@ -141,27 +141,27 @@ impl Folder<'_> {
     }
 
     /// A merge whose choice is known is what it chooses.
-    fn take_chosen(&mut self, node: &Node, chosen: usize) -> Result<Taken> {
+    fn take_chosen(&mut self, node: &Node, chosen: usize) -> Result<NodeReplacement> {
         let number = i32::try_from(chosen).expect("a node has few inputs");
         let number =
             Tensor::scalar(number).map_err(|error| Error::node(&node.name, error.into()))?;
         let index = self.graph.push(Node::constant(&node.name, number.clone()));
         self.specs.push(vec![Spec::constant(number)]);
-        Ok(Taken::Ports(vec![node.inputs[chosen], Port { node: index, output: 0 }]))
+        Ok(NodeReplacement::Ports(vec![node.inputs[chosen], Port { node: index, output: 0 }]))
     }
 
     fn spec(&self, port: &Port) -> Option<Spec> {
         self.specs[port.node as usize].get(port.output as usize).cloned()
     }
 
-    fn push(&mut self, node: Node, specs: Vec<Spec>) -> Taken {
+    fn push(&mut self, node: Node, specs: Vec<Spec>) -> NodeReplacement {
         let n_outputs = u32::try_from(specs.len()).expect("a node has few outputs");
         let number = self.graph.push(node);
         self.specs.push(specs);
-        Taken::Ports((0..n_outputs).map(|output| Port { node: number, output }).collect())
+        NodeReplacement::Ports((0..n_outputs).map(|output| Port { node: number, output }).collect())
     }
 
-    fn push_values(&mut self, node: &Node, values: Vec<Tensor>) -> Taken {
+    fn push_values(&mut self, node: &Node, values: Vec<Tensor>) -> NodeReplacement {
         let mut ports = Vec::with_capacity(values.len());
         for value in values {
             let spec = Spec::constant(value.clone());
@@ -171,7 +171,7 @@ impl Folder<'_> {
             ports.push(Port { node: self.graph.push(constant), output: 0 });
             self.specs.push(vec![spec]);
         }
-        Taken::Ports(ports)
+        NodeReplacement::Ports(ports)
     }
 
     /// A node that gathers from a variable which no signature writes gathers from a constant.

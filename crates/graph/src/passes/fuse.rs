@@ -22,11 +22,11 @@ use chain::{Chain, Look};
 
 /// Replaces each product and what follows it by a fused op.
 pub(super) fn fuse(graph: Graph, bindings: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
-    let scaled = |product: &Product, scale: &[f32]| match product.kind {
+    let scaled = |product: &FuseProduct, scale: &[f32]| match product.kind {
         // It is never packed.
-        Kind::Depthwise => bindings.scaled.get(&product.weight, scale).map(Input::Value),
+        FuseKind::Depthwise => bindings.scaled.get(&product.weight, scale).map(Input::Value),
         // The product is made when it is packed, one at a time.
-        Kind::Conv | Kind::MatMul | Kind::Linear => {
+        FuseKind::Conv | FuseKind::MatMul | FuseKind::Linear => {
             Ok(Input::Scaled(product.weight.clone(), Arc::from(scale)))
         }
     };
@@ -39,13 +39,13 @@ pub(super) fn fuse_as_is(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Resul
 }
 
 /// A function that multiplies a weight with a scale for each channel.
-type Scale<'a> = &'a dyn Fn(&Product, &[f32]) -> tensor::Result<Input>;
+type Scale<'a> = &'a dyn Fn(&FuseProduct, &[f32]) -> tensor::Result<Input>;
 
 fn fuse_with(graph: Graph, env: &Env<'_>, scale: Scale<'_>) -> Result<Graph> {
     let look = Look { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
     let mut edits = Edits::of(&graph);
     for number in 0..u32::try_from(graph.nodes.len()).expect("a graph is bounded") {
-        let Some(product) = Product::of(&graph, number) else { continue };
+        let Some(product) = FuseProduct::of(&graph, number) else { continue };
         let Some(chain) = Chain::follow(&look, &edits, &product) else { continue };
         let last = *chain.nodes.last().expect("a chain has a last node");
         edits.replace(last, &chain.nodes, fused(&graph, &product, &chain, scale)?);
@@ -54,9 +54,9 @@ fn fuse_with(graph: Graph, env: &Env<'_>, scale: Scale<'_>) -> Result<Graph> {
 }
 
 /// A product of an input and a constant weight.
-struct Product {
+struct FuseProduct {
     number: u32,
-    kind: Kind,
+    kind: FuseKind,
     weight: Tensor,
     /// The channels of the output.
     n_channels: usize,
@@ -65,43 +65,45 @@ struct Product {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FuseKind {
     Conv,
     Depthwise,
     MatMul,
     Linear,
 }
 
-impl Product {
+impl FuseProduct {
     fn of(graph: &Graph, number: u32) -> Option<Self> {
         let node = graph.node(number);
         (!node.is_conditional()).then_some(())?;
         let kind = match node.op_name() {
-            "Conv2D" => Kind::Conv,
-            "DepthwiseConv2dNative" => Kind::Depthwise,
-            "MatMul" => Kind::MatMul,
-            "_Linear" => Kind::Linear,
+            "Conv2D" => FuseKind::Conv,
+            "DepthwiseConv2dNative" => FuseKind::Depthwise,
+            "MatMul" => FuseKind::MatMul,
+            "_Linear" => FuseKind::Linear,
             _ => return None,
         };
         let attrs = Attrs::new(&node.attrs);
         let plain = match kind {
-            Kind::MatMul => !attrs.bool_or("transpose_b", false).ok()?,
-            Kind::Linear => true,
-            Kind::Conv | Kind::Depthwise => attrs.str_or("data_format", "NHWC").ok()? == "NHWC",
+            FuseKind::MatMul => !attrs.bool_or("transpose_b", false).ok()?,
+            FuseKind::Linear => true,
+            FuseKind::Conv | FuseKind::Depthwise => {
+                attrs.str_or("data_format", "NHWC").ok()? == "NHWC"
+            }
         };
         let weight = graph.node(node.inputs.get(1)?.node).as_const()?.clone();
-        let rank = if matches!(kind, Kind::MatMul | Kind::Linear) { 2 } else { 4 };
+        let rank = if matches!(kind, FuseKind::MatMul | FuseKind::Linear) { 2 } else { 4 };
         if !plain || weight.dtype() != DType::F32 || weight.shape().rank() != rank {
             return None;
         }
         let shape = weight.shape();
         let n_channels = match kind {
-            Kind::Depthwise => shape[2] * shape[3],
-            Kind::Conv | Kind::MatMul | Kind::Linear => shape.last_dim(),
+            FuseKind::Depthwise => shape[2] * shape[3],
+            FuseKind::Conv | FuseKind::MatMul | FuseKind::Linear => shape.last_dim(),
         };
         let tail = match kind {
-            Kind::Linear => sizes(attrs.ints("tail").ok()?)?,
-            Kind::Conv | Kind::Depthwise | Kind::MatMul => vec![n_channels],
+            FuseKind::Linear => sizes(attrs.ints("tail").ok()?)?,
+            FuseKind::Conv | FuseKind::Depthwise | FuseKind::MatMul => vec![n_channels],
         };
         let product = Self { number, kind, weight, n_channels, tail };
         ops::find(product.fused_name()).map(|_| product)
@@ -109,16 +111,16 @@ impl Product {
 
     fn fused_name(&self) -> &'static str {
         match self.kind {
-            Kind::Conv => "_FusedConv2D",
-            Kind::Depthwise => "_FusedDepthwiseConv2dNative",
-            Kind::MatMul => "_FusedMatMul",
-            Kind::Linear => "_Linear",
+            FuseKind::Conv => "_FusedConv2D",
+            FuseKind::Depthwise => "_FusedDepthwiseConv2dNative",
+            FuseKind::MatMul => "_FusedMatMul",
+            FuseKind::Linear => "_Linear",
         }
     }
 }
 
 /// The op for a product and what follows it.
-fn fused(graph: &Graph, product: &Product, chain: &Chain, scale: Scale<'_>) -> Result<New> {
+fn fused(graph: &Graph, product: &FuseProduct, chain: &Chain, scale: Scale<'_>) -> Result<New> {
     let node = graph.node(product.number);
     let mut attrs = (*node.attrs).clone();
     let mut names: Vec<&str> = Vec::new();

@@ -16,7 +16,7 @@ use crate::program::Bindings;
 
 /// Replaces each of them by a `_Linear`.
 pub(super) fn linear(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
-    let look = Look { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
+    let look = LinearScan { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
     let mut edits = Edits::of(&graph);
     for number in 0..u32::try_from(graph.nodes.len()).expect("a graph is bounded") {
         let Some(layer) = look.layer(number) else { continue };
@@ -65,7 +65,7 @@ impl Rows {
     }
 }
 
-struct Look<'a> {
+struct LinearScan<'a> {
     graph: &'a Graph,
     uses: Uses,
     specs: Specs,
@@ -84,7 +84,7 @@ struct Layer {
     tail: Vec<usize>,
 }
 
-impl Look<'_> {
+impl LinearScan<'_> {
     fn layer(&self, number: u32) -> Option<Layer> {
         let node = self.graph.node(number);
         match node.op_name() {

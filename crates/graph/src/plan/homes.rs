@@ -129,7 +129,7 @@ impl Drafter<'_> {
                 Home::Device => "to the device",
             }),
             op_name: COPY,
-            op: Arc::new(Copy),
+            op: Arc::new(HomesCopy),
             kind: ops::Kind::Pure,
             home,
             inputs: smallvec![from],
@@ -162,9 +162,9 @@ impl Drafter<'_> {
 }
 
 /// A tensor somewhere else.
-struct Copy;
+struct HomesCopy;
 
-impl Op for Copy {
+impl Op for HomesCopy {
     fn infer(&self, inputs: &[Spec]) -> ops::Result<Vec<Spec>> {
         Ok(inputs.to_vec())
     }

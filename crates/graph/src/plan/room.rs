@@ -62,7 +62,7 @@ impl Missed {
 }
 
 /// The fit of one home in a room.
-enum Fit {
+enum RoomFit {
     /// It is within it.
     Fits,
     /// It is not, and no offsets are, or none were found.
@@ -88,16 +88,16 @@ impl Plan {
     /// the room, another may be, and none was looked for in vain.
     pub(crate) fn worth(&self, room: &Room) -> Option<Capacities> {
         let (device, host) = (self.fit(Home::Device, room), self.fit(Home::Host, room));
-        let capacity = |fit: &Fit, home| match fit {
-            Fit::Fits => Some(self.work_bytes_of(home)),
-            Fit::Worth(capacity) => Some(*capacity),
-            Fit::Hopeless => None,
+        let capacity = |fit: &RoomFit, home| match fit {
+            RoomFit::Fits => Some(self.work_bytes_of(home)),
+            RoomFit::Worth(capacity) => Some(*capacity),
+            RoomFit::Hopeless => None,
         };
         let all = Capacities {
             device: capacity(&device, Home::Device)?,
             host: capacity(&host, Home::Host)?,
         };
-        (!matches!((device, host), (Fit::Fits, Fit::Fits))).then_some(all)
+        (!matches!((device, host), (RoomFit::Fits, RoomFit::Fits))).then_some(all)
     }
 
     /// Notes that no offsets below these heights were found.
@@ -109,19 +109,19 @@ impl Plan {
         }
     }
 
-    fn fit(&self, home: Home, room: &Room) -> Fit {
+    fn fit(&self, home: Home, room: &Room) -> RoomFit {
         let (work, capacity) = (self.work_bytes_of(home), self.capacity(home, room));
         if work <= capacity {
-            return Fit::Fits;
+            return RoomFit::Fits;
         }
         // Room that comes and goes by a little is no reason to search each time: it takes half of
         // what was missing, so that there are few searches for a plan.
         let missed = self.missed.of(home).load(Ordering::Relaxed);
         let is_tried = missed > 0 && capacity < missed.midpoint(work);
         if capacity < self.live_bytes_of(home) || is_tried {
-            return Fit::Hopeless;
+            return RoomFit::Hopeless;
         }
-        Fit::Worth(capacity)
+        RoomFit::Worth(capacity)
     }
 
     /// The bytes that a room leaves for the workspace.

@@ -6,7 +6,7 @@ use ops::RowRule;
 use tensor::Spec;
 
 use super::rules::{self, AXIS, SHAPES, UNKNOWN, Verdict};
-use super::{Seen, State, has_one_each};
+use super::{RowsState, RowsTensor, has_one_each};
 use crate::graph::Node;
 
 /// Returns whether an op does the same with each element of the first dimension.
@@ -24,27 +24,27 @@ fn does_the_same_with_each(rule: RowRule) -> bool {
 }
 
 /// Returns whether any input is made of such copies.
-pub(super) fn are_copies(inputs: &[Seen]) -> bool {
-    inputs.iter().any(|input| matches!(input.state, State::Copies(_)))
+pub(super) fn are_copies(inputs: &[RowsTensor]) -> bool {
+    inputs.iter().any(|input| matches!(input.state, RowsState::Copies(_)))
 }
 
 /// A batch is taken apart into cells: `SpaceToBatchND`.
-pub(super) fn apart(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+pub(super) fn apart(inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     let [value, cells, paddings] = inputs else { return Err(UNKNOWN) };
-    if value.state != State::Rows || !has_one_each(value) {
+    if value.state != RowsState::Rows || !has_one_each(value) {
         return Err(AXIS);
     }
-    if cells.state != State::Free || paddings.state != State::Free {
+    if cells.state != RowsState::Free || paddings.state != RowsState::Free {
         return Err(UNKNOWN);
     }
     if outputs.iter().any(|output| super::block(output).is_none()) {
         return Err(SHAPES);
     }
-    Ok(vec![State::Copies(cells.spec.ints().ok_or(SHAPES)?)])
+    Ok(vec![RowsState::Copies(cells.spec.ints().ok_or(SHAPES)?)])
 }
 
 /// Judges a node's outputs when an input is made of such copies.
-pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+pub(super) fn judge(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     let rule = node.facts().rows;
     if rule == RowRule::BatchToSpace {
         return together(inputs, outputs);
@@ -52,18 +52,19 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     if !does_the_same_with_each(rule) {
         return Err(UNKNOWN);
     }
-    let first = inputs.iter().find(|input| matches!(input.state, State::Copies(_)));
+    let first = inputs.iter().find(|input| matches!(input.state, RowsState::Copies(_)));
     let first = first.ok_or(UNKNOWN)?;
-    let is_alike = |input: &Seen| input.state == State::Free || input.state == first.state;
+    let is_alike =
+        |input: &RowsTensor| input.state == RowsState::Free || input.state == first.state;
     if !inputs.iter().all(is_alike) {
         return Err(UNKNOWN);
     }
     // Each element of the first dimension counts as a row, and must stay one, in its place.
-    let as_rows = |input: &Seen| match input.state {
-        State::Copies(_) => Seen { state: State::Rows, spec: input.spec.clone() },
+    let as_rows = |input: &RowsTensor| match input.state {
+        RowsState::Copies(_) => RowsTensor { state: RowsState::Rows, spec: input.spec.clone() },
         _ => input.clone(),
     };
-    let inputs: Vec<Seen> = inputs.iter().map(as_rows).collect();
+    let inputs: Vec<RowsTensor> = inputs.iter().map(as_rows).collect();
     rules::judge(node, &inputs, outputs)?;
     let size = |spec: &Spec| spec.dims().and_then(<[_]>::first).cloned();
     let keeps =
@@ -75,18 +76,18 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 }
 
 /// The cells are put together again, as they were taken apart.
-fn together(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+fn together(inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     let [value, cells, crops] = inputs else { return Err(UNKNOWN) };
-    let State::Copies(apart) = &value.state else { return Err(UNKNOWN) };
-    if cells.state != State::Free || crops.state != State::Free {
+    let RowsState::Copies(apart) = &value.state else { return Err(UNKNOWN) };
+    if cells.state != RowsState::Free || crops.state != RowsState::Free {
         return Err(UNKNOWN);
     }
     if cells.spec.ints().as_ref() != Some(apart) {
         return Err(AXIS);
     }
-    let as_rows = |spec: &Spec| Seen { state: State::Rows, spec: spec.clone() };
+    let as_rows = |spec: &Spec| RowsTensor { state: RowsState::Rows, spec: spec.clone() };
     if !outputs.iter().map(as_rows).all(|seen| has_one_each(&seen)) {
         return Err(SHAPES);
     }
-    Ok(vec![State::Rows])
+    Ok(vec![RowsState::Rows])
 }

@@ -6,22 +6,24 @@ use ops::{Attrs, RowRule};
 use tensor::{DType, Dim, Spec, Symbol};
 
 use super::rules::{AXIS, SHAPES, UNKNOWN, Verdict};
-use super::{ROWS, Seen, State, block, has_one_each};
+use super::{ROWS, RowsState, RowsTensor, block, has_one_each};
 use crate::graph::Node;
 
 /// A tensor in a state, with what the state says of its shape.
-pub(super) fn seen(state: State, spec: Spec) -> Seen {
+pub(super) fn seen(state: RowsState, spec: Spec) -> RowsTensor {
     let spec = match state {
-        State::Bounds => super::sparse::with_sizes(spec),
-        State::Free => with_names(&spec, None),
+        RowsState::Bounds => super::sparse::with_sizes(spec),
+        RowsState::Free => with_names(&spec, None),
         // An item of a list has its rows first, whatever was inferred.
-        State::Rows => with_names(&with_rows(&spec, 0).unwrap_or(spec), Some(0)),
-        State::Inner(axis) => with_names(&with_rows(&spec, axis).unwrap_or(spec), Some(axis)),
-        State::Sizes | State::List(_) | State::Copies(_) | State::Sparse(..) | State::Mixed(_) => {
-            spec
-        }
+        RowsState::Rows => with_names(&with_rows(&spec, 0).unwrap_or(spec), Some(0)),
+        RowsState::Inner(axis) => with_names(&with_rows(&spec, axis).unwrap_or(spec), Some(axis)),
+        RowsState::Sizes
+        | RowsState::List(_)
+        | RowsState::Copies(_)
+        | RowsState::Sparse(..)
+        | RowsState::Mixed(_) => spec,
     };
-    Seen { state, spec }
+    RowsTensor { state, spec }
 }
 
 /// A spec whose unknown dimensions, but for the rows, have names of their own: a free tensor, and
@@ -45,8 +47,8 @@ fn with_names(spec: &Spec, rows: Option<usize>) -> Spec {
 }
 
 /// The state of a tensor whose dimension `axis` is the rows.
-pub(super) fn state(axis: usize) -> State {
-    if axis == 0 { State::Rows } else { State::Inner(axis) }
+pub(super) fn state(axis: usize) -> RowsState {
+    if axis == 0 { RowsState::Rows } else { RowsState::Inner(axis) }
 }
 
 /// All outputs have their rows in dimension `axis`, if their shapes say so.
@@ -62,17 +64,17 @@ pub(super) fn at(outputs: &[Spec], axis: usize) -> Verdict {
 }
 
 /// A tensor with rows in the first dimension, one for each, or further in.
-fn axis_of(input: &Seen) -> Option<usize> {
+fn axis_of(input: &RowsTensor) -> Option<usize> {
     match input.state {
-        State::Rows => has_one_each(input).then_some(0),
-        State::Inner(axis) => Some(axis),
+        RowsState::Rows => has_one_each(input).then_some(0),
+        RowsState::Inner(axis) => Some(axis),
         _ => None,
     }
 }
 
 /// Judges a node's outputs when an input has its rows further in.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the other rules are for rows that come first")]
-pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+pub(super) fn judge(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     match node.facts().rows {
         RowRule::Shape => {
             Ok(outputs.iter().map(|output| super::rules::sizes(node, output)).collect())
@@ -82,7 +84,7 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
         RowRule::ListGet => get(inputs, outputs),
         RowRule::ListPut => put(inputs, outputs),
         RowRule::ListStack => stack(inputs, outputs),
-        RowRule::ListLength => Ok(vec![State::Free]),
+        RowRule::ListLength => Ok(vec![RowsState::Free]),
         RowRule::StridedSlice => first_step(node, inputs, outputs),
         RowRule::Reverse => reverse(inputs, outputs),
         RowRule::Unpack => unpack(node, inputs, outputs),
@@ -92,12 +94,12 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 }
 
 /// Rows go where the order of dimensions says.
-pub(super) fn transpose(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+pub(super) fn transpose(inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     let [value, order] = inputs else { return Err(UNKNOWN) };
     let order = order.spec.ints().ok_or(SHAPES)?;
-    if value.state == State::Rows && order.first() == Some(&0) {
+    if value.state == RowsState::Rows && order.first() == Some(&0) {
         let first = outputs.first().ok_or(UNKNOWN)?;
-        return if block(first).is_some() { Ok(vec![State::Rows]) } else { Err(SHAPES) };
+        return if block(first).is_some() { Ok(vec![RowsState::Rows]) } else { Err(SHAPES) };
     }
     let axis = axis_of(value).ok_or(AXIS)?;
     let to = order.iter().position(|from| usize::try_from(*from) == Ok(axis)).ok_or(SHAPES)?;
@@ -105,18 +107,20 @@ pub(super) fn transpose(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 }
 
 /// The steps of a sequence, each with its rows.
-fn from_tensor(inputs: &[Seen]) -> Verdict {
+fn from_tensor(inputs: &[RowsTensor]) -> Verdict {
     match inputs {
-        [Seen { state: State::Inner(axis), .. }, shape] if shape.state == State::Free => {
-            Ok(vec![State::List(axis - 1)])
+        [RowsTensor { state: RowsState::Inner(axis), .. }, shape]
+            if shape.state == RowsState::Free =>
+        {
+            Ok(vec![RowsState::List(axis - 1)])
         }
         _ => Err(AXIS),
     }
 }
 
-fn get(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+fn get(inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     match inputs {
-        [Seen { state: State::List(axis), .. }, others @ ..] if are_free(others) => {
+        [RowsTensor { state: RowsState::List(axis), .. }, others @ ..] if are_free(others) => {
             step(outputs, *axis)
         }
         _ => Err(UNKNOWN),
@@ -124,22 +128,22 @@ fn get(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 }
 
 /// An item is put into a list whose items are like it, or which has none yet.
-pub(super) fn put(inputs: &[Seen], _: &[Spec]) -> Verdict {
+pub(super) fn put(inputs: &[RowsTensor], _: &[Spec]) -> Verdict {
     let [list, others @ ..] = inputs else { return Err(UNKNOWN) };
     let (item, index) = others.split_last().ok_or(UNKNOWN)?;
     let axis = axis_of(item).ok_or(UNKNOWN)?;
     let fits = match list.state {
-        State::Free => true,
-        State::List(other) => other == axis,
+        RowsState::Free => true,
+        RowsState::List(other) => other == axis,
         _ => false,
     };
-    if fits && are_free(index) { Ok(vec![State::List(axis)]) } else { Err(UNKNOWN) }
+    if fits && are_free(index) { Ok(vec![RowsState::List(axis)]) } else { Err(UNKNOWN) }
 }
 
-fn stack(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+fn stack(inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     match inputs {
         // The shape that items without a value get may have the number of rows in it.
-        [Seen { state: State::List(axis), .. }, _] => step(outputs, axis + 1),
+        [RowsTensor { state: RowsState::List(axis), .. }, _] => step(outputs, axis + 1),
         _ => Err(UNKNOWN),
     }
 }
@@ -151,20 +155,20 @@ fn step(outputs: &[Spec], axis: usize) -> Verdict {
 }
 
 /// A slice of the steps: `x[i]`, `x[a:b]`.
-fn first_step(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+fn first_step(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     let attrs = Attrs::new(&node.attrs);
     let mask = |name: &str| attrs.int_or(name, 0).unwrap_or(0);
     let [value, begin, others @ ..] = inputs else { return Err(UNKNOWN) };
-    let State::Inner(axis) = value.state else { return Err(UNKNOWN) };
+    let RowsState::Inner(axis) = value.state else { return Err(UNKNOWN) };
     let is_first_only = begin.spec.dims().is_some_and(|dims| dims[0].known() == Some(1));
     let is_plain = mask("new_axis_mask") == 0 && mask("ellipsis_mask") == 0;
-    if !is_first_only || !is_plain || begin.state != State::Free || !are_free(others) {
+    if !is_first_only || !is_plain || begin.state != RowsState::Free || !are_free(others) {
         return Err(AXIS);
     }
     at(outputs, if mask("shrink_axis_mask") & 1 == 1 { axis - 1 } else { axis })
 }
 
-fn reverse(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+fn reverse(inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     let [value, axes] = inputs else { return Err(UNKNOWN) };
     let axis = axis_of(value).ok_or(UNKNOWN)?;
     let rank = i64::try_from(value.spec.rank().ok_or(SHAPES)?).map_err(|_| SHAPES)?;
@@ -176,15 +180,15 @@ fn reverse(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
     at(outputs, axis)
 }
 
-fn unpack(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+fn unpack(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     match (inputs, Attrs::new(&node.attrs).int_or("axis", 0)) {
-        ([Seen { state: State::Inner(axis), .. }], Ok(0)) => at(outputs, axis - 1),
+        ([RowsTensor { state: RowsState::Inner(axis), .. }], Ok(0)) => at(outputs, axis - 1),
         _ => Err(AXIS),
     }
 }
 
 /// Inputs with rows have them in the same dimension, and the others are the same for every row.
-fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
+fn broadcast(inputs: &[RowsTensor], outputs: &[Spec]) -> Verdict {
     let axis = inputs.iter().find_map(axis_of).ok_or(UNKNOWN)?;
     for output in outputs {
         let rank = output.rank().ok_or(SHAPES)?;
@@ -192,8 +196,8 @@ fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
             let dims = input.spec.dims().ok_or(SHAPES)?;
             let is_whole = dims.len() == rank;
             let fits = match input.state {
-                State::Rows | State::Inner(_) => is_whole && axis_of(input) == Some(axis),
-                State::Free => {
+                RowsState::Rows | RowsState::Inner(_) => is_whole && axis_of(input) == Some(axis),
+                RowsState::Free => {
                     let own = (axis + dims.len()).checked_sub(rank);
                     own.is_none_or(|own| dims[own].known() == Some(1))
                 }
@@ -209,13 +213,13 @@ fn broadcast(inputs: &[Seen], outputs: &[Spec]) -> Verdict {
 
 /// A spec whose first dimension is the rows, if the tensor that it is of has one for each and
 /// nothing else is known of that dimension.
-pub(super) fn as_rows(input: &Seen, spec: &Spec) -> Option<Spec> {
+pub(super) fn as_rows(input: &RowsTensor, spec: &Spec) -> Option<Spec> {
     axis_of(input).filter(|axis| *axis == 0)?;
     with_rows(spec, 0)
 }
 
-fn are_free(inputs: &[Seen]) -> bool {
-    inputs.iter().all(|input| input.state == State::Free)
+fn are_free(inputs: &[RowsTensor]) -> bool {
+    inputs.iter().all(|input| input.state == RowsState::Free)
 }
 
 /// A spec whose dimension `axis` is the rows; `None` if it is known to be something else, or if

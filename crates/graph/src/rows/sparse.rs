@@ -19,7 +19,7 @@ use ops::{Attrs, RowRule};
 use tensor::{DType, Dim, Spec, Value};
 
 use super::rules::{AXIS, UNKNOWN};
-use super::{ROWS, Seen, State};
+use super::{ROWS, RowsState, RowsTensor};
 use crate::graph::Node;
 
 /// The assignment of entries to rows.
@@ -42,7 +42,7 @@ pub(super) enum Part {
     Codes,
 }
 
-type Judged = Result<Vec<Seen>, &'static str>;
+type Judged = Result<Vec<RowsTensor>, &'static str>;
 
 const TRAILING: &str = "has no row for what has no entry";
 const NUMBERS: &str = "reads the numbers of rows";
@@ -57,13 +57,13 @@ impl Group {
         Self { name: name.into(), is_full: true }
     }
 
-    fn seen(&self, part: Part, spec: &Spec) -> Seen {
-        Seen { state: State::Sparse(part, self.clone()), spec: spec.clone() }
+    fn seen(&self, part: Part, spec: &Spec) -> RowsTensor {
+        RowsTensor { state: RowsState::Sparse(part, self.clone()), spec: spec.clone() }
     }
 }
 
 /// The sparse outputs of a parser, of which there are `n`: all indices, all values, all shapes.
-pub(super) fn parsed(node: &Node, n: usize, number: usize, output: &Spec) -> Option<Seen> {
+pub(super) fn parsed(node: &Node, n: usize, number: usize, output: &Spec) -> Option<RowsTensor> {
     let group = Group::of(node, number.checked_rem(n)?);
     match number / n {
         0 => Some(group.seen(Part::Indices, output)),
@@ -74,10 +74,13 @@ pub(super) fn parsed(node: &Node, n: usize, number: usize, output: &Spec) -> Opt
 }
 
 /// The shape of a sparse tensor of two dimensions, the rows first.
-pub(super) fn bounds(output: &Spec) -> Seen {
+pub(super) fn bounds(output: &Spec) -> RowsTensor {
     let sizes: [Dim; 2] = [Dim::symbol(ROWS), Dim::Unknown];
     let spec = Spec::new(output.dtype, [Dim::Known(2)]);
-    Seen { state: State::Bounds, spec: Spec { value: Value::Sizes(Arc::from(sizes)), ..spec } }
+    RowsTensor {
+        state: RowsState::Bounds,
+        spec: Spec { value: Value::Sizes(Arc::from(sizes)), ..spec },
+    }
 }
 
 /// The number of elements of a tensor of sizes, if the spec may be one.
@@ -101,13 +104,13 @@ pub(super) fn with_sizes(spec: Spec) -> Spec {
 }
 
 /// Returns whether any input is a part of a sparse tensor.
-pub(super) fn is_sparse(inputs: &[Seen]) -> bool {
-    inputs.iter().any(|input| matches!(input.state, State::Sparse(..)))
+pub(super) fn is_sparse(inputs: &[RowsTensor]) -> bool {
+    inputs.iter().any(|input| matches!(input.state, RowsState::Sparse(..)))
 }
 
 /// Judges the outputs of a node that reads parts of sparse tensors.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the other rules are for tensors with rows")]
-pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
+pub(super) fn judge(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     match node.facts().rows {
         RowRule::SparseReshape => reshape(inputs, outputs),
         RowRule::SparseFillEmptyRows => fill(node, inputs, outputs),
@@ -132,21 +135,21 @@ pub(super) fn judge(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
 }
 
 /// The group of a tensor that is this part of one.
-fn of<'a>(seen: &'a Seen, wanted: &Part) -> Option<&'a Group> {
+fn of<'a>(seen: &'a RowsTensor, wanted: &Part) -> Option<&'a Group> {
     match &seen.state {
-        State::Sparse(part, group) if part == wanted => Some(group),
+        RowsState::Sparse(part, group) if part == wanted => Some(group),
         _ => None,
     }
 }
 
 /// Returns whether a shape has as many rows as there are, and one dimension more.
-fn is_of_rows(shape: &Seen) -> bool {
+fn is_of_rows(shape: &RowsTensor) -> bool {
     let sizes = shape.spec.sizes();
     sizes.is_some_and(|sizes| sizes.len() == 2 && sizes[0].same(&Dim::symbol(ROWS)))
 }
 
 /// Another shape with the same rows is the same shape.
-fn reshape(inputs: &[Seen], outputs: &[Spec]) -> Judged {
+fn reshape(inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [indices, shape, new_shape] = inputs else { return Err(UNKNOWN) };
     let group = of(indices, &Part::Indices).ok_or(UNKNOWN)?;
     if !is_of_rows(shape) || !is_of_rows(new_shape) {
@@ -156,28 +159,28 @@ fn reshape(inputs: &[Seen], outputs: &[Spec]) -> Judged {
 }
 
 /// Rows without an entry get one.
-fn fill(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
+fn fill(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [indices, values, shape, default] = inputs else { return Err(UNKNOWN) };
     let group = of(indices, &Part::Indices).ok_or(UNKNOWN)?;
     let fits = of(values, &Part::Entries) == Some(group)
         && is_of_rows(shape)
-        && default.state == State::Free;
+        && default.state == RowsState::Free;
     if !fits {
         return Err(UNKNOWN);
     }
     let full = Group { is_full: true, ..Group::of(node, 0) };
     let was_empty = Spec::new(DType::Bool, [Dim::symbol(ROWS)]);
-    let back = State::Mixed(format!("{} gives the places of all entries", node.name));
+    let back = RowsState::Mixed(format!("{} gives the places of all entries", node.name));
     Ok(vec![
         full.seen(Part::Indices, &outputs[0]),
         full.seen(Part::Entries, &outputs[1]),
-        Seen { state: State::Rows, spec: was_empty },
-        Seen { state: back, spec: outputs[3].clone() },
+        RowsTensor { state: RowsState::Rows, spec: was_empty },
+        RowsTensor { state: back, spec: outputs[3].clone() },
     ])
 }
 
 /// The places of those entries that are true.
-fn positions(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
+fn positions(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [flags] = inputs else { return Err(UNKNOWN) };
     let group = of(flags, &Part::Entries).ok_or(UNKNOWN)?;
     if flags.spec.rank() != Some(1) {
@@ -188,12 +191,12 @@ fn positions(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
 }
 
 /// Positions, or entries of one element, as a vector.
-fn flatten(inputs: &[Seen], outputs: &[Spec]) -> Judged {
+fn flatten(inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [value, shape] = inputs else { return Err(UNKNOWN) };
     let is_vector = shape.spec.ints().is_some_and(|sizes| sizes == [-1]);
     let dims = value.spec.dims().unwrap_or_default();
     let is_flat = dims.iter().skip(1).all(|dim| dim.known() == Some(1)) && !dims.is_empty();
-    let State::Sparse(part @ (Part::Positions(_) | Part::Entries), group) = &value.state else {
+    let RowsState::Sparse(part @ (Part::Positions(_) | Part::Entries), group) = &value.state else {
         return Err(UNKNOWN);
     };
     if is_vector && is_flat {
@@ -204,19 +207,19 @@ fn flatten(inputs: &[Seen], outputs: &[Spec]) -> Judged {
 }
 
 /// Some entries of a group, or what is looked up for each.
-fn gather(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
+fn gather(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [params, at, axis @ ..] = inputs else { return Err(UNKNOWN) };
-    let is_first = |axis: &Seen| axis.spec.ints().is_some_and(|axes| axes == [0]);
+    let is_first = |axis: &RowsTensor| axis.spec.ints().is_some_and(|axes| axes == [0]);
     let batch_dims = Attrs::new(&node.attrs).int_or("batch_dims", 0).map_err(|_| UNKNOWN)?;
     if batch_dims != 0 || !axis.iter().all(is_first) || at.spec.rank() != Some(1) {
         return Err(AXIS);
     }
     let seen = match (&params.state, &at.state) {
         (
-            State::Sparse(part @ (Part::Entries | Part::Indices), all),
-            State::Sparse(picks, group),
+            RowsState::Sparse(part @ (Part::Entries | Part::Indices), all),
+            RowsState::Sparse(picks, group),
         ) if *picks == Part::Positions(all.clone()) => group.seen(part.clone(), &outputs[0]),
-        (State::Free, State::Sparse(part @ (Part::Entries | Part::Dictionary), group)) => {
+        (RowsState::Free, RowsState::Sparse(part @ (Part::Entries | Part::Dictionary), group)) => {
             group.seen(part.clone(), &outputs[0])
         }
         _ => return Err(UNKNOWN),
@@ -225,7 +228,7 @@ fn gather(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
 }
 
 /// `indices[:, 0]`: the row of each entry.
-fn segments(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
+fn segments(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [indices, begin, end, strides] = inputs else { return Err(UNKNOWN) };
     let group = of(indices, &Part::Indices).ok_or(UNKNOWN)?;
     let attrs = Attrs::new(&node.attrs);
@@ -238,7 +241,7 @@ fn segments(node: &Node, inputs: &[Seen], outputs: &[Spec]) -> Judged {
     if is_column { Ok(vec![group.seen(Part::Segments, &outputs[0])]) } else { Err(NUMBERS) }
 }
 
-fn unique(inputs: &[Seen], outputs: &[Spec]) -> Judged {
+fn unique(inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [values] = inputs else { return Err(UNKNOWN) };
     let group = of(values, &Part::Entries).ok_or(UNKNOWN)?;
     let [dictionary, codes] = outputs else { return Err(UNKNOWN) };
@@ -246,15 +249,15 @@ fn unique(inputs: &[Seen], outputs: &[Spec]) -> Judged {
 }
 
 /// The group of what is looked up for each entry: by the codes of a dictionary, or by the entries.
-fn looked_up<'a>(data: &Seen, indices: &'a Seen) -> Option<&'a Group> {
+fn looked_up<'a>(data: &RowsTensor, indices: &'a RowsTensor) -> Option<&'a Group> {
     match &data.state {
-        State::Free => of(indices, &Part::Entries),
+        RowsState::Free => of(indices, &Part::Entries),
         _ => of(indices, &Part::Codes).filter(|group| of(data, &Part::Dictionary) == Some(group)),
     }
 }
 
 /// The entries of each row together, in their order. A row without entries would have none.
-fn reduced(group: &Group, segments: &Seen, outputs: &[Spec]) -> Judged {
+fn reduced(group: &Group, segments: &RowsTensor, outputs: &[Spec]) -> Judged {
     let [output] = outputs else { return Err(UNKNOWN) };
     if of(segments, &Part::Segments) != Some(group) {
         return Err(UNKNOWN);
@@ -264,13 +267,13 @@ fn reduced(group: &Group, segments: &Seen, outputs: &[Spec]) -> Judged {
     }
     let dims = output.dims().ok_or(UNKNOWN)?;
     let dims = std::iter::once(Dim::symbol(ROWS)).chain(dims.iter().skip(1).cloned());
-    Ok(vec![Seen { state: State::Rows, spec: Spec::new(output.dtype, dims) }])
+    Ok(vec![RowsTensor { state: RowsState::Rows, spec: Spec::new(output.dtype, dims) }])
 }
 
 /// Each element from those of the same entry, and from what is the same for all.
-fn one_each(inputs: &[Seen], outputs: &[Spec]) -> Judged {
-    let sparse = |input: &Seen| match &input.state {
-        State::Sparse(part @ (Part::Entries | Part::Dictionary), group) => {
+fn one_each(inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
+    let sparse = |input: &RowsTensor| match &input.state {
+        RowsState::Sparse(part @ (Part::Entries | Part::Dictionary), group) => {
             Some((part.clone(), group.clone()))
         }
         _ => None,
@@ -278,8 +281,8 @@ fn one_each(inputs: &[Seen], outputs: &[Spec]) -> Judged {
     let (part, group) = inputs.iter().find_map(sparse).ok_or(NUMBERS)?;
     for input in inputs {
         let fits = match &input.state {
-            State::Sparse(other, of) => (other, of) == (&part, &group),
-            State::Free => input.spec.rank() == Some(0),
+            RowsState::Sparse(other, of) => (other, of) == (&part, &group),
+            RowsState::Free => input.spec.rank() == Some(0),
             _ => false,
         };
         if !fits {

@@ -150,17 +150,17 @@ fn integers(text: &str) -> Vec<i64> {
 }
 
 /// `state:R,4` and the like.
-fn seen(text: &str) -> Seen {
+fn seen(text: &str) -> RowsTensor {
     let (state, rest) = text.split_once(':').unwrap();
-    let of = |state: State| Seen { state, spec: Spec::new(DType::F32, dims(rest)) };
-    let part = |part: sparse::Part| of(State::Sparse(part, sparse::Group::full("group")));
-    let free = |tensor: Tensor| Seen { state: State::Free, spec: Spec::constant(tensor) };
+    let of = |state: RowsState| RowsTensor { state, spec: Spec::new(DType::F32, dims(rest)) };
+    let part = |part: sparse::Part| of(RowsState::Sparse(part, sparse::Group::full("group")));
+    let free = |tensor: Tensor| RowsTensor { state: RowsState::Free, spec: Spec::constant(tensor) };
     match state {
-        "rows" => of(State::Rows),
-        "free" => of(State::Free),
-        "inner" => of(State::Inner(1)),
-        "copies" => of(State::Copies(vec![2, 2])),
-        "list" => Seen { state: State::List(0), spec: Spec::new(DType::Variant, []) },
+        "rows" => of(RowsState::Rows),
+        "free" => of(RowsState::Free),
+        "inner" => of(RowsState::Inner(1)),
+        "copies" => of(RowsState::Copies(vec![2, 2])),
+        "list" => RowsTensor { state: RowsState::List(0), spec: Spec::new(DType::Variant, []) },
         "ints" => free(Tensor::vector(&integers(rest)).unwrap()),
         "pairs" => {
             let values = integers(rest);
@@ -171,7 +171,7 @@ fn seen(text: &str) -> Seen {
             let sizes = dims(rest);
             let spec = Spec::new(DType::I32, [Dim::Known(2)]);
             let spec = Spec { value: Value::Sizes(sizes.into()), ..spec };
-            Seen { state: State::Sizes, spec }
+            RowsTensor { state: RowsState::Sizes, spec }
         }
         "bounds" => sparse::bounds(&Spec::new(DType::I64, [Dim::Known(2)])),
         "entries" => part(sparse::Part::Entries),
@@ -199,7 +199,8 @@ fn attr(text: &str) -> (String, AttrValue) {
 
 /// The answer to a question: a letter for each output, or one if all are alike; and in full.
 fn answer(def: &'static ops::OpDef, [_, inputs, attrs, outputs]: &[&str; 4]) -> (String, String) {
-    let inputs: Vec<Vec<Seen>> = inputs.split_whitespace().map(|text| vec![seen(text)]).collect();
+    let inputs: Vec<Vec<RowsTensor>> =
+        inputs.split_whitespace().map(|text| vec![seen(text)]).collect();
     let outputs = if outputs.is_empty() { vec![""] } else { outputs.split(' ').collect() };
     let ports = (0u32..).zip(&inputs).map(|(node, _)| Port { node, output: 0 }).collect();
     let attrs: BTreeMap<String, AttrValue> = attrs.split_whitespace().map(attr).collect();
@@ -220,7 +221,7 @@ fn answer(def: &'static ops::OpDef, [_, inputs, attrs, outputs]: &[&str; 4]) -> 
         cancel: &cancel,
     };
     // Rules rely on inference, which is left out here: it refuses what has too few inputs.
-    let walk = Walk { env: &env, depth: 0 };
+    let walk = RowsWalk { env: &env, depth: 0 };
     let look = || look(&node, &[], &inputs, &walk);
     let Ok(looked) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)) else {
         return ("/".to_owned(), "is not asked".to_owned());
@@ -240,16 +241,16 @@ fn answer(def: &'static ops::OpDef, [_, inputs, attrs, outputs]: &[&str; 4]) -> 
     }
 }
 
-fn letter(state: &State) -> char {
+fn letter(state: &RowsState) -> char {
     match state {
-        State::Free => 'F',
-        State::Sizes => 'S',
-        State::Rows => 'R',
-        State::Inner(_) => 'I',
-        State::List(_) => 'L',
-        State::Copies(_) => 'C',
-        State::Bounds => 'B',
-        State::Sparse(part, _) => match part {
+        RowsState::Free => 'F',
+        RowsState::Sizes => 'S',
+        RowsState::Rows => 'R',
+        RowsState::Inner(_) => 'I',
+        RowsState::List(_) => 'L',
+        RowsState::Copies(_) => 'C',
+        RowsState::Bounds => 'B',
+        RowsState::Sparse(part, _) => match part {
             sparse::Part::Entries => 'E',
             sparse::Part::Indices => 'N',
             sparse::Part::Segments => 'G',
@@ -257,7 +258,7 @@ fn letter(state: &State) -> char {
             sparse::Part::Dictionary => 'D',
             sparse::Part::Codes => 'O',
         },
-        State::Mixed(why) => reason(why),
+        RowsState::Mixed(why) => reason(why),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::graph::{Graph, Port};
 use crate::reference::Reference;
 
 /// Something that a loop is given: the node in the loop that stands for it, and its value.
-struct State {
+struct LoopsState {
     node: usize,
     /// The node that leads to the next iteration; none for a constant.
     next: Option<usize>,
@@ -63,7 +63,7 @@ impl<'a> Tracer<'a> {
     }
 
     /// The values that a loop is given, variables first.
-    fn enter(&mut self, scope: &Scope<'a>, frame: usize) -> Result<Vec<State>> {
+    fn enter(&mut self, scope: &Scope<'a>, frame: usize) -> Result<Vec<LoopsState>> {
         let frames = Arc::clone(&scope.frames);
         let frame = &frames.frames[frame];
         let mut live = scope.live;
@@ -112,11 +112,11 @@ impl<'a> Tracer<'a> {
         enter: usize,
         nodes: (usize, Option<usize>),
         start: Value,
-    ) -> Result<State> {
+    ) -> Result<LoopsState> {
         let def = &scope.body.nodes[enter];
         let lost = || Error::Malformed(format!("node {} has no dtype", def.name));
         let dtype = dtype_of(start, &scope.attrs(def)).ok_or_else(lost)?;
-        Ok(State { node: nodes.0, next: nodes.1, start, dtype })
+        Ok(LoopsState { node: nodes.0, next: nodes.1, start, dtype })
     }
 
     /// A function of a loop's state: its results are what `wanted` nodes give.
@@ -124,7 +124,7 @@ impl<'a> Tracer<'a> {
         &mut self,
         scope: &Scope<'a>,
         (frame, part): (usize, Part),
-        states: &[State],
+        states: &[LoopsState],
         wanted: &[usize],
     ) -> Result<Graph> {
         let mut tracer = Tracer::new(self.source, String::new());
@@ -165,7 +165,7 @@ impl<'a> Tracer<'a> {
         &mut self,
         scope: &Scope<'a>,
         name: &str,
-        states: &[State],
+        states: &[LoopsState],
         parts: [Graph; 2],
     ) -> Result<Vec<Port>> {
         let has_effects =
@@ -197,7 +197,7 @@ impl<'a> Tracer<'a> {
         &mut self,
         scope: &Scope<'a>,
         frame: usize,
-        states: &[State],
+        states: &[LoopsState],
         results: Vec<Port>,
     ) -> Result<Vec<(usize, Emitted)>> {
         let live = self.live;
@@ -220,7 +220,7 @@ impl<'a> Tracer<'a> {
 }
 
 /// Makes `port` what a node that stands for a loop's state gives.
-fn bind(scope: &mut Scope<'_>, state: &State, port: Port) {
+fn bind(scope: &mut Scope<'_>, state: &LoopsState, port: Port) {
     let what = match state.start.what {
         What::Port(_) => What::Port(port),
         What::Reference(_) => What::Reference(port),

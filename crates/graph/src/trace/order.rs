@@ -17,12 +17,12 @@ pub(super) fn order(scope: &Scope<'_>, roots: Vec<usize>) -> Result<Vec<usize>> 
     let mut stack: Vec<(usize, usize)> = Vec::new();
     for root in roots {
         if !scope.emitted.contains_key(&root) && !states.contains_key(&root) {
-            states.insert(root, State::Open);
+            states.insert(root, OrderState::Open);
             stack.push((root, 0));
         }
         while let Some((node, next)) = stack.pop() {
             let Some((input, by)) = scope.dependency(node, next) else {
-                states.insert(node, State::Done);
+                states.insert(node, OrderState::Done);
                 order.push(node);
                 continue;
             };
@@ -33,12 +33,12 @@ pub(super) fn order(scope: &Scope<'_>, roots: Vec<usize>) -> Result<Vec<usize>> 
                 continue;
             }
             match states.get(&target) {
-                Some(State::Done) => {}
+                Some(OrderState::Done) => {}
                 None => {
-                    states.insert(target, State::Open);
+                    states.insert(target, OrderState::Open);
                     stack.push((target, 0));
                 }
-                Some(State::Open) => {
+                Some(OrderState::Open) => {
                     let name = &nodes[target].name;
                     return Err(Error::Malformed(format!("node {name} depends on itself")));
                 }
@@ -49,7 +49,7 @@ pub(super) fn order(scope: &Scope<'_>, roots: Vec<usize>) -> Result<Vec<usize>> 
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum OrderState {
     Open,
     Done,
 }

@@ -3,20 +3,20 @@
 use crate::prelude::*;
 
 pub(super) const LOWER: OpDef = OpDef::pure("LowerBound", RowRule::Mixed, |attrs| {
-    Ok(Box::new(Bound { out: attrs.dtype_or("out_type", DType::I32)?, side: Side::Lower }))
+    Ok(Box::new(Bound { out: attrs.dtype_or("out_type", DType::I32)?, side: BoundsSide::Lower }))
 });
 pub(super) const UPPER: OpDef = OpDef::pure("UpperBound", RowRule::Mixed, |attrs| {
-    Ok(Box::new(Bound { out: attrs.dtype_or("out_type", DType::I32)?, side: Side::Upper }))
+    Ok(Box::new(Bound { out: attrs.dtype_or("out_type", DType::I32)?, side: BoundsSide::Upper }))
 });
 
 struct Bound {
     out: DType,
-    side: Side,
+    side: BoundsSide,
 }
 
 /// On which side of equal elements a value goes.
 #[derive(Clone, Copy)]
-enum Side {
+enum BoundsSide {
     Lower,
     Upper,
 }
@@ -46,8 +46,8 @@ impl Op for Bound {
             let place = |(row, value): (usize, &T)| {
                 let row = &sorted[row * n_sorted..(row + 1) * n_sorted];
                 match side {
-                    Side::Lower => row.partition_point(|x| x < value),
-                    Side::Upper => row.partition_point(|x| x <= value),
+                    BoundsSide::Lower => row.partition_point(|x| x < value),
+                    BoundsSide::Upper => row.partition_point(|x| x <= value),
                 }
             };
             let row_of = |(i, value)| (i / n_values.max(&1), value);

@@ -2,21 +2,22 @@
 
 use crate::prelude::*;
 
-pub(super) const CONCAT_V2: OpDef =
-    OpDef::pure("ConcatV2", RowRule::ConcatV2, |_| Ok(Box::new(Concat { axis: Place::Last })));
+pub(super) const CONCAT_V2: OpDef = OpDef::pure("ConcatV2", RowRule::ConcatV2, |_| {
+    Ok(Box::new(Concat { axis: ConcatPlace::Last }))
+});
 pub(super) const CONCAT: OpDef =
-    OpDef::pure("Concat", RowRule::Concat, |_| Ok(Box::new(Concat { axis: Place::First })));
+    OpDef::pure("Concat", RowRule::Concat, |_| Ok(Box::new(Concat { axis: ConcatPlace::First })));
 pub(super) const CONCAT_OFFSET: OpDef =
     OpDef::pure("ConcatOffset", RowRule::Mixed, |_| Ok(Box::new(ConcatOffset)));
 
 /// The input that is the axis.
 #[derive(Clone, Copy)]
-enum Place {
+enum ConcatPlace {
     First,
     Last,
 }
 
-impl Place {
+impl ConcatPlace {
     /// The values and the axis.
     fn split<T>(self, inputs: &[T]) -> Result<(&[T], &T)> {
         let split = match self {
@@ -31,7 +32,7 @@ impl Place {
 }
 
 struct Concat {
-    axis: Place,
+    axis: ConcatPlace,
 }
 
 impl Op for Concat {

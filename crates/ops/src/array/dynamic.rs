@@ -75,19 +75,19 @@ impl Op for Partition {
             let rows = &order[start..ends[i]];
             let dims = std::iter::once(rows.len()).chain(inner.iter().copied());
             let shape = Shape::checked(dims.map(|dim| dim as i64))?;
-            rearrange(ctx, i, &[data], &shape, &Rows { rows, width })?;
+            rearrange(ctx, i, &[data], &shape, &DynamicRows { rows, width })?;
         }
         Ok(())
     }
 }
 
 /// Some rows of the first input.
-struct Rows<'a> {
+struct DynamicRows<'a> {
     rows: &'a [usize],
     width: usize,
 }
 
-impl Move for Rows<'_> {
+impl Move for DynamicRows<'_> {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],

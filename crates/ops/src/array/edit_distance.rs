@@ -35,7 +35,7 @@ impl Op for EditDistance {
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
-        let (hypothesis, truth) = (Rows::of(ctx, 0)?, Rows::of(ctx, 3)?);
+        let (hypothesis, truth) = (EditDistanceRows::of(ctx, 0)?, EditDistanceRows::of(ctx, 3)?);
         if hypothesis.shape.len() != truth.shape.len() || truth.shape.len() < 2 {
             return invalid!(
                 "hypothesis_shape and truth_shape must have one length of at least 2, got {} and \
@@ -108,13 +108,13 @@ impl EditDistance {
 }
 
 /// A sparse tensor whose values stand row by row.
-struct Rows<'a> {
+struct EditDistanceRows<'a> {
     shape: Ints,
     values: View<'a>,
     indices: &'a [i64],
 }
 
-impl<'a> Rows<'a> {
+impl<'a> EditDistanceRows<'a> {
     /// The sparse tensor at inputs `first`, of indices, values and shape.
     fn of(ctx: &Ctx<'a>, first: usize) -> Result<Self> {
         let (indices, values) = (ctx.input(first), ctx.input(first + 1));

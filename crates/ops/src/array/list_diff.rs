@@ -50,8 +50,8 @@ fn index(
     n: usize,
     hash_of: impl Fn(usize) -> Option<u64>,
     same: impl Fn(usize, usize) -> bool,
-) -> Result<Places> {
-    let mut places = Places::default();
+) -> Result<ListDiffPlaces> {
+    let mut places = ListDiffPlaces::default();
     for at in 0..n {
         pace(16)?;
         let Some(hash) = hash_of(at) else { continue };
@@ -66,12 +66,12 @@ fn index(
 
 /// Places of elements, each of another value.
 #[derive(Default)]
-struct Places {
+struct ListDiffPlaces {
     index: Index,
     places: BookedVec<usize>,
 }
 
-impl Places {
+impl ListDiffPlaces {
     fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         self.index.find(hash, |number| is_it(self.places[number]))
     }

@@ -40,7 +40,7 @@ impl Op for Pad {
             pads.iter().zip(&strides).map(|(pad, stride)| pad.0 * stride).sum()
         };
         let axes = input.shape().iter().zip(&strides).map(|(dim, s)| (*dim, *s as isize));
-        let around = Around { walk: Walk::new(start, axes) };
+        let around = PadAround { walk: Walk::new(start, axes) };
         if !self.has_value {
             return rearrange(ctx, 0, &[input], &shape, &around);
         }
@@ -53,11 +53,11 @@ impl Op for Pad {
 }
 
 /// The first input inside of the second, or of zeros.
-struct Around {
+struct PadAround {
     walk: Walk,
 }
 
-impl Move for Around {
+impl Move for PadAround {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],

@@ -17,25 +17,25 @@ pub(super) const EXTRACT: OpDef = OpDef::pure("ExtractImagePatches", RowRule::Im
     };
     let (size, stride, rate) = (pair("ksizes")?, pair("strides")?, pair("rates")?);
     Ok(Box::new(Extract {
-        rows: Window { size: size.0, stride: stride.0, rate: rate.0, same },
-        columns: Window { size: size.1, stride: stride.1, rate: rate.1, same },
+        rows: PatchesWindow { size: size.0, stride: stride.0, rate: rate.0, same },
+        columns: PatchesWindow { size: size.1, stride: stride.1, rate: rate.1, same },
     }))
 });
 
 struct Extract {
-    rows: Window,
-    columns: Window,
+    rows: PatchesWindow,
+    columns: PatchesWindow,
 }
 
 /// The movement of a patch along one dimension.
-struct Window {
+struct PatchesWindow {
     size: usize,
     stride: usize,
     rate: usize,
     same: bool,
 }
 
-impl Window {
+impl PatchesWindow {
     /// Returns the extent of a patch.
     fn reach(&self) -> usize {
         (self.size - 1).saturating_mul(self.rate).saturating_add(1)
@@ -65,7 +65,7 @@ impl Op for Extract {
         let Some([batch, rows, columns, channels]) = images.dims() else {
             return Ok(vec![spec_of_rank(images.dtype, Some(4))]);
         };
-        let count = |window: &Window, dim: &Dim| match dim.size() {
+        let count = |window: &PatchesWindow, dim: &Dim| match dim.size() {
             Some(length) => Ok(Dim::of(window.places(length)?.0)),
             None if window.same && window.stride == 1 => Ok(dim.clone()),
             None => Ok::<_, Error>(Dim::Unknown),

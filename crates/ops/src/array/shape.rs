@@ -1,29 +1,29 @@
-//! `Shape`, `ShapeN`, `Size`, `Rank`: what is known of an input besides its elements.
+//! `Shape`, `ShapeN`, `ShapeSize`, `ShapeRank`: what is known of an input besides its elements.
 
 use crate::prelude::*;
 
-pub(super) const SHAPE: OpDef = OpDef::pure("Shape", RowRule::Shape, Shapes::build);
-pub(super) const SHAPE_N: OpDef = OpDef::pure("ShapeN", RowRule::ShapeN, Shapes::build);
+pub(super) const SHAPE: OpDef = OpDef::pure("Shape", RowRule::Shape, ArrayShapes::build);
+pub(super) const SHAPE_N: OpDef = OpDef::pure("ShapeN", RowRule::ShapeN, ArrayShapes::build);
 pub(super) const SIZE: OpDef =
-    OpDef::pure("Size", RowRule::Shape, |attrs| Ok(Box::new(Size { out: out_type(attrs)? })));
-pub(super) const RANK: OpDef = OpDef::pure("Rank", RowRule::Shape, |_| Ok(Box::new(Rank)));
+    OpDef::pure("Size", RowRule::Shape, |attrs| Ok(Box::new(ShapeSize { out: out_type(attrs)? })));
+pub(super) const RANK: OpDef = OpDef::pure("Rank", RowRule::Shape, |_| Ok(Box::new(ShapeRank)));
 
 fn out_type(attrs: &Attrs<'_>) -> Result<DType> {
     attrs.dtype_or("out_type", DType::I32)
 }
 
 /// One shape an input.
-struct Shapes {
+struct ArrayShapes {
     out: DType,
 }
 
-impl Shapes {
+impl ArrayShapes {
     fn build(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
         Ok(Box::new(Self { out: out_type(attrs)? }))
     }
 }
 
-impl Op for Shapes {
+impl Op for ArrayShapes {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let shape_of = |input: &Spec| {
             let rank = input.rank().map_or(Dim::Unknown, Dim::of);
@@ -43,11 +43,11 @@ impl Op for Shapes {
 }
 
 /// The number of elements.
-struct Size {
+struct ShapeSize {
     out: DType,
 }
 
-impl Op for Size {
+impl Op for ShapeSize {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input] = arity(inputs)?;
         Ok(vec![with_sizes(Spec::scalar(self.out), Some(vec![input.n_elements()]))])
@@ -60,9 +60,9 @@ impl Op for Size {
 }
 
 /// The number of dimensions.
-struct Rank;
+struct ShapeRank;
 
-impl Op for Rank {
+impl Op for ShapeRank {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input] = arity(inputs)?;
         let rank = input.rank().map(|rank| vec![Dim::of(rank)]);

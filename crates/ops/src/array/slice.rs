@@ -1,12 +1,12 @@
-//! `Slice`: a block of a tensor, by begin and size.
+//! `ArraySlice`: a block of a tensor, by begin and size.
 
 use crate::prelude::*;
 
-pub(super) const SLICE: OpDef = OpDef::pure("Slice", RowRule::Slice, |_| Ok(Box::new(Slice)));
+pub(super) const SLICE: OpDef = OpDef::pure("Slice", RowRule::Slice, |_| Ok(Box::new(ArraySlice)));
 
-struct Slice;
+struct ArraySlice;
 
-impl Op for Slice {
+impl Op for ArraySlice {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input, begin, sizes] = arity(inputs)?;
         begin.require_rank(1)?;

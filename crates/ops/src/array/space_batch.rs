@@ -5,27 +5,27 @@ use crate::prelude::*;
 
 pub(super) const SPACE_TO_BATCH_ND: OpDef =
     OpDef::pure("SpaceToBatchND", RowRule::SpaceToBatch, |_| {
-        Ok(Box::new(Blocks { way: Way::ToBatch, block: None }))
+        Ok(Box::new(Blocks { way: SpaceBatchWay::ToBatch, block: None }))
     });
 pub(super) const BATCH_TO_SPACE_ND: OpDef =
     OpDef::pure("BatchToSpaceND", RowRule::BatchToSpace, |_| {
-        Ok(Box::new(Blocks { way: Way::ToSpace, block: None }))
+        Ok(Box::new(Blocks { way: SpaceBatchWay::ToSpace, block: None }))
     });
 pub(super) const SPACE_TO_BATCH: OpDef = OpDef::pure("SpaceToBatch", RowRule::Mixed, |attrs| {
-    Ok(Box::new(Blocks { way: Way::ToBatch, block: Some(attrs.int("block_size")?) }))
+    Ok(Box::new(Blocks { way: SpaceBatchWay::ToBatch, block: Some(attrs.int("block_size")?) }))
 });
 pub(super) const BATCH_TO_SPACE: OpDef = OpDef::pure("BatchToSpace", RowRule::Mixed, |attrs| {
-    Ok(Box::new(Blocks { way: Way::ToSpace, block: Some(attrs.int("block_size")?) }))
+    Ok(Box::new(Blocks { way: SpaceBatchWay::ToSpace, block: Some(attrs.int("block_size")?) }))
 });
 
 struct Blocks {
-    way: Way,
+    way: SpaceBatchWay,
     /// The size of blocks in both dimensions; the second input has the sizes if there is none.
     block: Option<i64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum SpaceBatchWay {
     ToBatch,
     ToSpace,
 }
@@ -69,7 +69,7 @@ impl Blocks {
             let block = axis.block as i64;
             let ends = (axis.front as i64).saturating_add(axis.back as i64);
             *dim = match self.way {
-                Way::ToBatch => {
+                SpaceBatchWay::ToBatch => {
                     let padded = dim.saturating_add(ends);
                     if padded % block != 0 {
                         // The text is TensorFlow's (`spacetobatch_op.cc`).
@@ -79,7 +79,7 @@ impl Blocks {
                     }
                     padded / block
                 }
-                Way::ToSpace => {
+                SpaceBatchWay::ToSpace => {
                     let cropped = dim.saturating_mul(block).saturating_sub(ends);
                     if cropped < 0 {
                         return invalid!("cropped_shape={cropped} must be non-negative");
@@ -89,8 +89,8 @@ impl Blocks {
             };
         }
         dims[0] = match self.way {
-            Way::ToBatch => dims[0].saturating_mul(area),
-            Way::ToSpace if dims[0] % area != 0 => {
+            SpaceBatchWay::ToBatch => dims[0].saturating_mul(area),
+            SpaceBatchWay::ToSpace if dims[0] % area != 0 => {
                 // The text is TensorFlow's (`batchtospace_op.cc`).
                 return invalid!(
                     "Input batch dimension ({}) is not divisible by product of block sizes \
@@ -98,7 +98,7 @@ impl Blocks {
                     dims[0]
                 );
             }
-            Way::ToSpace => dims[0] / area,
+            SpaceBatchWay::ToSpace => dims[0] / area,
         };
         Ok(Shape::checked(dims)?)
     }
@@ -110,13 +110,13 @@ impl Blocks {
             let block = Dim::of(axis.block);
             let ends = Dim::of(axis.front).plus(&Dim::of(axis.back));
             *dim = match self.way {
-                Way::ToBatch => dim.plus(&ends).divided_by(&block),
-                Way::ToSpace => dim.times(&block).minus(&ends),
+                SpaceBatchWay::ToBatch => dim.plus(&ends).divided_by(&block),
+                SpaceBatchWay::ToSpace => dim.times(&block).minus(&ends),
             };
         }
         output[0] = match self.way {
-            Way::ToBatch => output[0].times(&area),
-            Way::ToSpace => output[0].divided_by(&area),
+            SpaceBatchWay::ToBatch => output[0].times(&area),
+            SpaceBatchWay::ToSpace => output[0].divided_by(&area),
         };
         output
     }
@@ -151,8 +151,8 @@ impl Op for Blocks {
         let axes = self.sizes(blocks.as_deref(), &ends, input.shape().rank())?;
         let shape = self.moved(input.shape(), &axes)?;
         let (space, batch) = match self.way {
-            Way::ToBatch => (input.shape(), &shape),
-            Way::ToSpace => (&shape, input.shape()),
+            SpaceBatchWay::ToBatch => (input.shape(), &shape),
+            SpaceBatchWay::ToSpace => (&shape, input.shape()),
         };
         let how = Positions { way: self.way, axes: &axes, space, batch };
         rearrange(ctx, 0, &[input], &shape, &how)
@@ -172,7 +172,7 @@ struct Axis {
 
 /// The positions of one tensor in the other.
 struct Positions<'a> {
-    way: Way,
+    way: SpaceBatchWay,
     axes: &'a [Axis],
     /// The shape with the blocks in space.
     space: &'a Shape,
@@ -188,7 +188,7 @@ impl Move for Positions<'_> {
     ) -> Result<()> {
         let n_axes = self.axes.len();
         let run: usize = self.space[n_axes + 1..].iter().product();
-        if self.way == Way::ToBatch {
+        if self.way == SpaceBatchWay::ToBatch {
             output.fill(T::zeroed());
         }
         if run == 0 || output.is_empty() || inputs[0].is_empty() {
@@ -199,8 +199,8 @@ impl Move for Positions<'_> {
             pace(64)?;
             let Some(other) = self.in_space(position) else { continue };
             let (to, from) = match self.way {
-                Way::ToBatch => (position * run, other * run),
-                Way::ToSpace => (other * run, position * run),
+                SpaceBatchWay::ToBatch => (position * run, other * run),
+                SpaceBatchWay::ToSpace => (other * run, position * run),
             };
             output[to..to + run].copy_from_slice(&inputs[0][from..from + run]);
         }

@@ -2,25 +2,27 @@
 
 use crate::prelude::*;
 
-pub(super) const SPACE_TO_DEPTH: OpDef =
-    OpDef::pure("SpaceToDepth", RowRule::Images, |attrs| Blocks::build(attrs, Way::ToDepth));
-pub(super) const DEPTH_TO_SPACE: OpDef =
-    OpDef::pure("DepthToSpace", RowRule::Images, |attrs| Blocks::build(attrs, Way::ToSpace));
+pub(super) const SPACE_TO_DEPTH: OpDef = OpDef::pure("SpaceToDepth", RowRule::Images, |attrs| {
+    Blocks::build(attrs, SpaceDepthWay::ToDepth)
+});
+pub(super) const DEPTH_TO_SPACE: OpDef = OpDef::pure("DepthToSpace", RowRule::Images, |attrs| {
+    Blocks::build(attrs, SpaceDepthWay::ToSpace)
+});
 
 struct Blocks {
     block: usize,
     channels_last: bool,
-    way: Way,
+    way: SpaceDepthWay,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum SpaceDepthWay {
     ToDepth,
     ToSpace,
 }
 
 impl Blocks {
-    fn build(attrs: &Attrs<'_>, way: Way) -> Result<Box<dyn Op>> {
+    fn build(attrs: &Attrs<'_>, way: SpaceDepthWay) -> Result<Box<dyn Op>> {
         let block = attrs.size("block_size")?;
         if block < 2 {
             return invalid!("Block size should be > 1, but was: {block}");
@@ -57,12 +59,12 @@ impl Op for Blocks {
             _ => Ok(dim.divided_by(by)),
         };
         match self.way {
-            Way::ToDepth => {
+            SpaceDepthWay::ToDepth => {
                 output[height] = divided(&dims[height], &block)?;
                 output[width] = divided(&dims[width], &block)?;
                 output[channels] = dims[channels].times(&area);
             }
-            Way::ToSpace => {
+            SpaceDepthWay::ToSpace => {
                 output[height] = dims[height].times(&block);
                 output[width] = dims[width].times(&block);
                 output[channels] = divided(&dims[channels], &area)?;
@@ -77,20 +79,20 @@ impl Op for Blocks {
         // The tensor with its blocks as dimensions of their own, and the order they have after.
         let [height, width, channels] = self.places();
         let (space, block) = match self.way {
-            Way::ToDepth => (&shape, self.block),
-            Way::ToSpace => (input.shape(), self.block),
+            SpaceDepthWay::ToDepth => (&shape, self.block),
+            SpaceDepthWay::ToSpace => (input.shape(), self.block),
         };
         let n = space[0];
         let (h, w) = (space[height], space[width]);
         let c = match self.way {
-            Way::ToDepth => input.shape()[channels],
-            Way::ToSpace => shape[channels],
+            SpaceDepthWay::ToDepth => input.shape()[channels],
+            SpaceDepthWay::ToSpace => shape[channels],
         };
         let (split, order): ([usize; 6], [usize; 6]) = match (self.way, self.channels_last) {
-            (Way::ToDepth, true) => ([n, h, block, w, block, c], [0, 1, 3, 2, 4, 5]),
-            (Way::ToSpace, true) => ([n, h, w, block, block, c], [0, 1, 3, 2, 4, 5]),
-            (Way::ToDepth, false) => ([n, c, h, block, w, block], [0, 3, 5, 1, 2, 4]),
-            (Way::ToSpace, false) => ([n, block, block, c, h, w], [0, 3, 4, 1, 5, 2]),
+            (SpaceDepthWay::ToDepth, true) => ([n, h, block, w, block, c], [0, 1, 3, 2, 4, 5]),
+            (SpaceDepthWay::ToSpace, true) => ([n, h, w, block, block, c], [0, 1, 3, 2, 4, 5]),
+            (SpaceDepthWay::ToDepth, false) => ([n, c, h, block, w, block], [0, 3, 5, 1, 2, 4]),
+            (SpaceDepthWay::ToSpace, false) => ([n, block, block, c, h, w], [0, 3, 4, 1, 5, 2]),
         };
         let stride = |from: usize| split[from + 1..].iter().product::<usize>() as isize;
         let axes = order.map(|from| (split[from], stride(from)));
@@ -110,7 +112,7 @@ impl Blocks {
         let (block, area) =
             (self.block as i64, (self.block as i64).saturating_mul(self.block as i64));
         for (at, by) in [(height, block), (width, block), (channels, area)] {
-            let is_divided = (at == channels) == (self.way == Way::ToSpace);
+            let is_divided = (at == channels) == (self.way == SpaceDepthWay::ToSpace);
             if is_divided && dims[at] % by != 0 {
                 return not_divisible(dims[at], by);
             }

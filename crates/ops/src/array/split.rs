@@ -6,11 +6,11 @@ use crate::prelude::*;
 
 pub(super) const SPLIT: OpDef =
     OpDef::pure("Split", RowRule::Along { value: 1, axes: 0 }, |attrs| {
-        Ok(Box::new(Split { n_parts: n_parts(attrs)?, form: Form::Even }))
+        Ok(Box::new(Split { n_parts: n_parts(attrs)?, form: SplitForm::Even }))
     });
 pub(super) const SPLIT_V: OpDef =
     OpDef::pure("SplitV", RowRule::Along { value: 0, axes: 2 }, |attrs| {
-        Ok(Box::new(Split { n_parts: n_parts(attrs)?, form: Form::Sizes }))
+        Ok(Box::new(Split { n_parts: n_parts(attrs)?, form: SplitForm::Sizes }))
     });
 
 fn n_parts(attrs: &Attrs<'_>) -> Result<usize> {
@@ -22,7 +22,7 @@ fn n_parts(attrs: &Attrs<'_>) -> Result<usize> {
 
 struct Split {
     n_parts: usize,
-    form: Form,
+    form: SplitForm,
 }
 
 /// The sizes of parts.
@@ -30,7 +30,7 @@ type Lengths = SmallVec<[usize; 8]>;
 
 /// The form in which the inputs say where to cut.
 #[derive(Clone, Copy)]
-enum Form {
+enum SplitForm {
     /// `(axis, value)`, into parts of one size.
     Even,
     /// `(value, sizes, axis)`, where one size may be -1.
@@ -40,11 +40,11 @@ enum Form {
 impl Op for Split {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let (value, sizes, axis) = match self.form {
-            Form::Even => {
+            SplitForm::Even => {
                 let [axis, value] = arity(inputs)?;
                 (value, None, axis)
             }
-            Form::Sizes => {
+            SplitForm::Sizes => {
                 let [value, sizes, axis] = arity(inputs)?;
                 sizes.require_rank(1)?;
                 (value, Some(sizes), axis)
@@ -74,14 +74,14 @@ impl Op for Split {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (value, axis) = match self.form {
-            Form::Even => (ctx.input(1), ctx.input(0)),
-            Form::Sizes => (ctx.input(0), ctx.input(2)),
+            SplitForm::Even => (ctx.input(1), ctx.input(0)),
+            SplitForm::Sizes => (ctx.input(0), ctx.input(2)),
         };
         let shape = value.shape();
         let axis = split_axis(int(&axis)?, shape.rank())?;
         let lengths = match self.form {
-            Form::Even => self.even(shape[axis])?,
-            Form::Sizes => self.sized(shape[axis], &ints(&ctx.input(1))?)?,
+            SplitForm::Even => self.even(shape[axis])?,
+            SplitForm::Sizes => self.sized(shape[axis], &ints(&ctx.input(1))?)?,
         };
         let n_inner: usize = shape[axis + 1..].iter().product();
         let n_outer: usize = shape[..axis].iter().product();

@@ -50,7 +50,7 @@ impl Op for StridedSlice {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        let region = Region::of(&self.masks, ctx, input.shape())?;
+        let region = StridedSliceRegion::of(&self.masks, ctx, input.shape())?;
         if region.shape.n_elements() == input.n_elements() && region.is_whole {
             return ctx.forward(0, input, region.shape);
         }
@@ -84,7 +84,7 @@ fn n_items(begin: &Spec, end: &Spec, strides: &Spec) -> Result<Option<usize>> {
 }
 
 /// The elements that a slice selects of a concrete tensor.
-struct Region {
+struct StridedSliceRegion {
     /// The beginning of the region, and the distances between neighbours along each of its
     /// dimensions.
     start: usize,
@@ -94,7 +94,7 @@ struct Region {
     is_whole: bool,
 }
 
-impl Region {
+impl StridedSliceRegion {
     /// The region that inputs 1, 2 and 3 describe.
     fn of(masks: &Masks, ctx: &Ctx<'_>, shape: &Shape) -> Result<Self> {
         let [begin, end, strides] = [1, 2, 3].map(|i| ints(&ctx.input(i)));
@@ -166,7 +166,7 @@ impl Op for Update {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (input, value) = (ctx.input(0), ctx.input(4));
-        let region = Region::of(&self.masks, ctx, input.shape())?;
+        let region = StridedSliceRegion::of(&self.masks, ctx, input.shape())?;
         fits(&region.shape, value.shape())?;
         rearrange(ctx, 0, &[input, value], input.shape(), &Replace::new(&region, value.shape()))
     }
@@ -194,7 +194,7 @@ struct Replace {
 }
 
 impl Replace {
-    fn new(region: &Region, value: &Shape) -> Self {
+    fn new(region: &StridedSliceRegion, value: &Shape) -> Self {
         let strides = value.strides();
         let axis = |(i, (size, place)): (usize, (&usize, &isize))| {
             let at = (i + value.rank()).checked_sub(region.shape.rank());

@@ -74,12 +74,12 @@ impl Op for Unique {
         let n_slices = shape[axis];
         let n_inner: usize = shape[axis + 1..].iter().product();
         let n_outer: usize = shape[..axis].iter().product();
-        let slices = Slices { n_slices, n_inner, n_outer };
+        let slices = UniqueSlices { n_slices, n_inner, n_outer };
         let found = slices.group(&input)?;
         let row = (n_slices * n_inner) as isize;
         let mut dims = shape.to_i64();
         dims[axis] = found.firsts.len() as i64;
-        let kept = Kept { firsts: &found.firsts, slices: &slices, row };
+        let kept = UniqueKept { firsts: &found.firsts, slices: &slices, row };
         rearrange(ctx, 0, &[input], &Shape::checked(dims)?, &kept)?;
         write_indices(ctx, 1, self.index, &found.groups)?;
         if self.has_counts {
@@ -108,20 +108,20 @@ fn write_indices(ctx: &mut Ctx<'_>, output: usize, dtype: DType, values: &[u32])
 }
 
 /// The slices of a tensor along an axis.
-struct Slices {
+struct UniqueSlices {
     n_slices: usize,
     n_inner: usize,
     n_outer: usize,
 }
 
 /// The slices that stand for their like, and which of them each slice is like.
-struct Groups {
+struct UniqueGroups {
     firsts: BookedVec<usize>,
     groups: BookedVec<u32>,
 }
 
-impl Slices {
-    fn group(&self, input: &View<'_>) -> Result<Groups> {
+impl UniqueSlices {
+    fn group(&self, input: &View<'_>) -> Result<UniqueGroups> {
         if u32::try_from(self.n_slices).is_err() {
             return invalid!("unique does not support input tensors larger than 2^32 elements");
         }
@@ -156,18 +156,18 @@ impl Slices {
         }
     }
 
-    fn group_bits<T: Copy + PartialEq + Into<u64>>(&self, x: &[T]) -> Result<Groups> {
+    fn group_bits<T: Copy + PartialEq + Into<u64>>(&self, x: &[T]) -> Result<UniqueGroups> {
         self.group_by(|at| hash::of_u64(x[at].into()), |a, b| x[a] == x[b])
     }
 
-    fn group_halves(&self, bits: &[u16], is_nan: impl Fn(usize) -> bool) -> Result<Groups> {
+    fn group_halves(&self, bits: &[u16], is_nan: impl Fn(usize) -> bool) -> Result<UniqueGroups> {
         let hash =
             |at: usize| hash::of_u64(if is_nan(at) { at as u64 } else { u64::from(bits[at]) });
         self.group_by(hash, |a, b| bits[a] == bits[b] && !is_nan(a))
     }
 
     /// The two zeros are equal and no NaN is: floats are not compared by their bits.
-    fn group_floats(&self, x: impl Fn(usize) -> f64) -> Result<Groups> {
+    fn group_floats(&self, x: impl Fn(usize) -> f64) -> Result<UniqueGroups> {
         let hash = |at: usize| {
             // Many NaNs must not share a hash, since each is looked for in vain.
             let bits = if x(at).is_nan() { at as u64 } else { (x(at) + 0.0).to_bits() };
@@ -181,7 +181,7 @@ impl Slices {
         &self,
         hash_of: impl Fn(usize) -> u64,
         same: impl Fn(usize, usize) -> bool,
-    ) -> Result<Groups> {
+    ) -> Result<UniqueGroups> {
         let row = self.n_slices * self.n_inner;
         let elements = |slice: usize| {
             (0..self.n_outer).flat_map(move |outer| {
@@ -210,18 +210,18 @@ impl Slices {
             };
             groups.push(group as u32)?;
         }
-        Ok(Groups { firsts, groups })
+        Ok(UniqueGroups { firsts, groups })
     }
 }
 
 /// The first slices of each group.
-struct Kept<'a> {
+struct UniqueKept<'a> {
     firsts: &'a [usize],
-    slices: &'a Slices,
+    slices: &'a UniqueSlices,
     row: isize,
 }
 
-impl Move for Kept<'_> {
+impl Move for UniqueKept<'_> {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],

@@ -9,35 +9,35 @@ use crate::prelude::*;
 // Never folded: a loop in the function may take long, or have no end.
 pub(super) const CALL: OpDef =
     OpDef::of_kind("PartitionedCall", Kind::Reads, RowRule::Mixed, |attrs| {
-        Call::build(attrs, "Tout")
+        ControlCall::build(attrs, "Tout")
     })
     .calls(FunctionCall::Plain);
 pub(super) const STATEFUL_CALL: OpDef =
     OpDef::of_kind("StatefulPartitionedCall", Kind::Writes, RowRule::Mixed, |attrs| {
-        Call::build(attrs, "Tout")
+        ControlCall::build(attrs, "Tout")
     })
     .calls(FunctionCall::Plain);
 pub(super) const BATCH_FUNCTION: OpDef =
     OpDef::of_kind("BatchFunction", Kind::Writes, RowRule::Mixed, |attrs| {
-        Call::build(attrs, "Tout")
+        ControlCall::build(attrs, "Tout")
     })
     .calls(FunctionCall::Plain);
 
 /// Calls one function with all inputs. A `BatchFunction` is such a call too: we batch requests, not
 /// calls inside of one.
-struct Call {
+struct ControlCall {
     function: String,
     outputs: Vec<DType>,
 }
 
-impl Call {
+impl ControlCall {
     fn build(attrs: &Attrs<'_>, outputs: &str) -> Result<Box<dyn Op>> {
         let function = attrs.function("f")?.to_owned();
         Ok(Box::new(Self { function, outputs: attrs.dtypes(outputs)? }))
     }
 }
 
-impl Op for Call {
+impl Op for ControlCall {
     fn infer(&self, _: &[Spec]) -> Result<Vec<Spec>> {
         Ok(self.outputs.iter().map(|dtype| Spec::unknown(*dtype)).collect())
     }

@@ -12,35 +12,35 @@ use crate::error::unsupported;
 use crate::prelude::*;
 
 pub(super) const OPS: [OpDef; 12] = [
-    OpDef::pure("FFT", RowRule::Mixed, |_| complex(1, Way::Forward)),
-    OpDef::pure("FFT2D", RowRule::Mixed, |_| complex(2, Way::Forward)),
-    OpDef::pure("FFT3D", RowRule::Mixed, |_| complex(3, Way::Forward)),
-    OpDef::pure("IFFT", RowRule::Mixed, |_| complex(1, Way::Back)),
-    OpDef::pure("IFFT2D", RowRule::Mixed, |_| complex(2, Way::Back)),
-    OpDef::pure("IFFT3D", RowRule::Mixed, |_| complex(3, Way::Back)),
-    OpDef::pure("RFFT", RowRule::Mixed, |attrs| real(attrs, 1, Way::Forward)),
-    OpDef::pure("RFFT2D", RowRule::Mixed, |attrs| real(attrs, 2, Way::Forward)),
-    OpDef::pure("RFFT3D", RowRule::Mixed, |attrs| real(attrs, 3, Way::Forward)),
-    OpDef::pure("IRFFT", RowRule::Mixed, |attrs| real(attrs, 1, Way::Back)),
-    OpDef::pure("IRFFT2D", RowRule::Mixed, |attrs| real(attrs, 2, Way::Back)),
-    OpDef::pure("IRFFT3D", RowRule::Mixed, |attrs| real(attrs, 3, Way::Back)),
+    OpDef::pure("FFT", RowRule::Mixed, |_| complex(1, FftWay::Forward)),
+    OpDef::pure("FFT2D", RowRule::Mixed, |_| complex(2, FftWay::Forward)),
+    OpDef::pure("FFT3D", RowRule::Mixed, |_| complex(3, FftWay::Forward)),
+    OpDef::pure("IFFT", RowRule::Mixed, |_| complex(1, FftWay::Back)),
+    OpDef::pure("IFFT2D", RowRule::Mixed, |_| complex(2, FftWay::Back)),
+    OpDef::pure("IFFT3D", RowRule::Mixed, |_| complex(3, FftWay::Back)),
+    OpDef::pure("RFFT", RowRule::Mixed, |attrs| real(attrs, 1, FftWay::Forward)),
+    OpDef::pure("RFFT2D", RowRule::Mixed, |attrs| real(attrs, 2, FftWay::Forward)),
+    OpDef::pure("RFFT3D", RowRule::Mixed, |attrs| real(attrs, 3, FftWay::Forward)),
+    OpDef::pure("IRFFT", RowRule::Mixed, |attrs| real(attrs, 1, FftWay::Back)),
+    OpDef::pure("IRFFT2D", RowRule::Mixed, |attrs| real(attrs, 2, FftWay::Back)),
+    OpDef::pure("IRFFT3D", RowRule::Mixed, |attrs| real(attrs, 3, FftWay::Back)),
 ];
 
 /// From signals to frequencies, or back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum FftWay {
     Forward,
     Back,
 }
 
-fn complex(rank: usize, way: Way) -> Result<Box<dyn Op>> {
+fn complex(rank: usize, way: FftWay) -> Result<Box<dyn Op>> {
     Ok(Box::new(Fft { rank, way, real: None }))
 }
 
-fn real(attrs: &Attrs<'_>, rank: usize, way: Way) -> Result<Box<dyn Op>> {
+fn real(attrs: &Attrs<'_>, rank: usize, way: FftWay) -> Result<Box<dyn Op>> {
     let dtype = match way {
-        Way::Forward => attrs.dtype_or("Tcomplex", DType::Complex64)?,
-        Way::Back => attrs.dtype_or("Treal", DType::F32)?,
+        FftWay::Forward => attrs.dtype_or("Tcomplex", DType::Complex64)?,
+        FftWay::Back => attrs.dtype_or("Treal", DType::F32)?,
     };
     Ok(Box::new(Fft { rank, way, real: Some(dtype) }))
 }
@@ -48,7 +48,7 @@ fn real(attrs: &Attrs<'_>, rank: usize, way: Way) -> Result<Box<dyn Op>> {
 struct Fft {
     /// The innermost dimensions that are transformed.
     rank: usize,
-    way: Way,
+    way: FftWay,
     /// The dtype of the output, for transforms of real signals; these have the length as an input.
     real: Option<DType>,
 }
@@ -73,7 +73,7 @@ impl Op for Fft {
             return invalid!("fft_length must have {} elements, not {}", self.rank, lengths.len());
         }
         let halves = |i: usize, length: usize| match self.way {
-            Way::Back if i + 1 == self.rank && length > 0 => length / 2 + 1,
+            FftWay::Back if i + 1 == self.rank && length > 0 => length / 2 + 1,
             _ => length,
         };
         let pairs = dims[dims.len() - self.rank..].iter().zip(&lengths).enumerate();
@@ -82,7 +82,7 @@ impl Op for Fft {
         )?;
         let mut dims = dims[..dims.len() - self.rank].to_vec();
         for (i, length) in lengths.iter().enumerate() {
-            let half = self.way == Way::Forward && i + 1 == self.rank;
+            let half = self.way == FftWay::Forward && i + 1 == self.rank;
             let halved = || match length.known() {
                 Some(0) => Dim::Known(0),
                 _ => length.divided_by(&Dim::Known(2)).plus(&Dim::Known(1)),
@@ -100,9 +100,9 @@ impl Op for Fft {
         };
         let sizes = match self.real {
             Some(_) => lengths(ctx.input(1), self.rank)?,
-            None => Sizes::from_slice(&shape[lead..]),
+            None => FftSizes::from_slice(&shape[lead..]),
         };
-        let transform = Transform::new(self, Sizes::from_slice(&shape[lead..]), sizes);
+        let transform = Transform::new(self, FftSizes::from_slice(&shape[lead..]), sizes);
         let Transform { sizes, shape: inner, read, written } = &transform;
         let empty = sizes.contains(&0) || shape.n_elements() == 0;
         check_lengths(inner.iter().copied().zip(read.iter().copied()))?;
@@ -123,7 +123,7 @@ impl Op for Fft {
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
         let Some(shape) = inputs[0].shape() else { return 0 };
         let Some(lead) = shape.rank().checked_sub(self.rank) else { return 0 };
-        let inner = Sizes::from_slice(&shape[lead..]);
+        let inner = FftSizes::from_slice(&shape[lead..]);
         let sizes = match (self.real, inputs.get(1).and_then(known_ints)) {
             (None, _) => Some(inner.clone()),
             (Some(_), lengths) => lengths
@@ -137,28 +137,28 @@ impl Op for Fft {
 }
 
 /// Sizes of the dimensions that are transformed.
-type Sizes = SmallVec<[usize; 3]>;
+type FftSizes = SmallVec<[usize; 3]>;
 
 /// The sizes of a transform.
 struct Transform {
     /// Its own.
-    sizes: Sizes,
+    sizes: FftSizes,
     /// Those of the signal, and how much of them is read.
-    shape: Sizes,
-    read: Sizes,
-    written: Sizes,
+    shape: FftSizes,
+    read: FftSizes,
+    written: FftSizes,
 }
 
 impl Transform {
-    fn new(fft: &Fft, shape: Sizes, sizes: Sizes) -> Self {
+    fn new(fft: &Fft, shape: FftSizes, sizes: FftSizes) -> Self {
         let mut halved = sizes.clone();
         if let Some(last) = halved.last_mut() {
             *last = if *last == 0 { 0 } else { *last / 2 + 1 };
         }
         let (read, written) = match (fft.real, fft.way) {
             (None, _) => (sizes.clone(), sizes.clone()),
-            (Some(_), Way::Forward) => (sizes.clone(), halved),
-            (Some(_), Way::Back) => (halved, sizes.clone()),
+            (Some(_), FftWay::Forward) => (sizes.clone(), halved),
+            (Some(_), FftWay::Back) => (halved, sizes.clone()),
         };
         Self { sizes, shape, read, written }
     }
@@ -201,7 +201,7 @@ impl Fft {
     ) -> Result<()> {
         let Transform { sizes, shape, read, written } = transform;
         let count = |sizes: &[usize]| sizes.iter().product::<usize>();
-        let lines = sizes.iter().map(|n| Line::new(*n, self.way == Way::Back, scratch));
+        let lines = sizes.iter().map(|n| Line::new(*n, self.way == FftWay::Back, scratch));
         let mut lines = lines.collect::<Result<SmallVec<[Line<'_>; 3]>>>()?;
         let mut signal = scratch.part(count(shape))?;
         let mut grid = scratch.part(count(sizes))?;
@@ -214,7 +214,7 @@ impl Fft {
                 let at = place(i, sizes, read, shape);
                 *value = at.map_or(Complex::new(0., 0.), |at| signal[at]);
             }
-            let back_to_real = self.real.is_some() && self.way == Way::Back;
+            let back_to_real = self.real.is_some() && self.way == FftWay::Back;
             for axis in 0..sizes.len() {
                 if back_to_real && axis + 1 == sizes.len() {
                     mirror(&mut grid, sizes[axis]);
@@ -276,8 +276,8 @@ fn along(
     }
 }
 
-fn lengths(lengths: View<'_>, rank: usize) -> Result<Sizes> {
-    let sizes: Option<Sizes> =
+fn lengths(lengths: View<'_>, rank: usize) -> Result<FftSizes> {
+    let sizes: Option<FftSizes> =
         ints(&lengths)?.iter().map(|length| usize::try_from(*length).ok()).collect();
     match sizes {
         Some(sizes) if sizes.len() == rank => Ok(sizes),

@@ -10,13 +10,16 @@ use super::square::{Field, Number, field_bytes, for_number_field, require_square
 use crate::prelude::*;
 
 pub(super) const INVERSE: OpDef = OpDef::pure("MatrixInverse", RowRule::Mixed, |attrs| {
-    Ok(Box::new(Unary { task: Task::Inverse { adjoint: attrs.bool_or("adjoint", false)? } }))
+    Ok(Box::new(Unary {
+        task: MatricesTask::Inverse { adjoint: attrs.bool_or("adjoint", false)? },
+    }))
 });
 pub(super) const DETERMINANT: OpDef = OpDef::pure("MatrixDeterminant", RowRule::Mixed, |_| {
-    Ok(Box::new(Unary { task: Task::Determinant }))
+    Ok(Box::new(Unary { task: MatricesTask::Determinant }))
 });
-pub(super) const CHOLESKY: OpDef =
-    OpDef::pure("Cholesky", RowRule::Mixed, |_| Ok(Box::new(Unary { task: Task::Cholesky })));
+pub(super) const CHOLESKY: OpDef = OpDef::pure("Cholesky", RowRule::Mixed, |_| {
+    Ok(Box::new(Unary { task: MatricesTask::Cholesky }))
+});
 pub(super) const SOLVE: OpDef = OpDef::pure("MatrixSolve", RowRule::Mixed, |attrs| {
     Ok(Box::new(Solve { triangle: None, adjoint: attrs.bool_or("adjoint", false)? }))
 });
@@ -28,11 +31,11 @@ pub(super) const TRIANGULAR_SOLVE: OpDef =
     });
 
 struct Unary {
-    task: Task,
+    task: MatricesTask,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Task {
+enum MatricesTask {
     Inverse { adjoint: bool },
     Determinant,
     Cholesky,
@@ -43,8 +46,8 @@ impl Op for Unary {
         let [matrices] = arity(inputs)?;
         require_square(matrices)?;
         let dims = matrices.dims().map(|dims| match self.task {
-            Task::Determinant => &dims[..dims.len() - 2],
-            Task::Inverse { .. } | Task::Cholesky => dims,
+            MatricesTask::Determinant => &dims[..dims.len() - 2],
+            MatricesTask::Inverse { .. } | MatricesTask::Cholesky => dims,
         });
         Ok(vec![match dims {
             Some(dims) => Spec::new(matrices.dtype, dims.iter().cloned()),
@@ -57,13 +60,13 @@ impl Op for Unary {
         let shape = matrices.shape();
         let n = square_size(shape)?;
         let out_shape = match self.task {
-            Task::Determinant => Shape::of(&shape[..shape.rank() - 2]),
-            Task::Inverse { .. } | Task::Cholesky => shape.clone(),
+            MatricesTask::Determinant => Shape::of(&shape[..shape.rank() - 2]),
+            MatricesTask::Inverse { .. } | MatricesTask::Cholesky => shape.clone(),
         };
         let scratch = ctx.scratch();
         let mut out = ctx.output(0, matrices.dtype(), &out_shape)?;
         for_number_field!(matrices.dtype(), T => {
-            self.compute::<T>(matrices.as_slice(), Room::new(scratch, n, n)?, out.as_mut_slice())
+            self.compute::<T>(matrices.as_slice(), MatricesRoom::new(scratch, n, n)?, out.as_mut_slice())
         })
     }
 
@@ -74,13 +77,13 @@ impl Op for Unary {
 }
 
 /// Room for a matrix, the numbers of its rows, and a result.
-struct Room<'a, F> {
+struct MatricesRoom<'a, F> {
     matrix: Part<'a, F>,
     rows: Part<'a, usize>,
     result: Part<'a, F>,
 }
 
-impl<'a, F: Field> Room<'a, F> {
+impl<'a, F: Field> MatricesRoom<'a, F> {
     /// Room for matrices of `n` rows and results of so many columns.
     fn new(mut scratch: Scratch<'a>, n: usize, columns: usize) -> Result<Self> {
         let (matrix, rows) = (scratch.part(n * n)?, scratch.part(n)?);
@@ -108,25 +111,25 @@ impl Unary {
     fn compute<T: Number>(
         &self,
         matrices: &[T],
-        mut room: Room<'_, T::Field>,
+        mut room: MatricesRoom<'_, T::Field>,
         out: &mut [T],
     ) -> Result<()> {
         let n = room.rows.len();
         let step = match self.task {
-            Task::Determinant => 1,
-            Task::Inverse { .. } | Task::Cholesky => (n * n).max(1),
+            MatricesTask::Determinant => 1,
+            MatricesTask::Inverse { .. } | MatricesTask::Cholesky => (n * n).max(1),
         };
         for (i, out) in out.chunks_exact_mut(step).enumerate() {
             pace(2 * n * n)?;
-            let adjoint = matches!(self.task, Task::Inverse { adjoint: true });
+            let adjoint = matches!(self.task, MatricesTask::Inverse { adjoint: true });
             room.load(&matrices[i * n * n..][..n * n], adjoint);
-            let Room { matrix, rows, result } = &mut room;
+            let MatricesRoom { matrix, rows, result } = &mut room;
             match self.task {
-                Task::Determinant => {
+                MatricesTask::Determinant => {
                     out[0] = T::narrow(Lu::new(matrix, rows)?.determinant());
                     continue;
                 }
-                Task::Inverse { .. } => {
+                MatricesTask::Inverse { .. } => {
                     let lu = Lu::new(matrix, rows)?;
                     if !lu.is_regular() {
                         return invalid!("Input is not invertible.");
@@ -134,7 +137,7 @@ impl Unary {
                     let (one, zero) = (Field::real(1.), Field::real(0.));
                     lu.solve(|row, column| if row == column { one } else { zero }, result)?;
                 }
-                Task::Cholesky => {
+                MatricesTask::Cholesky => {
                     if !cholesky(matrix, n, result)? {
                         undefined_triangle(n, result);
                     }
@@ -199,7 +202,7 @@ impl Op for Solve {
         let mut out = ctx.output(0, right.dtype(), &shape)?;
         for_number_field!(right.dtype(), T => {
             let sides = (matrices.as_slice::<T>(), right.as_slice::<T>());
-            self.compute(&stack, sides, Room::new(scratch, n, *columns)?, out.as_mut_slice())
+            self.compute(&stack, sides, MatricesRoom::new(scratch, n, *columns)?, out.as_mut_slice())
         })
     }
 
@@ -215,7 +218,7 @@ impl Solve {
         &self,
         stack: &Stack,
         (matrices, right): (&[T], &[T]),
-        mut room: Room<'_, T::Field>,
+        mut room: MatricesRoom<'_, T::Field>,
         out: &mut [T],
     ) -> Result<()> {
         let (n, size) = (room.rows.len(), room.result.len());
@@ -227,7 +230,7 @@ impl Solve {
             // What counts of a triangle is read as it is meant.
             let adjoint = self.adjoint && self.triangle.is_none();
             room.load(&matrices[a * n * n..][..n * n], adjoint);
-            let Room { matrix, rows, result } = &mut room;
+            let MatricesRoom { matrix, rows, result } = &mut room;
             if let Some(triangle) = self.triangle {
                 result.iter_mut().zip(right).for_each(|(to, x)| *to = x.widen());
                 solve_triangle(triangle, matrix, n, result)?;

@@ -134,7 +134,7 @@ impl<F: Field> Svd<'_, F> {
             let mut settled = true;
             for (a, b) in (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))) {
                 pace(8 * turned.rows)?;
-                if let Some(turn) = Turn::of(turned, a, b, scale) {
+                if let Some(turn) = OrthogonalTurn::of(turned, a, b, scale) {
                     settled = false;
                     turn.apply(turned, a, b);
                     turn.apply(right, a, b);
@@ -171,13 +171,13 @@ impl<F: Field> Svd<'_, F> {
 }
 
 /// A rotation of two columns that makes them orthogonal.
-struct Turn<F> {
+struct OrthogonalTurn<F> {
     phase: F,
     cos: f64,
     sin: f64,
 }
 
-impl<F: Field> Turn<F> {
+impl<F: Field> OrthogonalTurn<F> {
     /// `None` if they are orthogonal already, or one is nothing beside the longest column, which is
     /// `scale` long: turning it again would end in numbers too small to divide by.
     fn of(matrix: &Grid<'_, F>, a: usize, b: usize, scale: f64) -> Option<Self> {

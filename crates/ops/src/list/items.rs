@@ -17,19 +17,19 @@ const STACKED_MAX_BYTES: usize = 1 << 28;
 
 /// Tensors, some of which are not set yet. Copies share what they hold.
 #[derive(Debug)]
-pub(super) struct Items(Form);
+pub(super) struct Items(ItemsForm);
 
 #[derive(Debug)]
-enum Form {
+enum ItemsForm {
     /// So many, of which none is set.
     Unset(usize),
     Loose(Loose),
-    Stacked(Stacked),
+    Stacked(ItemsStacked),
 }
 
 /// Items that are rows of one tensor.
 #[derive(Debug)]
-struct Stacked {
+struct ItemsStacked {
     /// Their rows: one dimension more than they have.
     rows: Tensor,
     shape: Shape,
@@ -93,43 +93,50 @@ impl Items {
     pub(super) fn rows(rows: Tensor) -> Self {
         assert!(rows.dtype().is_plain());
         let shape = Shape::of(&rows.shape()[1..]);
-        Self(Form::Stacked(Stacked { rows, shape, set: Marks::Few(Vec::new()), n_unset: 0 }))
+        Self(ItemsForm::Stacked(ItemsStacked {
+            rows,
+            shape,
+            set: Marks::Few(Vec::new()),
+            n_unset: 0,
+        }))
     }
 
     /// All of these. Fails without memory.
     pub(super) fn collect(tensors: impl IntoIterator<Item = Tensor>) -> Result<Self> {
-        Ok(Self(Form::Loose(Loose::collect(tensors)?)))
+        Ok(Self(ItemsForm::Loose(Loose::collect(tensors)?)))
     }
 
     /// A copy, which shares the tensors. Fails without memory.
     pub(super) fn try_clone(&self) -> Result<Self> {
         Ok(Self(match &self.0 {
-            Form::Unset(len) => Form::Unset(*len),
-            Form::Loose(loose) => Form::Loose(loose.try_clone()?),
-            Form::Stacked(Stacked { rows, shape, set, n_unset }) => Form::Stacked(Stacked {
-                rows: rows.clone(),
-                shape: shape.clone(),
-                set: set.try_clone()?,
-                n_unset: *n_unset,
-            }),
+            ItemsForm::Unset(len) => ItemsForm::Unset(*len),
+            ItemsForm::Loose(loose) => ItemsForm::Loose(loose.try_clone()?),
+            ItemsForm::Stacked(ItemsStacked { rows, shape, set, n_unset }) => {
+                ItemsForm::Stacked(ItemsStacked {
+                    rows: rows.clone(),
+                    shape: shape.clone(),
+                    set: set.try_clone()?,
+                    n_unset: *n_unset,
+                })
+            }
         }))
     }
 
     /// The number of items.
     pub(super) fn len(&self) -> usize {
         match &self.0 {
-            Form::Unset(len) => *len,
-            Form::Loose(loose) => loose.len(),
-            Form::Stacked(stacked) => stacked.len(),
+            ItemsForm::Unset(len) => *len,
+            ItemsForm::Loose(loose) => loose.len(),
+            ItemsForm::Stacked(stacked) => stacked.len(),
         }
     }
 
     /// The shape of all items, if all are set and it is known that they have one.
     pub(super) fn shape(&self) -> Option<&Shape> {
         match &self.0 {
-            Form::Unset(_) => None,
-            Form::Loose(loose) => loose.shape(),
-            Form::Stacked(stacked) => (stacked.n_unset == 0).then_some(&stacked.shape),
+            ItemsForm::Unset(_) => None,
+            ItemsForm::Loose(loose) => loose.shape(),
+            ItemsForm::Stacked(stacked) => (stacked.n_unset == 0).then_some(&stacked.shape),
         }
     }
 
@@ -139,12 +146,12 @@ impl Items {
     /// If there is none.
     pub(super) fn get(&self, index: usize) -> Option<View<'_>> {
         match &self.0 {
-            Form::Unset(len) => {
+            ItemsForm::Unset(len) => {
                 assert!(index < *len);
                 None
             }
-            Form::Loose(loose) => loose.get(index).map(Tensor::view),
-            Form::Stacked(stacked) => stacked.get(index),
+            ItemsForm::Loose(loose) => loose.get(index).map(Tensor::view),
+            ItemsForm::Stacked(stacked) => stacked.get(index),
         }
     }
 
@@ -156,17 +163,17 @@ impl Items {
     /// Returns whether no item is set.
     pub(super) fn is_unset(&self) -> bool {
         match &self.0 {
-            Form::Unset(_) => true,
-            Form::Loose(loose) => loose.is_unset(),
-            Form::Stacked(stacked) => stacked.n_unset == stacked.len(),
+            ItemsForm::Unset(_) => true,
+            ItemsForm::Loose(loose) => loose.is_unset(),
+            ItemsForm::Stacked(stacked) => stacked.n_unset == stacked.len(),
         }
     }
 
     /// All items as the rows of one tensor, if they are that already.
     pub(super) fn stacked(&self) -> Option<&Tensor> {
         match &self.0 {
-            Form::Stacked(stacked) if stacked.n_unset == 0 => Some(&stacked.rows),
-            Form::Stacked(_) | Form::Loose(_) | Form::Unset(_) => None,
+            ItemsForm::Stacked(stacked) if stacked.n_unset == 0 => Some(&stacked.rows),
+            ItemsForm::Stacked(_) | ItemsForm::Loose(_) | ItemsForm::Unset(_) => None,
         }
     }
 
@@ -184,13 +191,13 @@ impl Items {
     /// # Panics
     /// If there is none.
     pub(super) fn set_in_place(&mut self, index: usize, item: &View<'_>) -> Result<()> {
-        if !matches!(self.0, Form::Stacked(_))
+        if !matches!(self.0, ItemsForm::Stacked(_))
             && self.is_unset()
-            && let Some(stacked) = Stacked::unset(self.len(), item.dtype(), item.shape())?
+            && let Some(stacked) = ItemsStacked::unset(self.len(), item.dtype(), item.shape())?
         {
-            self.0 = Form::Stacked(stacked);
+            self.0 = ItemsForm::Stacked(stacked);
         }
-        if let Form::Stacked(stacked) = &mut self.0
+        if let ItemsForm::Stacked(stacked) = &mut self.0
             && stacked.set(index, item)
         {
             return Ok(());
@@ -204,8 +211,8 @@ impl Items {
     /// If there is none.
     pub(super) fn forget(&mut self, index: usize) -> Result<()> {
         match &mut self.0 {
-            Form::Loose(loose) => loose.set(index, None),
-            Form::Stacked(_) | Form::Unset(_) => Ok(()),
+            ItemsForm::Loose(loose) => loose.set(index, None),
+            ItemsForm::Stacked(_) | ItemsForm::Unset(_) => Ok(()),
         }
     }
 
@@ -223,7 +230,7 @@ impl Items {
     /// Makes it `len` long: drops items at the end, or adds such that are not set. Fails without
     /// memory.
     pub(super) fn resize(&mut self, len: usize) -> Result<()> {
-        if let Form::Unset(now) = &mut self.0 {
+        if let ItemsForm::Unset(now) = &mut self.0 {
             *now = len;
         } else if self.len() != len {
             self.loose()?.resize(len)?;
@@ -234,12 +241,12 @@ impl Items {
     /// The items as tensors of their own.
     fn loose(&mut self) -> Result<&mut Loose> {
         match &self.0 {
-            Form::Unset(len) => self.0 = Form::Loose(Loose::unset(*len)?),
-            Form::Stacked(stacked) => self.0 = Form::Loose(stacked.loose()?),
-            Form::Loose(_) => {}
+            ItemsForm::Unset(len) => self.0 = ItemsForm::Loose(Loose::unset(*len)?),
+            ItemsForm::Stacked(stacked) => self.0 = ItemsForm::Loose(stacked.loose()?),
+            ItemsForm::Loose(_) => {}
         }
         match &mut self.0 {
-            Form::Loose(loose) => Ok(loose),
+            ItemsForm::Loose(loose) => Ok(loose),
             _ => Err(Error::Internal("items are still stacked".to_owned())),
         }
     }
@@ -247,11 +254,11 @@ impl Items {
 
 impl Default for Items {
     fn default() -> Self {
-        Self(Form::Unset(0))
+        Self(ItemsForm::Unset(0))
     }
 }
 
-impl Stacked {
+impl ItemsStacked {
     /// Room for `len` items; `None` if they should not be stacked.
     fn unset(len: usize, dtype: DType, shape: &Shape) -> Result<Option<Self>> {
         let n_bytes = shape.n_elements().checked_mul(len).map(|n| n.saturating_mul(dtype.size()));

@@ -62,7 +62,7 @@ impl Op for Concat {
         }
         // What the first version has as a first dimension is not looked at.
         let first = shape.as_ref().filter(|_| self.shape.is_none()).and_then(|dims| dims[0]);
-        let mut known = Known { first, inner: shapes::inner(&shape) };
+        let mut known = JoinedItems { first, inner: shapes::inner(&shape) };
         known.complete(list)?;
         let items = known.items(list, &leading)?;
         write(ctx, &items, self.dtype, &known.inner)
@@ -70,14 +70,14 @@ impl Op for Concat {
 }
 
 /// The known properties of the items.
-struct Known {
+struct JoinedItems {
     /// The first dimension of those that are not set.
     first: Option<i64>,
     /// The other dimensions of all.
     inner: ElementShape,
 }
 
-impl Known {
+impl JoinedItems {
     /// Adds what the items that are set tell. Fails if they differ but for their first dimensions.
     /// TensorFlow does not ask them if the list has a shape (`list_kernels.h`, whose texts these
     /// are).

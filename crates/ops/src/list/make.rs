@@ -9,10 +9,10 @@ use super::tensor_list::TensorList;
 use crate::prelude::*;
 
 pub(super) const EMPTY: OpDef = OpDef::pure("EmptyTensorList", RowRule::Mixed, |attrs| {
-    Ok(Box::new(Make { dtype: attrs.dtype("element_dtype")?, form: Form::Empty }))
+    Ok(Box::new(Make { dtype: attrs.dtype("element_dtype")?, form: MakeForm::Empty }))
 });
 pub(super) const RESERVE: OpDef = OpDef::pure("TensorListReserve", RowRule::Mixed, |attrs| {
-    Ok(Box::new(Make { dtype: attrs.dtype("element_dtype")?, form: Form::Reserved }))
+    Ok(Box::new(Make { dtype: attrs.dtype("element_dtype")?, form: MakeForm::Reserved }))
 });
 pub(super) const RESIZE: OpDef =
     OpDef::pure("TensorListResize", RowRule::Mixed, |_| Ok(Box::new(Resize)));
@@ -29,12 +29,12 @@ pub(super) const CONCAT_LISTS: OpDef =
 
 struct Make {
     dtype: DType,
-    form: Form,
+    form: MakeForm,
 }
 
 /// The meaning of the second input.
 #[derive(Clone, Copy)]
-enum Form {
+enum MakeForm {
     /// The most items.
     Empty,
     /// The number of items that are not set.
@@ -46,8 +46,8 @@ impl Op for Make {
         let [_, number] = arity(inputs)?;
         number.require_rank(0)?;
         let len = match self.form {
-            Form::Empty => Dim::Known(0),
-            Form::Reserved => match sizes_of(number).as_deref() {
+            MakeForm::Empty => Dim::Known(0),
+            MakeForm::Reserved => match sizes_of(number).as_deref() {
                 Some([len]) => len.clone(),
                 _ => Dim::Unknown,
             },
@@ -61,8 +61,10 @@ impl Op for Make {
         let number = int(&ctx.input(1))?;
         let list = TensorList { dtype: self.dtype, shape, items: Items::default(), limit: None };
         match self.form {
-            Form::Empty => TensorList { limit: usize::try_from(number).ok(), ..list }.write(ctx, 0),
-            Form::Reserved => {
+            MakeForm::Empty => {
+                TensorList { limit: usize::try_from(number).ok(), ..list }.write(ctx, 0)
+            }
+            MakeForm::Reserved => {
                 // The text is TensorFlow's (`list_kernels.cc`).
                 let n_items = size(number, "The num_elements to reserve")?;
                 list.resized(n_items)?.write(ctx, 0)

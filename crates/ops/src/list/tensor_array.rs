@@ -25,11 +25,11 @@ struct TensorArray {
     clears_after_read: bool,
     /// `true` if all elements have one shape, which the first decides.
     identical: bool,
-    state: Mutex<State>,
+    state: Mutex<TensorArrayState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TensorArrayState {
     shape: ElementShape,
     items: Items,
     /// The marks of elements that were read, and cleared by that; there may be more elements.
@@ -37,7 +37,7 @@ struct State {
     is_closed: bool,
 }
 
-impl State {
+impl TensorArrayState {
     fn is_cleared(&self, at: usize) -> bool {
         self.cleared.get(at).copied().unwrap_or(false)
     }
@@ -50,7 +50,7 @@ impl TensorArray {
     }
 
     /// The state of an array that was not closed.
-    fn open(&self) -> Result<parking_lot::MutexGuard<'_, State>> {
+    fn open(&self) -> Result<parking_lot::MutexGuard<'_, TensorArrayState>> {
         let state = self.state.lock();
         if state.is_closed {
             return invalid!("TensorArray has already been closed.");
@@ -58,7 +58,7 @@ impl TensorArray {
         Ok(state)
     }
 
-    fn put(&self, state: &mut State, index: i64, value: &View<'_>) -> Result<()> {
+    fn put(&self, state: &mut TensorArrayState, index: i64, value: &View<'_>) -> Result<()> {
         let length = state.items.len();
         let limit = if self.grows { LENGTH_MAX } else { length };
         let Some(at) = usize::try_from(index).ok().filter(|at| *at < limit) else {
@@ -90,7 +90,12 @@ impl TensorArray {
 
     /// Makes the rows of a plain tensor all elements, if they are to be just that and none is
     /// written yet; says whether it did.
-    fn put_rows(&self, state: &mut State, value: &View<'_>, row: &Shape) -> Result<bool> {
+    fn put_rows(
+        &self,
+        state: &mut TensorArrayState,
+        value: &View<'_>,
+        row: &Shape,
+    ) -> Result<bool> {
         let n_rows = value.shape()[0];
         let fits = n_rows > 0
             && !self.grows
@@ -107,7 +112,13 @@ impl TensorArray {
     }
 
     /// Fails if elements cannot be such.
-    fn check(&self, state: &State, index: i64, dtype: DType, shape: &Shape) -> Result<()> {
+    fn check(
+        &self,
+        state: &TensorArrayState,
+        index: i64,
+        dtype: DType,
+        shape: &Shape,
+    ) -> Result<()> {
         if dtype != self.dtype {
             let own = self.dtype;
             return invalid!(
@@ -126,7 +137,7 @@ impl TensorArray {
         Ok(())
     }
 
-    fn note_shape(&self, state: &mut State, shape: &Shape) {
+    fn note_shape(&self, state: &mut TensorArrayState, shape: &Shape) {
         if self.identical {
             state.shape = Some(shape.iter().map(|size| Some(*size as i64)).collect());
         }
@@ -134,7 +145,7 @@ impl TensorArray {
 
     /// The place of an element that is about to be read, which is cleared if reads clear. What was
     /// written there stays until `release`. Fails if it cannot be read.
-    fn take(&self, state: &mut State, index: i64, dtype: DType) -> Result<usize> {
+    fn take(&self, state: &mut TensorArrayState, index: i64, dtype: DType) -> Result<usize> {
         if dtype != self.dtype {
             let own = self.dtype;
             return invalid!("TensorArray dtype is {own} but Op requested dtype {dtype}.");
@@ -171,7 +182,7 @@ impl TensorArray {
     }
 
     /// The element at `at`.
-    fn read(&self, state: &mut State, at: usize, dtype: DType) -> Result<Tensor> {
+    fn read(&self, state: &mut TensorArrayState, at: usize, dtype: DType) -> Result<Tensor> {
         let at = self.take(state, at as i64, dtype)?;
         let item = match state.items.get(at) {
             Some(item) => item.to_tensor()?,
@@ -182,7 +193,7 @@ impl TensorArray {
     }
 
     /// Gives up what was read.
-    fn release(&self, state: &mut State, at: usize) -> Result<()> {
+    fn release(&self, state: &mut TensorArrayState, at: usize) -> Result<()> {
         if state.is_cleared(at) { state.items.forget(at) } else { Ok(()) }
     }
 }

@@ -8,10 +8,10 @@ pub(super) const FIND: OpDef =
 pub(super) const FIND_V2: OpDef =
     OpDef::of_kind("LookupTableFindV2", Kind::Reads, RowRule::Lookup, Find::build).on_host();
 pub(super) const SIZE: OpDef =
-    OpDef::of_kind("LookupTableSize", Kind::Reads, RowRule::Mixed, |_| Ok(Box::new(Size)))
+    OpDef::of_kind("LookupTableSize", Kind::Reads, RowRule::Mixed, |_| Ok(Box::new(FindSize)))
         .on_host();
 pub(super) const SIZE_V2: OpDef =
-    OpDef::of_kind("LookupTableSizeV2", Kind::Reads, RowRule::Mixed, |_| Ok(Box::new(Size)))
+    OpDef::of_kind("LookupTableSizeV2", Kind::Reads, RowRule::Mixed, |_| Ok(Box::new(FindSize)))
         .on_host();
 pub(super) const EXPORT: OpDef =
     OpDef::of_kind("LookupTableExport", Kind::Reads, RowRule::Mixed, Export::build).on_host();
@@ -71,9 +71,9 @@ impl Op for Find {
 }
 
 /// The number of keys.
-struct Size;
+struct FindSize;
 
-impl Op for Size {
+impl Op for FindSize {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [_] = arity(inputs)?;
         Ok(vec![Spec::scalar(DType::I64)])

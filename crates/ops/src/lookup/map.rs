@@ -10,14 +10,14 @@ const MISSING: usize = usize::MAX;
 /// Keys with a row of values each, in the order they were first added.
 #[derive(Debug)]
 pub(super) struct Map {
-    keys: Keys,
+    keys: MapKeys,
     index: Index,
     /// One row a key.
     values: Tensor,
 }
 
 #[derive(Debug)]
-enum Keys {
+enum MapKeys {
     /// `int32` or `int64`.
     Ints(DType, BookedVec<i64>),
     Strings(Strings),
@@ -42,10 +42,10 @@ impl Map {
     ) -> Result<Self> {
         let keys = match key {
             DType::I32 | DType::I64 | DType::String if key_shape.rank() > 0 => {
-                Keys::Rows(key, key_shape.clone(), Strings::default())
+                MapKeys::Rows(key, key_shape.clone(), Strings::default())
             }
-            DType::I32 | DType::I64 => Keys::Ints(key, BookedVec::new()),
-            DType::String => Keys::Strings(Strings::default()),
+            DType::I32 | DType::I64 => MapKeys::Ints(key, BookedVec::new()),
+            DType::String => MapKeys::Strings(Strings::default()),
             other => return invalid!("a table has no keys of {other}"),
         };
         let dims = std::iter::once(0).chain(value_shape.to_i64());
@@ -56,9 +56,11 @@ impl Map {
     /// A copy of its own. Fails without memory.
     pub(super) fn try_clone(&self) -> Result<Self> {
         let keys = match &self.keys {
-            Keys::Ints(dtype, keys) => Keys::Ints(*dtype, keys.try_clone()?),
-            Keys::Strings(keys) => Keys::Strings(keys.try_clone()?),
-            Keys::Rows(dtype, shape, keys) => Keys::Rows(*dtype, shape.clone(), keys.try_clone()?),
+            MapKeys::Ints(dtype, keys) => MapKeys::Ints(*dtype, keys.try_clone()?),
+            MapKeys::Strings(keys) => MapKeys::Strings(keys.try_clone()?),
+            MapKeys::Rows(dtype, shape, keys) => {
+                MapKeys::Rows(*dtype, shape.clone(), keys.try_clone()?)
+            }
         };
         Ok(Self { keys, index: self.index.try_clone()?, values: self.values.clone() })
     }
@@ -71,8 +73,8 @@ impl Map {
     /// The bytes held.
     pub(super) fn n_bytes(&self) -> usize {
         let keys = match &self.keys {
-            Keys::Ints(_, keys) => keys.len() * size_of::<i64>(),
-            Keys::Strings(keys) | Keys::Rows(_, _, keys) => keys.n_bytes(),
+            MapKeys::Ints(_, keys) => keys.len() * size_of::<i64>(),
+            MapKeys::Strings(keys) | MapKeys::Rows(_, _, keys) => keys.n_bytes(),
         };
         keys + self.index.n_bytes() + self.values.n_bytes()
     }
@@ -81,7 +83,7 @@ impl Map {
     pub(super) fn find<'a>(&self, keys: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Rows<'a>> {
         let mut rows = scratch.part(keys.n_elements() / self.keys.width())?;
         match &self.keys {
-            Keys::Rows(DType::String, shape, known) => {
+            MapKeys::Rows(DType::String, shape, known) => {
                 let width = shape.n_elements();
                 for (i, row) in rows.iter_mut().enumerate() {
                     pace(16)?;
@@ -91,7 +93,7 @@ impl Map {
                     *row = found.unwrap_or(MISSING);
                 }
             }
-            Keys::Rows(dtype, shape, known) => {
+            MapKeys::Rows(dtype, shape, known) => {
                 let size = dtype.size() * shape.n_elements();
                 for (i, row) in rows.iter_mut().enumerate() {
                     pace(16)?;
@@ -100,13 +102,13 @@ impl Map {
                     *row = found.unwrap_or(MISSING);
                 }
             }
-            Keys::Strings(known) => {
+            MapKeys::Strings(known) => {
                 let find =
                     |key: &[u8]| self.index.find(hash::of_bytes(key), |at| known.get(at) == key);
                 let found = keys.strings().iter().map(|key| find(key).unwrap_or(MISSING));
                 rows.iter_mut().zip(found).for_each(|(row, found)| *row = found);
             }
-            Keys::Ints(_, known) => {
+            MapKeys::Ints(_, known) => {
                 let find =
                     |key: i64| self.index.find(hash::of_u64(key as u64), |at| known[at] == key);
                 for (i, row) in rows.iter_mut().enumerate() {
@@ -127,13 +129,13 @@ impl Map {
     pub(super) fn keys(&self) -> Result<Tensor> {
         let shape = Shape::of(&[self.len()]);
         Ok(match &self.keys {
-            Keys::Rows(dtype, inner, rows) => {
+            MapKeys::Rows(dtype, inner, rows) => {
                 let dims = std::iter::once(self.len() as i64).chain(inner.to_i64());
                 tensor_of(*dtype, Shape::checked(dims)?, rows)?
             }
-            Keys::Strings(keys) => Tensor::from_strings(shape, keys.try_clone()?)?,
-            Keys::Ints(DType::I64, keys) => Tensor::from_slice(shape, keys)?,
-            Keys::Ints(_, keys) => {
+            MapKeys::Strings(keys) => Tensor::from_strings(shape, keys.try_clone()?)?,
+            MapKeys::Ints(DType::I64, keys) => Tensor::from_slice(shape, keys)?,
+            MapKeys::Ints(_, keys) => {
                 let narrow = BookedVec::collect(keys.iter().map(|key| *key as i32))?;
                 Tensor::from_slice(shape, &narrow)?
             }
@@ -155,7 +157,7 @@ impl Map {
         again: Again,
     ) -> Result<Self> {
         let old = self.len();
-        if let Keys::Strings(known) = &mut self.keys {
+        if let MapKeys::Strings(known) = &mut self.keys {
             let strings = keys.strings();
             known.reserve(strings.len(), strings.iter().map(<[u8]>::len).sum())?;
         }
@@ -181,7 +183,7 @@ impl Map {
     }
 }
 
-impl Keys {
+impl MapKeys {
     fn shrink_to_fit(&mut self) {
         match self {
             Self::Ints(_, keys) => keys.shrink_to_fit(),

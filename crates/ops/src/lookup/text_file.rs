@@ -21,8 +21,8 @@ pub(super) const FROM_TEXT_FILE_V2: OpDef = OpDef::of_kind(
 .on_host();
 
 struct FromTextFile {
-    key: Part,
-    value: Part,
+    key: TextFilePart,
+    value: TextFilePart,
     /// The number of lines that are read; all if `None`.
     n_lines: Option<usize>,
     delimiter: u8,
@@ -31,7 +31,7 @@ struct FromTextFile {
 
 /// The part of a line that is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum TextFilePart {
     Line,
     Number,
     Column(usize),
@@ -40,10 +40,10 @@ enum Part {
 impl FromTextFile {
     fn build(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
         let part = |name: &str| match attrs.int(name)? {
-            -2 => Ok(Part::Line),
-            -1 => Ok(Part::Number),
+            -2 => Ok(TextFilePart::Line),
+            -1 => Ok(TextFilePart::Number),
             column => match usize::try_from(column) {
-                Ok(column) => Ok(Part::Column(column)),
+                Ok(column) => Ok(TextFilePart::Column(column)),
                 Err(_) => invalid!("{name} is {column}, below -2"),
             },
         };
@@ -120,18 +120,24 @@ impl FromTextFile {
     }
 
     /// One part of every line, as a vector.
-    fn column(&self, lines: &Strings, part: Part, dtype: DType, file: &str) -> Result<Tensor> {
+    fn column(
+        &self,
+        lines: &Strings,
+        part: TextFilePart,
+        dtype: DType,
+        file: &str,
+    ) -> Result<Tensor> {
         let shape = Shape::of(&[lines.len()]);
         let at = match part {
-            Part::Number => {
+            TextFilePart::Number => {
                 let numbers =
                     (0..lines.len() as i64).map(|number| number.wrapping_add(self.offset));
                 return Ok(Tensor::from_slice(shape, &BookedVec::collect(numbers)?)?);
             }
-            Part::Line => {
+            TextFilePart::Line => {
                 return Ok(Tensor::from_strings(shape, lines.try_clone()?)?);
             }
-            Part::Column(at) => at,
+            TextFilePart::Column(at) => at,
         };
         let mut fields = BookedVec::with_capacity(lines.len())?;
         for (number, line) in lines.iter().enumerate() {
@@ -152,12 +158,12 @@ impl FromTextFile {
     }
 }
 
-fn check_part(what: &str, part: Part, dtype: DType) -> Result<()> {
+fn check_part(what: &str, part: TextFilePart, dtype: DType) -> Result<()> {
     match part {
-        Part::Line if dtype != DType::String => {
+        TextFilePart::Line if dtype != DType::String => {
             invalid!("{what} index for whole line requires string data type, got {dtype}")
         }
-        Part::Number if dtype != DType::I64 => {
+        TextFilePart::Number if dtype != DType::I64 => {
             invalid!("{what} index for line number requires int64 data type, got {dtype}")
         }
         _ => Ok(()),

@@ -62,7 +62,7 @@ impl Op for Arg {
         let inner: usize = x.shape()[axis + 1..].iter().product();
         let mut scratch = ctx.scratch();
         let mut places = scratch.part(shape.n_elements())?;
-        let rows = Rows { n, inner, places: &mut places };
+        let rows = ArgRows { n, inner, places: &mut places };
         match x.dtype() {
             DType::F16 => self.seek(&wide::<f16>(x, &mut scratch)?, rows, scratch),
             DType::BF16 => self.seek(&wide::<bf16>(x, &mut scratch)?, rows, scratch),
@@ -91,7 +91,7 @@ impl Op for Arg {
 }
 
 /// The rows around an axis.
-struct Rows<'a> {
+struct ArgRows<'a> {
     /// The elements along the axis, and those inside of it.
     n: usize,
     inner: usize,
@@ -103,7 +103,7 @@ impl Arg {
     fn seek<T: Element + PartialOrd>(
         &self,
         x: &[T],
-        rows: Rows<'_>,
+        rows: ArgRows<'_>,
         mut scratch: Scratch<'_>,
     ) -> Result<()> {
         if rows.places.is_empty() {
@@ -122,7 +122,7 @@ impl Arg {
 /// NaN is never better, and anything is better than it. `best` has room for `inner` elements.
 fn seek<T: Copy + PartialOrd>(
     x: &[T],
-    Rows { n, inner, places }: Rows<'_>,
+    ArgRows { n, inner, places }: ArgRows<'_>,
     best: &mut [T],
     better: impl Fn(T, T) -> bool,
 ) {

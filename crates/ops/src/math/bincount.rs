@@ -116,7 +116,7 @@ impl Counting {
     }
 
     /// Adds up the weights, or ones, of each row's numbers below `size`.
-    fn count<N: Copy + Into<i64>, T: Weight>(
+    fn count<N: Copy + Into<i64>, T: BincountWeight>(
         self,
         numbers: &[N],
         weights: View<'_>,
@@ -148,14 +148,14 @@ impl Counting {
 }
 
 /// A number that is added up.
-trait Weight: Element {
+trait BincountWeight: Element {
     const ONE: Self;
     fn plus(self, other: Self) -> Self;
 }
 
 macro_rules! weights {
     ($($type:ident: $one:literal, |$a:ident, $b:ident| $sum:expr;)*) => {$(
-        impl Weight for $type {
+        impl BincountWeight for $type {
             const ONE: Self = $one;
             fn plus(self, other: Self) -> Self {
                 let ($a, $b) = (self, other);

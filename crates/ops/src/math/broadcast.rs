@@ -109,7 +109,7 @@ impl Layout {
                 row.walk(operands.from(starts), &mut spare, piece, &kernel);
                 return;
             }
-            let mut place = Place::at(outer, at / row.size);
+            let mut place = BroadcastPlace::at(outer, at / row.size);
             for out in piece.chunks_mut(row.size) {
                 row.walk(operands.from(place.starts), &mut spare, out, &kernel);
                 place.advance(outer);
@@ -119,29 +119,29 @@ impl Layout {
 
     /// The axes around the rows, and the row. A short row that the next axis only repeats for one
     /// operand makes a longer row with it, of a pattern.
-    fn rows(&self) -> (&[Axis], Row) {
+    fn rows(&self) -> (&[Axis], BroadcastRow) {
         let (inner, outer) = self.axes.split_last().expect("there is a row");
         if let [rest @ .., next] = outer
             && inner.has == [true, true]
             && inner.size <= BLOCK / 4
         {
             let size = inner.size * next.size;
-            return (rest, Row { size, period: inner.size, has: next.has });
+            return (rest, BroadcastRow { size, period: inner.size, has: next.has });
         }
-        (outer, Row { size: inner.size, period: 1, has: inner.has })
+        (outer, BroadcastRow { size: inner.size, period: 1, has: inner.has })
     }
 }
 
 /// A row of the output.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct BroadcastRow {
     size: usize,
     /// The elements that an operand without this dimension repeats: 1 for a single value.
     period: usize,
     has: [bool; 2],
 }
 
-impl Row {
+impl BroadcastRow {
     /// Calls `kernel` for a row that the operands start with; `spare` is overwritten.
     fn walk<T: Plain, U: Plain>(
         self,
@@ -206,12 +206,12 @@ fn copy<'s, T: Plain, U: Plain>(out: &[U], spare: &'s mut [T; BLOCK]) -> &'s [T]
 }
 
 /// The place in the operands where a row starts.
-struct Place {
+struct BroadcastPlace {
     index: SmallVec<[usize; 4]>,
     starts: [usize; 2],
 }
 
-impl Place {
+impl BroadcastPlace {
     fn at(outer: &[Axis], mut row: usize) -> Self {
         let mut index = SmallVec::from_elem(0, outer.len());
         let mut starts = [0, 0];

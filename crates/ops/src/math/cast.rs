@@ -160,7 +160,7 @@ fn plain(dtype: DType) -> DType {
 }
 
 /// All that a column type is made into.
-trait Source:
+trait CastSource:
     Pod
     + Make<f32>
     + Make<f64>
@@ -181,7 +181,7 @@ trait Source:
 
 macro_rules! sources {
     ($($type:ident)* : |$x:ident| $is_true:expr) => {$(
-        impl Source for $type {
+        impl CastSource for $type {
             #[inline(always)]
             fn is_true(self) -> bool {
                 let $x = self;
@@ -195,7 +195,7 @@ sources!(f32 f64: |x| x != 0.0);
 sources!(i8 i16 i32 i64 u8 u16 u32 u64: |x| x != 0);
 sources!(c64 c128: |x| x.re != 0.0);
 
-fn from_column<S: Source>(to: DType) -> Result<Kernel> {
+fn from_column<S: CastSource>(to: DType) -> Result<Kernel> {
     Ok(match to {
         DType::F16 => rounded::<S, f16>,
         DType::BF16 => rounded::<S, bf16>,

@@ -10,20 +10,20 @@ use crate::prelude::*;
 pub(super) const COMPLEX: OpDef =
     OpDef::pure("Complex", RowRule::Elementwise, |_| Ok(Box::new(Join)));
 pub(super) const REAL: OpDef =
-    OpDef::pure("Real", RowRule::Elementwise, |_| Ok(Box::new(Part::Real)));
+    OpDef::pure("Real", RowRule::Elementwise, |_| Ok(Box::new(ComplexPart::Real)));
 pub(super) const IMAG: OpDef =
-    OpDef::pure("Imag", RowRule::Elementwise, |_| Ok(Box::new(Part::Imaginary)));
+    OpDef::pure("Imag", RowRule::Elementwise, |_| Ok(Box::new(ComplexPart::Imaginary)));
 pub(super) const COMPLEX_ABS: OpDef =
-    OpDef::pure("ComplexAbs", RowRule::Elementwise, |_| Ok(Box::new(Part::Length)));
+    OpDef::pure("ComplexAbs", RowRule::Elementwise, |_| Ok(Box::new(ComplexPart::Length)));
 pub(super) const ANGLE: OpDef =
-    OpDef::pure("Angle", RowRule::Elementwise, |_| Ok(Box::new(Part::Angle)));
+    OpDef::pure("Angle", RowRule::Elementwise, |_| Ok(Box::new(ComplexPart::Angle)));
 
 /// Two real tensors as one complex.
 struct Join;
 
 /// A real number of each complex one.
 #[derive(Clone, Copy)]
-enum Part {
+enum ComplexPart {
     Real,
     Imaginary,
     Length,
@@ -50,7 +50,7 @@ fn join<T: Copy>(re: &[T], im: &[T], out: &mut [Complex<T>]) {
     out.iter_mut().zip(re.iter().zip(im)).for_each(|(z, (re, im))| *z = Complex::new(*re, *im));
 }
 
-impl Op for Part {
+impl Op for ComplexPart {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [z] = arity(inputs)?;
         let dtype = if z.dtype == DType::Complex128 { DType::F64 } else { DType::F32 };
@@ -66,7 +66,7 @@ impl Op for Part {
     }
 }
 
-impl Part {
+impl ComplexPart {
     fn kernel<T: num_traits::Float>(self) -> fn(&[Complex<T>], &mut [T]) {
         match self {
             Self::Real => |z, x| x.iter_mut().zip(z).for_each(|(x, z)| *x = z.re),

@@ -8,36 +8,38 @@ use super::reduce::fold::{Add, Join, Multiply, Term};
 use crate::prelude::*;
 
 pub(super) const CUMSUM: OpDef =
-    OpDef::pure("Cumsum", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Sum));
+    OpDef::pure("Cumsum", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, CumulativeWay::Sum)
+    });
 pub(super) const CUMPROD: OpDef =
     OpDef::pure("Cumprod", RowRule::Along { value: 0, axes: 1 }, |attrs| {
-        build(attrs, Way::Product)
+        build(attrs, CumulativeWay::Product)
     });
 pub(super) const CUMULATIVE_LOGSUMEXP: OpDef =
     OpDef::pure("CumulativeLogsumexp", RowRule::Along { value: 0, axes: 1 }, |attrs| {
-        build(attrs, Way::LogSumExp)
+        build(attrs, CumulativeWay::LogSumExp)
     });
 
 #[derive(Clone, Copy)]
-enum Way {
+enum CumulativeWay {
     Sum,
     Product,
     LogSumExp,
 }
 
-struct Scan {
-    way: Way,
+struct CumulativeScan {
+    way: CumulativeWay,
     /// `true` if an element leaves out itself.
     exclusive: bool,
     reverse: bool,
 }
 
-fn build(attrs: &Attrs<'_>, way: Way) -> Result<Box<dyn Op>> {
+fn build(attrs: &Attrs<'_>, way: CumulativeWay) -> Result<Box<dyn Op>> {
     let exclusive = attrs.bool_or("exclusive", false)?;
-    Ok(Box::new(Scan { way, exclusive, reverse: attrs.bool_or("reverse", false)? }))
+    Ok(Box::new(CumulativeScan { way, exclusive, reverse: attrs.bool_or("reverse", false)? }))
 }
 
-impl Op for Scan {
+impl Op for CumulativeScan {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [x, axis] = arity(inputs)?;
         axis.require_rank(0)?;
@@ -54,14 +56,14 @@ impl Op for Scan {
         let inner: usize = x.shape()[axis + 1..].iter().product();
         let scratch = ctx.scratch();
         let mut out = ctx.output(0, x.dtype(), x.shape())?;
-        if let Way::LogSumExp = self.way {
+        if let CumulativeWay::LogSumExp = self.way {
             for_float!(x.dtype(), T => {
                 self.scan::<T, LogSumExp>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch)?;
             });
             return Ok(());
         }
         match (x.dtype(), self.way) {
-            (DType::Complex64, Way::Sum) => self.scan::<Complex<f32>, Add>(
+            (DType::Complex64, CumulativeWay::Sum) => self.scan::<Complex<f32>, Add>(
                 x.as_slice(),
                 out.as_mut_slice(),
                 (n, inner),
@@ -73,7 +75,7 @@ impl Op for Scan {
                 (n, inner),
                 scratch,
             ),
-            (DType::Complex128, Way::Sum) => self.scan::<Complex<f64>, Add>(
+            (DType::Complex128, CumulativeWay::Sum) => self.scan::<Complex<f64>, Add>(
                 x.as_slice(),
                 out.as_mut_slice(),
                 (n, inner),
@@ -85,7 +87,7 @@ impl Op for Scan {
                 (n, inner),
                 scratch,
             ),
-            (dtype, Way::Sum) => for_number!(dtype, T => {
+            (dtype, CumulativeWay::Sum) => for_number!(dtype, T => {
                 self.scan::<T, Add>(x.as_slice(), out.as_mut_slice(), (n, inner), scratch)
             }),
             (dtype, _) => for_number!(dtype, T => {
@@ -105,7 +107,7 @@ impl Op for Scan {
     }
 }
 
-impl Scan {
+impl CumulativeScan {
     /// Scans `n` rows of `inner` elements in each part.
     fn scan<T: Term, J: Join<T::Sum>>(
         &self,

@@ -7,14 +7,14 @@ use crate::error::unsupported;
 use crate::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::pure("HistogramFixedWidth", RowRule::Mixed, |attrs| {
-    Ok(Box::new(Histogram { dtype: attrs.dtype_or("dtype", DType::I32)? }))
+    Ok(Box::new(MathHistogram { dtype: attrs.dtype_or("dtype", DType::I32)? }))
 });
 
-struct Histogram {
+struct MathHistogram {
     dtype: DType,
 }
 
-impl Op for Histogram {
+impl Op for MathHistogram {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [_, range, n_bins] = arity(inputs)?;
         range.require_rank(1)?;

@@ -24,7 +24,7 @@ struct CrossEntropy;
 struct SparseCrossEntropy;
 
 /// A float whose rows are softmaxed.
-trait Row: Element {
+trait LogSoftmaxRow: Element {
     /// Writes the logits minus their maximum to `shifted`; gives the logarithm of the sum of their
     /// exponentials.
     fn shift(logits: &[Self], shifted: &mut [Self]) -> Self;
@@ -35,7 +35,7 @@ trait Row: Element {
     const ONE: Self;
 }
 
-impl Row for f32 {
+impl LogSoftmaxRow for f32 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
 
@@ -60,7 +60,7 @@ impl Row for f32 {
     }
 }
 
-impl Row for f64 {
+impl LogSoftmaxRow for f64 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
 
@@ -120,7 +120,7 @@ impl Op for LogSoftmax {
     }
 }
 
-fn log_softmax<T: Row>(x: &[T], out: &mut [T], width: usize) {
+fn log_softmax<T: LogSoftmaxRow>(x: &[T], out: &mut [T], width: usize) {
     let width = width.max(1);
     for (x, out) in x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
         if is_stopped(16 * width) {
@@ -210,7 +210,7 @@ fn half_bytes(inputs: &[Spec], outputs: &[Spec]) -> usize {
 }
 
 /// The cross entropy of logits and labels that are broadcast to one shape.
-fn expanded_cross_entropy<T: Row>(
+fn expanded_cross_entropy<T: LogSoftmaxRow>(
     (x, y): (&[T], &[T]),
     (x_shapes, y_shapes): ((&Shape, &Shape), (&Shape, &Shape)),
     scratch: &mut Scratch<'_>,
@@ -223,7 +223,7 @@ fn expanded_cross_entropy<T: Row>(
 }
 
 /// Writes the loss of each row, and the softmax minus the labels.
-fn cross_entropy<T: Row>(logits: &[T], labels: &[T], loss: &mut [T], slope: &mut [T]) {
+fn cross_entropy<T: LogSoftmaxRow>(logits: &[T], labels: &[T], loss: &mut [T], slope: &mut [T]) {
     let width = (slope.len() / loss.len().max(1)).max(1);
     loss.fill(T::ZERO);
     let rows = logits.chunks_exact(width).zip(labels.chunks_exact(width));
@@ -317,7 +317,12 @@ impl Op for SparseCrossEntropy {
     }
 }
 
-fn sparse_cross_entropy<T: Row>(x: &[T], classes: &[usize], loss: &mut [T], slope: &mut [T]) {
+fn sparse_cross_entropy<T: LogSoftmaxRow>(
+    x: &[T],
+    classes: &[usize],
+    loss: &mut [T],
+    slope: &mut [T],
+) {
     let width = (slope.len() / loss.len().max(1)).max(1);
     let rows = x.chunks_exact(width).zip(slope.chunks_exact_mut(width));
     for (((x, slope), loss), class) in rows.zip(loss).zip(classes) {

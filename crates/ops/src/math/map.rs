@@ -44,16 +44,16 @@ pub(super) struct Ask(pub(super) &'static Table<Test>);
 
 /// Writes `F` of each element of `x` to `y`.
 pub(super) fn map<T: Copy, U, F: One<T, U>>(x: &[T], y: &mut [U]) {
-    widest(Run { x, y, function: PhantomData::<F> });
+    widest(MapRun { x, y, function: PhantomData::<F> });
 }
 
-struct Run<'a, T, U, F> {
+struct MapRun<'a, T, U, F> {
     x: &'a [T],
     y: &'a mut [U],
     function: PhantomData<F>,
 }
 
-impl<T: Copy, U, F: One<T, U>> Loop for Run<'_, T, U, F> {
+impl<T: Copy, U, F: One<T, U>> Loop for MapRun<'_, T, U, F> {
     #[inline(always)]
     fn run<M: Madd>(self) {
         for (y, x) in self.y.iter_mut().zip(self.x) {

@@ -42,7 +42,7 @@ impl Op for Select {
         for_width!(yes.dtype(), W => {
             let (yes, no, out) = (yes.as_wide::<W>(), no.as_wide(), out.as_wide_mut());
             if each == 1 {
-                pick(flags, Lane::Full(yes), Lane::Full(no), out);
+                pick(flags, SelectLane::Full(yes), SelectLane::Full(no), out);
             } else {
                 let rows = flags.iter().zip(yes.chunks(each).zip(no.chunks(each)));
                 for ((flag, (yes, no)), out) in rows.zip(out.chunks_mut(each)) {
@@ -110,7 +110,7 @@ impl Op for SelectV2 {
             let mut out = ctx.output(0, yes.dtype(), &shape)?;
             in_pieces(pool, out.as_wide_mut::<W>(), CHEAP, |at, out| {
                 let n = at..at + out.len();
-                pick(&flags[n.clone()], Lane::of(x, n.clone()), Lane::of(y, n), out);
+                pick(&flags[n.clone()], SelectLane::of(x, n.clone()), SelectLane::of(y, n), out);
             });
         });
         Ok(())
@@ -119,12 +119,12 @@ impl Op for SelectV2 {
 
 /// The elements of an operand: as many as there are flags, or one for all.
 #[derive(Clone, Copy)]
-enum Lane<'a, W> {
+enum SelectLane<'a, W> {
     Full(&'a [W]),
     One(W),
 }
 
-impl<'a, W: Copy> Lane<'a, W> {
+impl<'a, W: Copy> SelectLane<'a, W> {
     fn of(elements: &'a [W], range: std::ops::Range<usize>) -> Self {
         match elements {
             [one] => Self::One(*one),
@@ -133,19 +133,19 @@ impl<'a, W: Copy> Lane<'a, W> {
     }
 }
 
-fn pick<W: Copy>(flags: &[u8], yes: Lane<'_, W>, no: Lane<'_, W>, out: &mut [W]) {
+fn pick<W: Copy>(flags: &[u8], yes: SelectLane<'_, W>, no: SelectLane<'_, W>, out: &mut [W]) {
     let each = flags.iter().zip(out);
     match (yes, no) {
-        (Lane::Full(a), Lane::Full(b)) => each
+        (SelectLane::Full(a), SelectLane::Full(b)) => each
             .zip(a.iter().zip(b))
             .for_each(|((flag, out), (a, b))| *out = if *flag != 0 { *a } else { *b }),
-        (Lane::One(a), Lane::Full(b)) => {
+        (SelectLane::One(a), SelectLane::Full(b)) => {
             each.zip(b).for_each(|((flag, out), b)| *out = if *flag != 0 { a } else { *b });
         }
-        (Lane::Full(a), Lane::One(b)) => {
+        (SelectLane::Full(a), SelectLane::One(b)) => {
             each.zip(a).for_each(|((flag, out), a)| *out = if *flag != 0 { *a } else { b });
         }
-        (Lane::One(a), Lane::One(b)) => {
+        (SelectLane::One(a), SelectLane::One(b)) => {
             each.for_each(|(flag, out)| *out = if *flag != 0 { a } else { b });
         }
     }

@@ -76,17 +76,17 @@ pub(super) const PLAIN: Traits = Traits { grain: CHEAP, refuses: Refuses::Nothin
 
 /// Writes `F` of each pair of `x` and `y` to `z`.
 pub(super) fn zip<T: Copy, U, F: Two<T, U>>(x: &[T], y: &[T], z: &mut [U]) {
-    widest(Run { x, y, z, function: PhantomData::<F> });
+    widest(ZipRun { x, y, z, function: PhantomData::<F> });
 }
 
-struct Run<'a, T, U, F> {
+struct ZipRun<'a, T, U, F> {
     x: &'a [T],
     y: &'a [T],
     z: &'a mut [U],
     function: PhantomData<F>,
 }
 
-impl<T: Copy, U, F: Two<T, U>> Loop for Run<'_, T, U, F> {
+impl<T: Copy, U, F: Two<T, U>> Loop for ZipRun<'_, T, U, F> {
     #[inline(always)]
     fn run<M: Madd>(self) {
         for (z, (x, y)) in self.z.iter_mut().zip(self.x.iter().zip(self.y)) {

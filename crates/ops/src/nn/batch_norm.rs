@@ -102,7 +102,7 @@ impl Op for BatchNorm {
         };
         if self.training {
             let mut sums = scratch.part(n)?;
-            let moments = Moments::of(&wide, inner, &mut sums);
+            let moments = BatchNormMoments::of(&wide, inner, &mut sums);
             let (mean, variance) = (|c: usize| moments.mean(c), |c: usize| moments.variance(c));
             for (c, to) in factors.iter_mut().enumerate() {
                 *to = factor(c, mean(c), variance(c));
@@ -167,14 +167,14 @@ impl BatchNorm {
 }
 
 /// The moments of a batch.
-struct Moments<'a> {
+struct BatchNormMoments<'a> {
     /// The mean of each channel, and the sum of the squared distances from it.
     sums: &'a [[f64; 2]],
     /// The elements of a channel.
     count: f64,
 }
 
-impl<'a> Moments<'a> {
+impl<'a> BatchNormMoments<'a> {
     /// The moments of elements, each run of `inner` being of the next channel.
     fn of(x: &[f32], inner: usize, sums: &'a mut [[f64; 2]]) -> Self {
         let channels = sums.len();

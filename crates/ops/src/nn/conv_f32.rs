@@ -159,7 +159,7 @@ impl Rows for Patches<'_> {
 
 /// A part of a patch: some taps of one row of the window.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct ConvF32Part {
     /// The first pixel of the image's row; `None` in the padding.
     row: Option<usize>,
     /// The first element of the row of taps.
@@ -169,7 +169,7 @@ struct Part {
 
 impl Patches<'_> {
     /// The parts of `piece` for the output's row number `line`, all images counted through.
-    fn parts(&self, line: usize, piece: &Range<usize>, parts: &mut SmallVec<[Part; 16]>) {
+    fn parts(&self, line: usize, piece: &Range<usize>, parts: &mut SmallVec<[ConvF32Part; 16]>) {
         let window = &self.conv.window;
         let [depth, height, _] = window.output;
         let (y, z, batch) = (line % height, line / height % depth, line / (height * depth));
@@ -187,14 +187,14 @@ impl Patches<'_> {
                 }
                 _ => None,
             };
-            parts.push(Part { row, at, len });
+            parts.push(ConvF32Part { row, at, len });
             k += len;
         }
     }
 
     /// The patch of the output's pixel `x` of a row.
     #[inline]
-    fn patch(&self, x: usize, parts: &[Part], to: &mut [f32]) {
+    fn patch(&self, x: usize, parts: &[ConvF32Part], to: &mut [f32]) {
         let window = &self.conv.window;
         let start = x * window.stride[2];
         let reach = (window.size[2] - 1) * window.dilation[2];

@@ -79,7 +79,7 @@ impl Op for DecodeCsv {
             }
             let mut texts = texts.iter_mut();
             for (column, place) in places.iter().enumerate() {
-                let field = Field::at(record, *place);
+                let field = CsvField::at(record, *place);
                 let default = ctx.input(1 + column);
                 let field = Some(field).filter(|field| !field.is(b"") && !field.is(&self.missing));
                 if field.is_none() && default.n_elements() == 0 {
@@ -168,13 +168,13 @@ impl DecodeCsv {
 
 /// A field as it stands in its record.
 #[derive(Clone, Copy)]
-struct Field<'r> {
+struct CsvField<'r> {
     text: &'r [u8],
     /// The number of times that two quotes in the field mean one.
     n_doubled: usize,
 }
 
-impl<'r> Field<'r> {
+impl<'r> CsvField<'r> {
     /// The field from the first place to the second, with its number of doubled quotes.
     fn at(record: &'r [u8], [start, end, n_doubled]: [usize; 3]) -> Self {
         Self { text: &record[start..end], n_doubled }
@@ -194,10 +194,10 @@ impl<'r> Field<'r> {
     }
 }
 
-fn push_text(texts: &mut Strings, field: Option<Field<'_>>, default: View<'_>) -> Result<()> {
+fn push_text(texts: &mut Strings, field: Option<CsvField<'_>>, default: View<'_>) -> Result<()> {
     match field {
         None => texts.push(default.strings().get(0))?,
-        Some(Field { text, n_doubled: 0 }) => texts.push(text)?,
+        Some(CsvField { text, n_doubled: 0 }) => texts.push(text)?,
         Some(field) => {
             field.bytes().try_for_each(|byte| texts.extend_last(&[byte]))?;
             texts.end()?;
@@ -210,7 +210,7 @@ fn push_text(texts: &mut Strings, field: Option<Field<'_>>, default: View<'_>) -
 fn write_number(
     ctx: &mut Ctx<'_>,
     place: (usize, usize),
-    field: Option<Field<'_>>,
+    field: Option<CsvField<'_>>,
     default: View<'_>,
 ) -> Result<()> {
     let mut output = ctx.output_again(place.0)?;
@@ -228,7 +228,7 @@ type Parse<T> = fn(&[u8]) -> Option<T>;
 fn write<T: Element>(
     output: &mut ViewMut<'_>,
     (column, row): (usize, usize),
-    field: Option<Field<'_>>,
+    field: Option<CsvField<'_>>,
     (parse, default): (Parse<T>, View<'_>),
 ) -> Result<()> {
     let value = match field {
@@ -237,7 +237,7 @@ fn write<T: Element>(
         Some(field) => Some(field.text).filter(|_| field.n_doubled == 0).and_then(parse),
     };
     let (Some(value), out) = (value, output.as_mut_slice::<T>()) else {
-        let text: Vec<u8> = field.into_iter().flat_map(Field::bytes).collect();
+        let text: Vec<u8> = field.into_iter().flat_map(CsvField::bytes).collect();
         let (text, dtype) = (String::from_utf8_lossy(&text), T::DTYPE);
         return invalid!("Field {column} in record {row} is not a valid {dtype}: {text}");
     };

@@ -15,9 +15,9 @@ const LIMIT_BYTES: u64 = 1 << 30;
 
 pub(super) const DEF: OpDef = OpDef::pure("DecodeCompressed", RowRule::Mixed, |attrs| {
     let format = match attrs.str_or("compression_type", "")? {
-        "" => Format::Plain,
-        "ZLIB" => Format::Zlib,
-        "GZIP" => Format::Gzip,
+        "" => DecodeCompressedFormat::Plain,
+        "ZLIB" => DecodeCompressedFormat::Zlib,
+        "GZIP" => DecodeCompressedFormat::Gzip,
         other => {
             return invalid!("Only ZLIB, GZIP or NONE are supported compressions, not {other}");
         }
@@ -26,13 +26,13 @@ pub(super) const DEF: OpDef = OpDef::pure("DecodeCompressed", RowRule::Mixed, |a
 });
 
 #[derive(Clone, Copy)]
-enum Format {
+enum DecodeCompressedFormat {
     Plain,
     Zlib,
     Gzip,
 }
 
-struct DecodeCompressed(Format);
+struct DecodeCompressed(DecodeCompressedFormat);
 
 impl Op for DecodeCompressed {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
@@ -43,7 +43,7 @@ impl Op for DecodeCompressed {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let input = ctx.input(0);
-        if matches!(self.0, Format::Plain) {
+        if matches!(self.0, DecodeCompressedFormat::Plain) {
             return ctx.forward(0, input, input.shape().clone());
         }
         let mut out = Strings::with_capacity(input.n_elements(), input.strings().n_bytes())?;
@@ -54,7 +54,7 @@ impl Op for DecodeCompressed {
             pace(256 + string.len())?;
             let cancel = ctx.env().cancel;
             match self.0 {
-                Format::Gzip => {
+                DecodeCompressedFormat::Gzip => {
                     unfold(MultiGzDecoder::new(string), &mut out, &mut room, cancel)?;
                 }
                 _ => unfold(ZlibDecoder::new(string), &mut out, &mut room, cancel)?,

@@ -8,19 +8,19 @@ use crate::prelude::*;
 const PADDED_MAX_BYTES: i64 = 1 << 28;
 
 pub(super) const RAW: OpDef = OpDef::pure("DecodeRaw", RowRule::DecodeRaw, |attrs| {
-    Ok(Box::new(DecodeRaw(Layout::read(attrs)?)))
+    Ok(Box::new(DecodeRaw(DecodeRawLayout::read(attrs)?)))
 });
 pub(super) const PADDED: OpDef = OpDef::pure("DecodePaddedRaw", RowRule::Mixed, |attrs| {
-    Ok(Box::new(DecodePadded(Layout::read(attrs)?)))
+    Ok(Box::new(DecodePadded(DecodeRawLayout::read(attrs)?)))
 });
 
 /// The dtype and byte order of the bytes.
-struct Layout {
+struct DecodeRawLayout {
     dtype: DType,
     is_big: bool,
 }
 
-impl Layout {
+impl DecodeRawLayout {
     fn read(attrs: &Attrs<'_>) -> Result<Self> {
         let dtype = attrs.dtype("out_type")?;
         if !dtype.is_plain() {
@@ -48,7 +48,7 @@ impl Layout {
     }
 }
 
-struct DecodeRaw(Layout);
+struct DecodeRaw(DecodeRawLayout);
 
 impl Op for DecodeRaw {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
@@ -91,7 +91,7 @@ impl Op for DecodeRaw {
     }
 }
 
-struct DecodePadded(Layout);
+struct DecodePadded(DecodeRawLayout);
 
 impl DecodePadded {
     fn width(&self, length: i64) -> Result<usize> {

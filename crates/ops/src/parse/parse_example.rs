@@ -11,26 +11,26 @@ use crate::prelude::*;
 
 pub(super) const V1: OpDef =
     OpDef::pure("ParseExample", RowRule::ParseExample { n_sparse: "Nsparse" }, |attrs| {
-        let config = Config::read(attrs, 0)?;
+        let config = ParseExampleConfig::read(attrs, 0)?;
         if attrs.size("Nsparse")? != config.sparse.len()
             || attrs.size("Ndense")? != config.dense.len()
         {
             return invalid!("Nsparse and Ndense are not the numbers of types");
         }
-        Ok(Box::new(ParseExample { config, keys: Keys::Scalars }))
+        Ok(Box::new(ParseExample { config, keys: ParseExampleKeys::Scalars }))
     });
 
 pub(super) const V2: OpDef =
     OpDef::pure("ParseExampleV2", RowRule::ParseExample { n_sparse: "num_sparse" }, |attrs| {
-        let config = Config::read(attrs, attrs.dtypes("ragged_value_types")?.len())?;
+        let config = ParseExampleConfig::read(attrs, attrs.dtypes("ragged_value_types")?.len())?;
         if attrs.size("num_sparse")? != config.sparse.len() {
             return invalid!("num_sparse is not the number of sparse_types");
         }
-        Ok(Box::new(ParseExample { config, keys: Keys::Vectors }))
+        Ok(Box::new(ParseExample { config, keys: ParseExampleKeys::Vectors }))
     });
 
 pub(super) const SINGLE: OpDef = OpDef::pure("ParseSingleExample", RowRule::Mixed, |attrs| {
-    let config = Config::read(attrs, 0)?;
+    let config = ParseExampleConfig::read(attrs, 0)?;
     let owned = |name| -> Result<Vec<Vec<u8>>> {
         Ok(attrs.strings(name)?.into_iter().map(<[u8]>::to_vec).collect())
     };
@@ -38,16 +38,16 @@ pub(super) const SINGLE: OpDef = OpDef::pure("ParseSingleExample", RowRule::Mixe
     if sparse.len() != config.sparse.len() || dense.len() != config.dense.len() {
         return invalid!("there are not as many keys as types");
     }
-    Ok(Box::new(ParseExample { config, keys: Keys::Attrs { sparse, dense } }))
+    Ok(Box::new(ParseExample { config, keys: ParseExampleKeys::Attrs { sparse, dense } }))
 });
 
 struct ParseExample {
-    config: Config,
-    keys: Keys,
+    config: ParseExampleConfig,
+    keys: ParseExampleKeys,
 }
 
 /// The attributes of an op that parses.
-struct Config {
+struct ParseExampleConfig {
     sparse: Vec<DType>,
     dense: Vec<Dense>,
     /// The dtypes of values and of row splits.
@@ -66,7 +66,7 @@ struct Dense {
 }
 
 /// The place of the keys.
-enum Keys {
+enum ParseExampleKeys {
     /// In a scalar input each.
     Scalars,
     /// In a vector input for each role.
@@ -75,7 +75,7 @@ enum Keys {
     Attrs { sparse: Vec<Vec<u8>>, dense: Vec<Vec<u8>> },
 }
 
-impl Config {
+impl ParseExampleConfig {
     /// The number of features.
     fn len(&self) -> usize {
         self.sparse.len() + self.dense.len() + self.ragged.len()
@@ -198,11 +198,11 @@ impl Op for ParseExample {
             .try_for_each(|key| key.require_dtype(DType::String))?;
         let serialized = &inputs[0];
         let batch: Vec<Dim> = match (&self.keys, serialized.dims()) {
-            (Keys::Scalars, None) => vec![Dim::Unknown],
-            (Keys::Scalars, Some(dims)) if dims.len() == 1 => dims.to_vec(),
-            (Keys::Vectors, Some(dims)) if dims.len() <= 1 => dims.to_vec(),
-            (Keys::Attrs { .. }, None | Some([])) => vec![],
-            (Keys::Vectors, None) => return Ok(self.unknown_specs()),
+            (ParseExampleKeys::Scalars, None) => vec![Dim::Unknown],
+            (ParseExampleKeys::Scalars, Some(dims)) if dims.len() == 1 => dims.to_vec(),
+            (ParseExampleKeys::Vectors, Some(dims)) if dims.len() <= 1 => dims.to_vec(),
+            (ParseExampleKeys::Attrs { .. }, None | Some([])) => vec![],
+            (ParseExampleKeys::Vectors, None) => return Ok(self.unknown_specs()),
             _ => return invalid!("Expected serialized to be {}, got {serialized}", self.wanted()),
         };
         Ok(self.specs(&batch))
@@ -211,8 +211,8 @@ impl Op for ParseExample {
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let serialized = ctx.input(0);
         let is_batch = match (serialized.shape().rank(), &self.keys) {
-            (1, Keys::Scalars | Keys::Vectors) => true,
-            (0, Keys::Vectors | Keys::Attrs { .. }) => false,
+            (1, ParseExampleKeys::Scalars | ParseExampleKeys::Vectors) => true,
+            (0, ParseExampleKeys::Vectors | ParseExampleKeys::Attrs { .. }) => false,
             _ => {
                 let shape = serialized.shape();
                 return invalid!("Expected serialized to be {}, got shape: {shape}", self.wanted());
@@ -246,11 +246,13 @@ impl ParseExample {
     fn parse_dense<'a>(&self, ctx: &mut Ctx<'a>, is_batch: bool) -> Result<Option<()>> {
         let n_features = self.config.dense.len();
         let are_keys = match self.keys {
-            Keys::Scalars => (2..2 + n_features).all(|i| ctx.input(i).n_elements() == 1),
-            Keys::Vectors => {
+            ParseExampleKeys::Scalars => {
+                (2..2 + n_features).all(|i| ctx.input(i).n_elements() == 1)
+            }
+            ParseExampleKeys::Vectors => {
                 (2..5).all(|i| ctx.input(i).shape()[..] == [if i == 3 { n_features } else { 0 }])
             }
-            Keys::Attrs { .. } => true,
+            ParseExampleKeys::Attrs { .. } => true,
         };
         if !self.config.is_dense() || !are_keys {
             return Ok(None);
@@ -263,9 +265,9 @@ impl ParseExample {
         }
         let wanted = |ctx: &Ctx<'a>, i: usize| Wanted {
             key: match &self.keys {
-                Keys::Scalars => ctx.input(2 + i).strings().get(0),
-                Keys::Vectors => ctx.input(3).strings().get(i),
-                Keys::Attrs { dense, .. } => &dense[i],
+                ParseExampleKeys::Scalars => ctx.input(2 + i).strings().get(0),
+                ParseExampleKeys::Vectors => ctx.input(3).strings().get(i),
+                ParseExampleKeys::Attrs { dense, .. } => &dense[i],
             },
             default: ctx.input(self.first_default() + i),
         };
@@ -274,23 +276,23 @@ impl ParseExample {
 
     fn wanted(&self) -> &'static str {
         match self.keys {
-            Keys::Scalars => "a vector",
-            Keys::Vectors => "a scalar or vector",
-            Keys::Attrs { .. } => "a scalar",
+            ParseExampleKeys::Scalars => "a vector",
+            ParseExampleKeys::Vectors => "a scalar or vector",
+            ParseExampleKeys::Attrs { .. } => "a scalar",
         }
     }
 
     fn first_default(&self) -> usize {
         match self.keys {
-            Keys::Scalars => 2 + self.config.sparse.len() + self.config.dense.len(),
-            Keys::Vectors => 5,
-            Keys::Attrs { .. } => 1,
+            ParseExampleKeys::Scalars => 2 + self.config.sparse.len() + self.config.dense.len(),
+            ParseExampleKeys::Vectors => 5,
+            ParseExampleKeys::Attrs { .. } => 1,
         }
     }
 
     /// The names of the examples, if there are any.
     fn names<'a>(&self, ctx: &Ctx<'a>) -> Result<Option<&'a Strings>> {
-        if matches!(self.keys, Keys::Attrs { .. }) {
+        if matches!(self.keys, ParseExampleKeys::Attrs { .. }) {
             return Ok(None);
         }
         let (serialized, names) = (ctx.input(0), ctx.input(1));
@@ -310,10 +312,10 @@ impl ParseExample {
 
     /// Fails if there are too few or too many keys, or if a default does not fit.
     fn check(&self, ctx: &Ctx<'_>) -> Result<()> {
-        let Config { sparse, dense, ragged } = &self.config;
+        let ParseExampleConfig { sparse, dense, ragged } = &self.config;
         match &self.keys {
-            Keys::Attrs { .. } => {}
-            Keys::Scalars => {
+            ParseExampleKeys::Attrs { .. } => {}
+            ParseExampleKeys::Scalars => {
                 for key in (2..self.first_default()).map(|i| ctx.input(i)) {
                     if key.n_elements() != 1 {
                         return invalid!(
@@ -323,7 +325,7 @@ impl ParseExample {
                     }
                 }
             }
-            Keys::Vectors => {
+            ParseExampleKeys::Vectors => {
                 for (i, count) in [(2, sparse.len()), (3, dense.len()), (4, ragged.len())] {
                     let input = ctx.input(i);
                     if input.shape().dims() != [count] {
@@ -350,16 +352,16 @@ impl ParseExample {
             _ => (4, i - n_sparse - n_dense),
         };
         match &self.keys {
-            Keys::Attrs { sparse, .. } if input == 2 => &sparse[at],
-            Keys::Attrs { dense, .. } => &dense[at],
-            Keys::Scalars => ctx.input(2 + i).strings().get(0),
-            Keys::Vectors => ctx.input(input).strings().get(at),
+            ParseExampleKeys::Attrs { sparse, .. } if input == 2 => &sparse[at],
+            ParseExampleKeys::Attrs { dense, .. } => &dense[at],
+            ParseExampleKeys::Scalars => ctx.input(2 + i).strings().get(0),
+            ParseExampleKeys::Vectors => ctx.input(input).strings().get(at),
         }
     }
 
     /// Returns the wanted field of key number `i`.
     fn field<'s, 'c: 's>(&'s self, ctx: &Ctx<'c>, i: usize) -> Field<'s> {
-        let Config { sparse, dense, ragged } = &self.config;
+        let ParseExampleConfig { sparse, dense, ragged } = &self.config;
         let key = self.key(ctx, i);
         if let Some(dtype) = sparse.get(i) {
             return Field { key, dtype: *dtype, role: Role::Open };
@@ -385,7 +387,7 @@ impl ParseExample {
         (found, examples): (&Found<'_>, &Strings),
         n_examples: Option<usize>,
     ) -> Result<()> {
-        let Config { sparse, dense, ragged } = &self.config;
+        let ParseExampleConfig { sparse, dense, ragged } = &self.config;
         let (n_sparse, n_dense, n_ragged) = (sparse.len(), dense.len(), ragged.len());
         let open = Form::Row { default: None };
         for (i, dtype) in sparse.iter().enumerate() {
@@ -412,7 +414,7 @@ impl ParseExample {
     }
 
     fn specs(&self, batch: &[Dim]) -> Vec<Spec> {
-        let Config { sparse, dense, ragged } = &self.config;
+        let ParseExampleConfig { sparse, dense, ragged } = &self.config;
         let rank = Dim::of(batch.len() + 1);
         let mut specs: Vec<Spec> = Vec::new();
         specs.extend(sparse.iter().map(|_| Spec::new(DType::I64, [Dim::Unknown, rank.clone()])));

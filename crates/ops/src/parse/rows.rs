@@ -97,7 +97,7 @@ fn count_feature<'f>(
     feature: Option<&'f [u8]>,
     name: &[u8],
 ) -> Result<(Option<&'f [u8]>, Count)> {
-    let (key, dtype) = (Text(wanted.key), wanted.dtype);
+    let (key, dtype) = (RowsText(wanted.key), wanted.dtype);
     let (list, count) = match (feature, wanted.kind) {
         (Some(feature), _) => match count_list(wanted, feature) {
             Some((list, count)) => (Some(list), count),
@@ -105,7 +105,7 @@ fn count_feature<'f>(
                 return invalid!(
                     "Name: {}, Context feature: {key}.  Data types don't match. Expected type: \
                      {dtype}",
-                    Text(name)
+                    RowsText(name)
                 );
             }
         },
@@ -136,7 +136,7 @@ fn count_rows(
     name: &[u8],
     mut each: impl FnMut(Count),
 ) -> Result<usize> {
-    let (name, key, dtype) = (Text(name), Text(wanted.key), wanted.dtype);
+    let (name, key, dtype) = (RowsText(name), RowsText(wanted.key), wanted.dtype);
     if let (None, Kind::DenseList { may_miss: false, .. }) = (list, wanted.kind) {
         return invalid!(
             "Name: {name}, Feature list '{key}' is required but could not be found.  Did you \
@@ -180,9 +180,9 @@ fn count_list<'f>(wanted: &Wanted<'_>, feature: &'f [u8]) -> Option<(&'f [u8], C
 }
 
 /// Bytes as text of messages.
-struct Text<'t>(&'t [u8]);
+struct RowsText<'t>(&'t [u8]);
 
-impl std::fmt::Display for Text<'_> {
+impl std::fmt::Display for RowsText<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&String::from_utf8_lossy(self.0))
     }

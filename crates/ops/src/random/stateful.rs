@@ -9,22 +9,22 @@ use crate::prelude::*;
 /// Numbers of the generator that each element may use up.
 const RESERVED: u64 = 256;
 
-struct Random {
+struct StatefulRandom {
     draw: Draw,
     dtype: DType,
     stream: Stream,
 }
 
 pub(super) fn build(attrs: &Attrs<'_>, draw: Draw) -> Result<Box<dyn Op>> {
-    Ok(Box::new(Random { draw, dtype: attrs.dtype("dtype")?, stream: Stream::new(attrs)? }))
+    Ok(Box::new(StatefulRandom { draw, dtype: attrs.dtype("dtype")?, stream: Stream::new(attrs)? }))
 }
 
 pub(super) fn build_int(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
     let (draw, dtype) = (Draw::Integers, attrs.dtype("Tout")?);
-    Ok(Box::new(Random { draw, dtype, stream: Stream::new(attrs)? }))
+    Ok(Box::new(StatefulRandom { draw, dtype, stream: Stream::new(attrs)? }))
 }
 
-impl Op for Random {
+impl Op for StatefulRandom {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let shape = match (inputs, self.draw) {
             ([shape, low, high], Draw::Integers) => {

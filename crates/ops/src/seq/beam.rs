@@ -26,7 +26,7 @@ impl Score {
 }
 
 /// A label sequence: that of its parent and one more label.
-struct Node {
+struct BeamNode {
     parent: Option<usize>,
     label: i64,
     before: Score,
@@ -35,7 +35,7 @@ struct Node {
 
 /// All sequences that were ever in the beam, by number, and those that are.
 struct Beam {
-    nodes: BookedVec<Node>,
+    nodes: BookedVec<BeamNode>,
     children: FxHashMap<(usize, i64), usize>,
     /// For the places of the children.
     booked: Booked,
@@ -53,7 +53,7 @@ pub(super) fn search<'a>(
     merge: bool,
 ) -> Result<Paths> {
     let root = Score { total: 0.0, blank: 0.0, label: NONE };
-    let node = Node { parent: None, label: -1, before: root, now: root };
+    let node = BeamNode { parent: None, label: -1, before: root, now: root };
     let mut beam = Beam {
         nodes: BookedVec::collect([node])?,
         children: FxHashMap::default(),
@@ -152,7 +152,7 @@ impl Beam {
                 // What it was before stays: dropped in this step, it may still grow in this step.
                 self.nodes[child].now = now;
             } else {
-                self.nodes.push(Node { parent: Some(at), label, before: Score::ZERO, now })?;
+                self.nodes.push(BeamNode { parent: Some(at), label, before: Score::ZERO, now })?;
                 self.add_child((at, label), child)?;
             }
             self.leaves.push(child)?;

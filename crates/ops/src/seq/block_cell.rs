@@ -6,15 +6,25 @@ use crate::nn::{Floats, narrow};
 use crate::prelude::*;
 
 pub(super) const LSTM_CELL: OpDef = OpDef::pure("LSTMBlockCell", RowRule::Mixed, |attrs| {
-    let lstm = Lstm::new(attrs, attrs.float_or("forget_bias", 1.0)?, 3.0, Order::InputCellForget)?;
+    let lstm = Lstm::new(
+        attrs,
+        attrs.float_or("forget_bias", 1.0)?,
+        3.0,
+        BlockCellOrder::InputCellForget,
+    )?;
     Ok(Box::new(LstmCell(lstm)))
 });
 pub(super) const BLOCK_LSTM: OpDef = OpDef::pure("BlockLSTM", RowRule::Mixed, |attrs| {
-    let lstm = Lstm::new(attrs, attrs.float_or("forget_bias", 1.0)?, 3.0, Order::InputCellForget)?;
+    let lstm = Lstm::new(
+        attrs,
+        attrs.float_or("forget_bias", 1.0)?,
+        3.0,
+        BlockCellOrder::InputCellForget,
+    )?;
     Ok(Box::new(BlockLstm(lstm)))
 });
 pub(super) const BLOCK_LSTM_V2: OpDef = OpDef::pure("BlockLSTMV2", RowRule::Mixed, |attrs| {
-    Ok(Box::new(BlockLstm(Lstm::new(attrs, 0.0, 0.0, Order::InputForgetCell)?)))
+    Ok(Box::new(BlockLstm(Lstm::new(attrs, 0.0, 0.0, BlockCellOrder::InputForgetCell)?)))
 });
 pub(super) const GRU_CELL: OpDef =
     OpDef::pure("GRUBlockCell", RowRule::Mixed, |_| Ok(Box::new(GruCell)));
@@ -25,7 +35,7 @@ const N_OUTPUTS: usize = 7;
 
 /// The order of the columns of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum BlockCellOrder {
     InputCellForget,
     InputForgetCell,
 }
@@ -35,11 +45,11 @@ struct Lstm {
     /// The bound of the cell state; none if not positive.
     clip: f32,
     peephole: bool,
-    order: Order,
+    order: BlockCellOrder,
 }
 
 /// The weights of a cell.
-struct Weights<'a> {
+struct BlockCellWeights<'a> {
     /// A row for each input and each hidden unit.
     w: Floats<'a>,
     /// The diagonal weights from the state to input, forget and output gate.
@@ -49,14 +59,14 @@ struct Weights<'a> {
 }
 
 /// The memory that a step writes to.
-struct Room<'a> {
+struct BlockCellRoom<'a> {
     /// The sums of the four gates.
     gates: Part<'a, f32>,
     /// The outputs of all steps.
     outputs: [Part<'a, f32>; N_OUTPUTS],
 }
 
-impl<'a> Room<'a> {
+impl<'a> BlockCellRoom<'a> {
     /// Room for steps of `n_cells` that give outputs of `n` elements, which are zero at first.
     fn new(scratch: &mut Scratch<'a>, n_cells: usize, n: usize) -> Result<Self> {
         let gates = scratch.part(4 * n_cells)?;
@@ -85,7 +95,7 @@ fn n_cells_of(outputs: &[Spec]) -> usize {
 }
 
 impl Lstm {
-    fn new(attrs: &Attrs<'_>, forget_bias: f32, clip: f32, order: Order) -> Result<Self> {
+    fn new(attrs: &Attrs<'_>, forget_bias: f32, clip: f32, order: BlockCellOrder) -> Result<Self> {
         let clip = attrs.float_or("cell_clip", clip)?;
         let peephole = attrs.bool_or("use_peephole", false)?;
         Ok(Self { forget_bias, clip, peephole, order })
@@ -98,7 +108,7 @@ impl Lstm {
         scratch: &mut Scratch<'a>,
         first: usize,
         (n_inputs, n_cells): (usize, usize),
-    ) -> Result<Weights<'a>> {
+    ) -> Result<BlockCellWeights<'a>> {
         for (i, name) in ["wci", "wcf", "wco"].iter().enumerate() {
             let rank = ctx.input(first + 1 + i).shape().rank();
             if rank != 1 {
@@ -112,16 +122,16 @@ impl Lstm {
             true => Some([of(1, &[n_cells])?, of(2, &[n_cells])?, of(3, &[n_cells])?]),
             false => None,
         };
-        Ok(Weights { w, peepholes, bias, n_cells })
+        Ok(BlockCellWeights { w, peepholes, bias, n_cells })
     }
 
     /// One step of row `row` of all steps: `x` and the state before it to the seven outputs.
     fn step(
         &self,
-        weights: &Weights<'_>,
+        weights: &BlockCellWeights<'_>,
         x: &[f32],
         (state, hidden): (&[f32], &[f32]),
-        (room, row): (&mut Room<'_>, usize),
+        (room, row): (&mut BlockCellRoom<'_>, usize),
     ) {
         let n = weights.n_cells;
         let gates = &mut room.gates[..];
@@ -129,8 +139,8 @@ impl Lstm {
         multiply(x, &weights.w, gates);
         multiply(hidden, &weights.w[x.len() * 4 * n..], gates);
         let (cell, forget) = match self.order {
-            Order::InputCellForget => (n, 2 * n),
-            Order::InputForgetCell => (2 * n, n),
+            BlockCellOrder::InputCellForget => (n, 2 * n),
+            BlockCellOrder::InputForgetCell => (2 * n, n),
         };
         let peep = |gate: usize, k: usize, state: f32| {
             weights.peepholes.as_ref().map_or(0.0, |weights| weights[gate][k] * state)
@@ -213,7 +223,7 @@ impl Op for LstmCell {
         let hidden = floats(ctx, &mut scratch, 2, &[n_rows, n_cells])?;
         let weights = self.0.weights(ctx, &mut scratch, 3, (n_inputs, n_cells))?;
         let shape = Shape::of(&[n_rows, n_cells]);
-        let mut room = Room::new(&mut scratch, n_cells, shape.n_elements())?;
+        let mut room = BlockCellRoom::new(&mut scratch, n_cells, shape.n_elements())?;
         for row in 0..n_rows {
             pace(1 << 12)?;
             let (x, cells) = (&x[row * n_inputs..][..n_inputs], row * n_cells..(row + 1) * n_cells);
@@ -225,7 +235,7 @@ impl Op for LstmCell {
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
-        Room::bytes(inputs, outputs)
+        BlockCellRoom::bytes(inputs, outputs)
     }
 }
 
@@ -261,7 +271,7 @@ impl Op for BlockLstm {
         let weights = self.0.weights(ctx, &mut scratch, 4, (n_inputs, n_cells))?;
         let length = size(int(&ctx.input(0))?, "seq_len_max")?.min(n_steps);
         let shape = Shape::of(&[n_steps, n_rows, n_cells]);
-        let mut room = Room::new(&mut scratch, n_cells, shape.n_elements())?;
+        let mut room = BlockCellRoom::new(&mut scratch, n_cells, shape.n_elements())?;
         let (mut state, mut hidden) =
             (scratch.part(n_rows * n_cells)?, scratch.part(n_rows * n_cells)?);
         state.copy_from_slice(&first_state);
@@ -283,7 +293,7 @@ impl Op for BlockLstm {
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], outputs: &[Spec]) -> usize {
-        Room::bytes(inputs, outputs) + 2 * Scratch::bytes_for::<f32>(&inputs[2])
+        BlockCellRoom::bytes(inputs, outputs) + 2 * Scratch::bytes_for::<f32>(&inputs[2])
     }
 }
 

@@ -12,7 +12,10 @@ const N_STEPS_MAX: usize = 1 << 34;
 
 pub(super) const GREEDY: OpDef = OpDef::pure("CTCGreedyDecoder", RowRule::Mixed, |attrs| {
     let merge = attrs.bool_or("merge_repeated", false)?;
-    Ok(Box::new(Decoder { merge, way: Way::Greedy { blank: attrs.int_or("blank_index", -1)? } }))
+    Ok(Box::new(CtcDecoder {
+        merge,
+        way: CtcWay::Greedy { blank: attrs.int_or("blank_index", -1)? },
+    }))
 });
 pub(super) const BEAM: OpDef = OpDef::pure("CTCBeamSearchDecoder", RowRule::Mixed, |attrs| {
     let (width, n_paths) = (attrs.size("beam_width")?, attrs.count("top_paths")?);
@@ -20,17 +23,17 @@ pub(super) const BEAM: OpDef = OpDef::pure("CTCBeamSearchDecoder", RowRule::Mixe
         return invalid!("beam_width and top_paths must be at least 1");
     }
     let merge = attrs.bool_or("merge_repeated", true)?;
-    Ok(Box::new(Decoder { merge, way: Way::Beam { width, n_paths } }))
+    Ok(Box::new(CtcDecoder { merge, way: CtcWay::Beam { width, n_paths } }))
 });
 
-struct Decoder {
+struct CtcDecoder {
     /// `true` if labels that follow themselves are written once.
     merge: bool,
-    way: Way,
+    way: CtcWay,
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum CtcWay {
     Greedy { blank: i64 },
     Beam { width: usize, n_paths: usize },
 }
@@ -41,16 +44,16 @@ pub(super) type Paths = BookedVec<Path>;
 /// The labels of a path, and its score.
 pub(super) type Path = (BookedVec<i64>, f64);
 
-impl Decoder {
+impl CtcDecoder {
     fn n_paths(&self) -> usize {
         match self.way {
-            Way::Greedy { .. } => 1,
-            Way::Beam { n_paths, .. } => n_paths,
+            CtcWay::Greedy { .. } => 1,
+            CtcWay::Beam { n_paths, .. } => n_paths,
         }
     }
 }
 
-impl Op for Decoder {
+impl Op for CtcDecoder {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [x, lengths] = arity(inputs)?;
         x.require_rank(3)?;
@@ -93,11 +96,11 @@ impl Op for Decoder {
             });
             ctx.env().cancel.check()?;
             let paths = match self.way {
-                Way::Greedy { blank } => {
+                CtcWay::Greedy { blank } => {
                     let path = self.greedy(steps, blank, n_classes)?;
                     BookedVec::collect(std::iter::once(path))?
                 }
-                Way::Beam { width, n_paths } => {
+                CtcWay::Beam { width, n_paths } => {
                     if width.saturating_mul(n_classes).saturating_mul(*length) > N_STEPS_MAX {
                         let text = "a beam search that is too large".to_owned();
                         return Err(Error::ResourceExhausted(text));
@@ -132,7 +135,7 @@ fn checked_lengths(lengths: View<'_>, n_steps: usize, n_rows: usize) -> Result<B
     Ok(checked)
 }
 
-impl Decoder {
+impl CtcDecoder {
     /// The most likely class of each step, without blanks.
     fn greedy<'a>(
         &self,

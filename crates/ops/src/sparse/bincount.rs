@@ -27,8 +27,13 @@ impl Counter {
     }
 
     /// Counts `values[i]` in row `rows(i)`; numbers from `size` on are left out.
-    fn count(&self, ctx: &mut Ctx<'_>, job: &Job<'_>, rows: impl Fn(usize) -> usize) -> Result<()> {
-        let Job { values, weights, size, n_rows } = *job;
+    fn count(
+        &self,
+        ctx: &mut Ctx<'_>,
+        job: &BincountJob<'_>,
+        rows: impl Fn(usize) -> usize,
+    ) -> Result<()> {
+        let BincountJob { values, weights, size, n_rows } = *job;
         let dtype = weights.dtype();
         if !matches!(values.dtype(), DType::I32 | DType::I64) {
             return invalid!("values must be int32 or int64, not {}", values.dtype());
@@ -78,7 +83,7 @@ impl Counter {
 }
 
 /// The numbers that are counted.
-struct Job<'a> {
+struct BincountJob<'a> {
     values: View<'a>,
     weights: View<'a>,
     size: usize,
@@ -128,7 +133,7 @@ impl Op for Ragged {
             rows[pair[0]..pair[1]].fill(row);
         }
         let n_rows = Some(splits.len() - 1);
-        self.0.count(ctx, &Job { values, weights, size, n_rows }, |i| rows[i])
+        self.0.count(ctx, &BincountJob { values, weights, size, n_rows }, |i| rows[i])
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
@@ -163,7 +168,7 @@ impl Op for Sparse {
         };
         sparse.check_inside()?;
         let n_rows = n_rows.map(|n| n.max(0) as usize);
-        let job = Job { values: sparse.values, weights, size, n_rows };
+        let job = BincountJob { values: sparse.values, weights, size, n_rows };
         let row = |i: usize| if n_rows.is_some() { sparse.entry(i)[0] as usize } else { 0 };
         self.0.count(ctx, &job, row)
     }

@@ -90,7 +90,7 @@ impl Counter {
         ctx: &mut Ctx<'_>,
         weights: View<'_>,
         (n_rows, width): (Option<usize>, i64),
-        places: &[Counted],
+        places: &[SparseCounted],
     ) -> Result<()> {
         let rank = if n_rows.is_some() { 2 } else { 1 };
         let mut indices = BookedVec::new();
@@ -117,10 +117,15 @@ impl Counter {
         ctx.set_output(2, Tensor::vector(&dims)?)
     }
 
-    fn sums<T: Number>(&self, weights: View<'_>, places: &[Counted], one: T) -> Result<Tensor> {
+    fn sums<T: Number>(
+        &self,
+        weights: View<'_>,
+        places: &[SparseCounted],
+        one: T,
+    ) -> Result<Tensor> {
         let weights: &[T] = weights.as_slice();
-        let weight = |place: &Counted| weights.get(place.2).copied().unwrap_or(one);
-        let sum = |places: &[Counted]| {
+        let weight = |place: &SparseCounted| weights.get(place.2).copied().unwrap_or(one);
+        let sum = |places: &[SparseCounted]| {
             if self.is_binary {
                 return one;
             }
@@ -131,10 +136,10 @@ impl Counter {
 }
 
 /// The row and the number that a value counts for, and the place of the value.
-type Counted = (usize, i64, usize);
+type SparseCounted = (usize, i64, usize);
 
 /// The values of each row and number.
-fn each_number(places: &[Counted]) -> impl Iterator<Item = &[Counted]> {
+fn each_number(places: &[SparseCounted]) -> impl Iterator<Item = &[SparseCounted]> {
     places.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1))
 }
 

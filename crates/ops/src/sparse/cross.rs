@@ -19,14 +19,14 @@ pub(super) const V1: OpDef = OpDef::pure("SparseCross", RowRule::Mixed, |attrs| 
         DType::I64 => Way::Hash { n_buckets, hash_key: Some(hash_key) },
         _ => Way::Join,
     };
-    build(attrs, Form::Attrs(result))
+    build(attrs, CrossForm::Attrs(result))
 });
 pub(super) const V2: OpDef =
-    OpDef::pure("SparseCrossV2", RowRule::Mixed, |attrs| build(attrs, Form::Separator));
+    OpDef::pure("SparseCrossV2", RowRule::Mixed, |attrs| build(attrs, CrossForm::Separator));
 pub(super) const HASHED: OpDef =
-    OpDef::pure("SparseCrossHashed", RowRule::Mixed, |attrs| build(attrs, Form::Salted));
+    OpDef::pure("SparseCrossHashed", RowRule::Mixed, |attrs| build(attrs, CrossForm::Salted));
 
-fn build(attrs: &Attrs<'_>, form: Form) -> Result<Box<dyn Op>> {
+fn build(attrs: &Attrs<'_>, form: CrossForm) -> Result<Box<dyn Op>> {
     let (sparse, dense) = (attrs.dtypes("sparse_types")?, attrs.dtypes("dense_types")?);
     if attrs.size("N")? != sparse.len() {
         return invalid!("N is not the number of sparse_types");
@@ -37,11 +37,11 @@ fn build(attrs: &Attrs<'_>, form: Form) -> Result<Box<dyn Op>> {
 struct Cross {
     n_sparse: usize,
     n_dense: usize,
-    form: Form,
+    form: CrossForm,
 }
 
 /// The place where an op says how features are combined.
-enum Form {
+enum CrossForm {
     Attrs(Way),
     /// Joined with the separator in the last input.
     Separator,
@@ -61,7 +61,7 @@ pub(super) enum Way {
     },
 }
 
-impl Form {
+impl CrossForm {
     fn n_inputs(&self) -> usize {
         match self {
             Self::Attrs(_) => 0,
@@ -94,9 +94,9 @@ impl Op for Cross {
         }
         let more = &inputs[3 * self.n_sparse + self.n_dense..];
         let dtypes: &[DType] = match self.form {
-            Form::Attrs(_) => &[],
-            Form::Separator => &[DType::String],
-            Form::Salted => &[DType::I64, DType::Bool, DType::I64],
+            CrossForm::Attrs(_) => &[],
+            CrossForm::Separator => &[DType::String],
+            CrossForm::Salted => &[DType::I64, DType::Bool, DType::I64],
         };
         more.iter().zip(dtypes).try_for_each(|(input, dtype)| input.require_dtype(*dtype))?;
         let dtype = if self.form.is_hash() { DType::I64 } else { DType::String };
@@ -152,8 +152,8 @@ impl Cross {
             _ => invalid!("expected a scalar but got shape {}", view.shape()),
         };
         match self.form {
-            Form::Attrs(way) => Ok(Joiner { way, separator: b"_X_", key: None }),
-            Form::Separator => {
+            CrossForm::Attrs(way) => Ok(Joiner { way, separator: b"_X_", key: None }),
+            CrossForm::Separator => {
                 let separator = ctx.input(first);
                 if separator.shape().rank() != 0 {
                     return invalid!("Input separator should be a scalar: {}", separator.shape());
@@ -161,7 +161,7 @@ impl Cross {
                 let separator = scalar(separator)?.strings().get(0);
                 Ok(Joiner { way: Way::Join, separator, key: None })
             }
-            Form::Salted => {
+            CrossForm::Salted => {
                 let n_buckets = scalar(ctx.input(first))?.as_slice::<i64>()[0].cast_unsigned();
                 let is_strong = scalar(ctx.input(first + 1))?.as_slice::<u8>()[0] != 0;
                 let &[a, b] = ctx.input(first + 2).as_slice::<i64>() else {

@@ -62,7 +62,7 @@ impl Op for FillEmptyRows {
     }
 }
 
-struct Filled {
+struct FillEmptyRowsFilled {
     indices: BookedVec<i64>,
     /// The entry that each new entry is, or none for one that was added.
     sources: BookedVec<Option<usize>>,
@@ -71,7 +71,7 @@ struct Filled {
     places: BookedVec<i64>,
 }
 
-fn fill(sparse: &Coo<'_>, n_rows: usize) -> Result<Filled> {
+fn fill(sparse: &Coo<'_>, n_rows: usize) -> Result<FillEmptyRowsFilled> {
     let mut counts = BookedVec::filled(0usize, n_rows)?;
     for (i, index) in sparse.entries().enumerate() {
         pace(4)?;
@@ -108,5 +108,5 @@ fn fill(sparse: &Coo<'_>, n_rows: usize) -> Result<Filled> {
         places.push(*place as i64)?;
         *place += 1;
     }
-    Ok(Filled { indices, sources, is_empty, places })
+    Ok(FillEmptyRowsFilled { indices, sources, is_empty, places })
 }

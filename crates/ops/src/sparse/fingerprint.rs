@@ -1,4 +1,4 @@
-//! `Fingerprint`: eight bytes that stand for each element of a batch.
+//! `SparseFingerprint`: eight bytes that stand for each element of a batch.
 //!
 //! Follows `fingerprint_op.cc` of TensorFlow.
 
@@ -6,11 +6,11 @@ use crate::prelude::*;
 use crate::text::farmhash::fingerprint64;
 
 pub(super) const DEF: OpDef =
-    OpDef::pure("Fingerprint", RowRule::Mixed, |_| Ok(Box::new(Fingerprint)));
+    OpDef::pure("Fingerprint", RowRule::Mixed, |_| Ok(Box::new(SparseFingerprint)));
 
-struct Fingerprint;
+struct SparseFingerprint;
 
-impl Op for Fingerprint {
+impl Op for SparseFingerprint {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [data, method] = arity(inputs)?;
         data.require_rank_at_least(1)?;

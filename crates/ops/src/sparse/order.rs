@@ -11,7 +11,8 @@ pub(super) const REORDER: OpDef =
 pub(super) const CONCAT: OpDef = OpDef::pure("SparseConcat", RowRule::Mixed, |attrs| {
     Ok(Box::new(Concat { axis: attrs.int("concat_dim")?, n: attrs.count("N")? }))
 });
-pub(super) const SLICE: OpDef = OpDef::pure("SparseSlice", RowRule::Mixed, |_| Ok(Box::new(Slice)));
+pub(super) const SLICE: OpDef =
+    OpDef::pure("SparseSlice", RowRule::Mixed, |_| Ok(Box::new(OrderSlice)));
 pub(super) const SPLIT: OpDef =
     OpDef::pure("SparseSplit", RowRule::Mixed, |attrs| match attrs.count("num_split")? {
         0 => invalid!("num_split must be at least 1"),
@@ -100,13 +101,13 @@ impl Op for Concat {
             rest = after;
         }
         let rank = dims.len();
-        let at = |inputs: &[View<'_>], [p, i]: Entry, d: usize| {
+        let at = |inputs: &[View<'_>], [p, i]: OrderEntry, d: usize| {
             let index = inputs[p].as_slice::<i64>()[i * rank + d];
             if d == axis { index.wrapping_add(offsets[p]) } else { index }
         };
         let inputs = ctx.inputs();
-        sort_by(&mut entries, &mut |a: &Entry, b: &Entry| {
-            let index = |entry: Entry| (0..rank).map(move |d| at(inputs, entry, d));
+        sort_by(&mut entries, &mut |a: &OrderEntry, b: &OrderEntry| {
+            let index = |entry: OrderEntry| (0..rank).map(move |d| at(inputs, entry, d));
             index(*a).cmp(index(*b)).then(a.cmp(b))
         })?;
         let (inputs, mut out) =
@@ -120,12 +121,12 @@ impl Op for Concat {
     }
 
     fn scratch_bytes(&self, _: &[Spec], outputs: &[Spec]) -> usize {
-        Scratch::bytes_of::<i64>(self.n) + Scratch::bytes_for::<Entry>(&outputs[1])
+        Scratch::bytes_of::<i64>(self.n) + Scratch::bytes_for::<OrderEntry>(&outputs[1])
     }
 }
 
 /// An entry among those of several parts: the number of its part, and its own there.
-type Entry = [usize; 2];
+type OrderEntry = [usize; 2];
 
 impl Concat {
     /// Part number `i`.
@@ -134,7 +135,7 @@ impl Concat {
     }
 
     /// Makes output 1 of the values of entries.
-    fn write_values(&self, ctx: &mut Ctx<'_>, entries: &[Entry]) -> Result<()> {
+    fn write_values(&self, ctx: &mut Ctx<'_>, entries: &[OrderEntry]) -> Result<()> {
         let (dtype, shape) = (ctx.input(self.n).dtype(), Shape::of(&[entries.len()]));
         if !dtype.is_plain() {
             let values = entries.iter().map(|[p, i]| ctx.input(self.n + p).strings().get(*i));
@@ -171,9 +172,9 @@ fn check_part(part: &Coo<'_>, dims: &[i64], axis: usize, p: usize) -> Result<()>
     Ok(())
 }
 
-struct Slice;
+struct OrderSlice;
 
-impl Op for Slice {
+impl Op for OrderSlice {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [indices, values, shape, start, size] = arity(inputs)?;
         coo::require(indices, values, shape)?;
@@ -200,7 +201,7 @@ impl Op for Slice {
         if let Some(negative) = size.iter().chain(start).chain(sparse.dims).find(|n| **n < 0) {
             return invalid!("shape, start and size must not be negative, but have {negative}");
         }
-        let part = Part::cut(&sparse, |axis| (start[axis], size[axis]))?;
+        let part = OrderPart::cut(&sparse, |axis| (start[axis], size[axis]))?;
         part.write(ctx, &sparse, [0, 1, 2])
     }
 }
@@ -239,11 +240,9 @@ impl Op for Split {
         for i in 0..self.n {
             let before = i as i64 * each + rest.min(i as i64);
             let len = each + i64::from((i as i64) < rest);
-            let part =
-                Part::cut(
-                    &sparse,
-                    |d| if d == axis { (before, len) } else { (0, sparse.dims[d]) },
-                )?;
+            let part = OrderPart::cut(&sparse, |d| {
+                if d == axis { (before, len) } else { (0, sparse.dims[d]) }
+            })?;
             part.write(ctx, &sparse, [i, self.n + i, 2 * self.n + i])?;
         }
         Ok(())
@@ -251,13 +250,13 @@ impl Op for Split {
 }
 
 /// A rectangular part of a sparse tensor.
-struct Part {
+struct OrderPart {
     indices: BookedVec<i64>,
     sources: BookedVec<usize>,
     dims: Vec<i64>,
 }
 
-impl Part {
+impl OrderPart {
     /// The part that starts and extends along each axis as `range` says.
     fn cut(sparse: &Coo<'_>, range: impl Fn(usize) -> (i64, i64)) -> Result<Self> {
         let ranges: Vec<(i64, i64)> = (0..sparse.rank()).map(range).collect();

@@ -9,13 +9,16 @@ use crate::prelude::*;
 
 pub(super) const DEF: OpDef = OpDef::pure("RaggedTensorToTensor", RowRule::Mixed, |attrs| {
     let names = attrs.strings("row_partition_types")?;
-    let kinds: Vec<Kind> = names.iter().map(|name| Kind::parse(name)).collect::<Result<_>>()?;
+    let kinds: Vec<RaggedToTensorKind> =
+        names.iter().map(|name| RaggedToTensorKind::parse(name)).collect::<Result<_>>()?;
     let starts_well = match kinds.first() {
-        Some(Kind::FirstDimSize) => kinds.get(1) == Some(&Kind::ValueRowIds),
-        Some(Kind::RowSplits) => true,
+        Some(RaggedToTensorKind::FirstDimSize) => {
+            kinds.get(1) == Some(&RaggedToTensorKind::ValueRowIds)
+        }
+        Some(RaggedToTensorKind::RowSplits) => true,
         _ => false,
     };
-    if !starts_well || kinds[1..].contains(&Kind::FirstDimSize) {
+    if !starts_well || kinds[1..].contains(&RaggedToTensorKind::FirstDimSize) {
         return invalid!(
             "row_partition_types must start with ROW_SPLITS or FIRST_DIM_SIZE, VALUE_ROWIDS"
         );
@@ -24,13 +27,13 @@ pub(super) const DEF: OpDef = OpDef::pure("RaggedTensorToTensor", RowRule::Mixed
 });
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RaggedToTensorKind {
     FirstDimSize,
     ValueRowIds,
     RowSplits,
 }
 
-impl Kind {
+impl RaggedToTensorKind {
     fn parse(name: &[u8]) -> Result<Self> {
         match name {
             b"FIRST_DIM_SIZE" => Ok(Self::FirstDimSize),
@@ -42,18 +45,18 @@ impl Kind {
 }
 
 struct RaggedToTensor {
-    kinds: Vec<Kind>,
+    kinds: Vec<RaggedToTensorKind>,
 }
 
 impl RaggedToTensor {
     /// The number of ragged dimensions behind the first.
     fn ragged_rank(&self) -> usize {
-        self.kinds.len() - usize::from(self.kinds[0] == Kind::FirstDimSize)
+        self.kinds.len() - usize::from(self.kinds[0] == RaggedToTensorKind::FirstDimSize)
     }
 
     fn n_rows_dim(&self, partition: &Spec) -> Dim {
         match self.kinds[0] {
-            Kind::FirstDimSize => {
+            RaggedToTensorKind::FirstDimSize => {
                 let sizes = partition.sizes();
                 sizes.and_then(|sizes| sizes.first().cloned()).unwrap_or(Dim::Unknown)
             }
@@ -135,17 +138,17 @@ impl Op for RaggedToTensor {
         for (kind, partition) in self.kinds.iter().zip(&inputs[3..]) {
             let numbers = Scratch::bytes_of::<usize>;
             match kind {
-                Kind::FirstDimSize => {
+                RaggedToTensorKind::FirstDimSize => {
                     n_rows =
                         known_int(partition).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
                 }
                 // How many values the rows have together depends on the splits, and is known if
                 // they are the last.
-                Kind::RowSplits => {
+                RaggedToTensorKind::RowSplits => {
                     bytes += 2 * numbers(n(partition).saturating_sub(1));
                     n_rows = 0;
                 }
-                Kind::ValueRowIds => {
+                RaggedToTensorKind::ValueRowIds => {
                     bytes += 2 * numbers(n_rows);
                     n_rows = n(partition);
                 }
@@ -158,7 +161,7 @@ impl Op for RaggedToTensor {
 }
 
 /// The rows of one ragged dimension: how many there are, and the row of each element.
-struct Level<'a> {
+struct RaggedToTensorLevel<'a> {
     n_rows: usize,
     /// The number of elements of each row, in order.
     lengths: Part<'a, usize>,
@@ -177,13 +180,15 @@ impl RaggedToTensor {
                 return invalid!("expected int32 or int64 but got {}", partition.dtype());
             }
             let level = match kind {
-                Kind::FirstDimSize => {
+                RaggedToTensorKind::FirstDimSize => {
                     let is_there = partition.n_elements() > 0;
                     n_rows = is_there.then(|| int_at(&partition, 0)).transpose()?;
                     continue;
                 }
-                Kind::RowSplits => from_splits(&partition, scratch)?,
-                Kind::ValueRowIds => from_row_ids(&partition, n_rows.unwrap_or(0), scratch)?,
+                RaggedToTensorKind::RowSplits => from_splits(&partition, scratch)?,
+                RaggedToTensorKind::ValueRowIds => {
+                    from_row_ids(&partition, n_rows.unwrap_or(0), scratch)?
+                }
             };
             // Rows that are missing are empty.
             if let Some(expected) = n_rows.filter(|expected| *expected < level.n_rows as i64) {
@@ -200,7 +205,7 @@ impl RaggedToTensor {
         &self,
         shape: View<'_>,
         values: &Shape,
-        levels: &[Level<'_>],
+        levels: &[RaggedToTensorLevel<'_>],
     ) -> Result<SmallVec<[usize; 5]>> {
         let inner = &values[1..];
         let rank = 1 + self.ragged_rank() + inner.len();
@@ -242,9 +247,12 @@ impl RaggedToTensor {
 }
 
 /// The rows of each ragged dimension.
-type Levels<'a> = SmallVec<[Level<'a>; 2]>;
+type Levels<'a> = SmallVec<[RaggedToTensorLevel<'a>; 2]>;
 
-fn from_splits<'a>(splits: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Level<'a>> {
+fn from_splits<'a>(
+    splits: &View<'_>,
+    scratch: &mut Scratch<'a>,
+) -> Result<RaggedToTensorLevel<'a>> {
     let n_splits = splits.n_elements();
     let starts_well = n_splits > 0 && int_at(splits, 0)? == 0;
     let mut lengths = scratch.part(n_splits.saturating_sub(1))?;
@@ -259,10 +267,14 @@ fn from_splits<'a>(splits: &View<'_>, scratch: &mut Scratch<'a>) -> Result<Level
     if !starts_well {
         return invalid!("Invalid row split: it must start with 0 and not decrease");
     }
-    Ok(Level { n_rows: lengths.len(), lengths })
+    Ok(RaggedToTensorLevel { n_rows: lengths.len(), lengths })
 }
 
-fn from_row_ids<'a>(ids: &View<'_>, n_rows: i64, scratch: &mut Scratch<'a>) -> Result<Level<'a>> {
+fn from_row_ids<'a>(
+    ids: &View<'_>,
+    n_rows: i64,
+    scratch: &mut Scratch<'a>,
+) -> Result<RaggedToTensorLevel<'a>> {
     let n_rows = checked_rows(n_rows)?;
     let mut lengths = scratch.part(n_rows)?;
     lengths.fill(0);
@@ -277,12 +289,12 @@ fn from_row_ids<'a>(ids: &View<'_>, n_rows: i64, scratch: &mut Scratch<'a>) -> R
         lengths[row] += 1;
         last = id;
     }
-    Ok(Level { n_rows, lengths })
+    Ok(RaggedToTensorLevel { n_rows, lengths })
 }
 
 /// Returns the place in the output of each value, in units of values.
 fn places<'a>(
-    levels: &[Level<'_>],
+    levels: &[RaggedToTensorLevel<'_>],
     dims: &[usize],
     scratch: &mut Scratch<'a>,
 ) -> Result<Part<'a, usize>> {

@@ -173,11 +173,11 @@ impl Op for FromVariant {
 }
 
 /// Splits, outermost first, and the values.
-type Stacked = (Vec<BookedVec<usize>>, Tensor);
+type RaggedVariantStacked = (Vec<BookedVec<usize>>, Tensor);
 
 impl FromVariant {
     /// The parts as rows of one ragged tensor.
-    fn stack(&self, parts: &[&Ragged], shape: &Shape) -> Result<Stacked> {
+    fn stack(&self, parts: &[&Ragged], shape: &Shape) -> Result<RaggedVariantStacked> {
         let mut splits = outer_splits(shape)?;
         if parts.iter().any(|part| part.values.shape().rank() == 0) {
             return invalid!("elements without rows cannot be stacked");

@@ -11,7 +11,7 @@ pub(super) const VAR_HANDLE: OpDef =
         .uses(VariableAccess::Handle);
 pub(super) const READ: OpDef =
     OpDef::of_kind("ReadVariableOp", Kind::Reads, RowRule::Mixed, |attrs| {
-        Ok(Box::new(Read { dtype: attrs.dtype("dtype")? }))
+        Ok(Box::new(ReadHandle { dtype: attrs.dtype("dtype")? }))
     })
     .uses(VariableAccess::Value);
 pub(super) const IS_INITIALIZED: OpDef =
@@ -83,11 +83,11 @@ pub(crate) fn variable_spec(handle: &Spec, dtype: DType) -> Spec {
     variable.map_or_else(|| Spec::unknown(dtype), |variable| variable.spec().with_dtype(dtype))
 }
 
-struct Read {
+struct ReadHandle {
     dtype: DType,
 }
 
-impl Op for Read {
+impl Op for ReadHandle {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [handle] = arity(inputs)?;
         Ok(vec![variable_spec(handle, self.dtype)])

@@ -21,16 +21,16 @@ fn build(
         "utf-8" => true,
         other => return invalid!("only utf-8 or '' (no encoding) is supported, received {other}"),
     };
-    Ok(Box::new(Case { utf8, ascii, unicode }))
+    Ok(Box::new(TextCase { utf8, ascii, unicode }))
 }
 
-struct Case {
+struct TextCase {
     utf8: bool,
     ascii: fn(&mut [u8]),
     unicode: fn(&str) -> String,
 }
 
-impl Op for Case {
+impl Op for TextCase {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [input] = arity(inputs)?;
         input.require_dtype(DType::String)?;

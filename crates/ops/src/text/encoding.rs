@@ -136,13 +136,13 @@ fn decode_utf16(bytes: &[u8], is_little: bool, mut each: impl FnMut(Option<char>
 /// The treatment of malformed text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Errors {
-    policy: Policy,
+    policy: EncodingPolicy,
     replacement: char,
     replaces_control: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Policy {
+enum EncodingPolicy {
     Strict,
     Replace,
     Ignore,
@@ -152,9 +152,9 @@ impl Errors {
     /// Reads the attributes about errors.
     pub(super) fn read(attrs: &Attrs<'_>) -> Result<Self> {
         let policy = match attrs.str_or("errors", "replace")? {
-            "strict" => Policy::Strict,
-            "replace" => Policy::Replace,
-            "ignore" => Policy::Ignore,
+            "strict" => EncodingPolicy::Strict,
+            "replace" => EncodingPolicy::Replace,
+            "ignore" => EncodingPolicy::Ignore,
             other => return invalid!("errors is {other}, not one of strict, replace, ignore"),
         };
         let replacement = u32::try_from(attrs.int_or("replacement_char", 0xfffd)?);
@@ -171,11 +171,11 @@ impl Errors {
         let is_control = c.is_some_and(|c| self.replaces_control && u32::from(c) <= 0x1f);
         match (c.filter(|_| !is_control), self.policy) {
             // Well-formed, though unwanted.
-            (None, Policy::Strict) if is_control => Ok(Some(self.replacement)),
+            (None, EncodingPolicy::Strict) if is_control => Ok(Some(self.replacement)),
             (Some(c), _) => Ok(Some(c)),
-            (None, Policy::Strict) => invalid!("{what}"),
-            (None, Policy::Replace) => Ok(Some(self.replacement)),
-            (None, Policy::Ignore) => Ok(None),
+            (None, EncodingPolicy::Strict) => invalid!("{what}"),
+            (None, EncodingPolicy::Replace) => Ok(Some(self.replacement)),
+            (None, EncodingPolicy::Ignore) => Ok(None),
         }
     }
 }

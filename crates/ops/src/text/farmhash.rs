@@ -87,7 +87,7 @@ fn up_to_64(s: &[u8]) -> u64 {
 fn longer(s: &[u8]) -> u64 {
     const SEED: u64 = 81;
     let y = SEED.wrapping_mul(K1).wrapping_add(113);
-    let mut state = State {
+    let mut state = FarmhashState {
         x: SEED.wrapping_mul(K2).wrapping_add(word(s, 0)),
         y,
         z: shift_mix(y.wrapping_mul(K2).wrapping_add(113)).wrapping_mul(K2),
@@ -104,7 +104,7 @@ fn longer(s: &[u8]) -> u64 {
     state.v.0 = state.v.0.wrapping_add(state.w.0);
     state.w.0 = state.w.0.wrapping_add(state.v.0);
     state.absorb(&s[s.len() - 64..], mul, 9);
-    let State { x, y, z, v, w } = state;
+    let FarmhashState { x, y, z, v, w } = state;
     mix_pair(
         mix_pair(v.0, w.0, mul).wrapping_add(shift_mix(y).wrapping_mul(K0)).wrapping_add(z),
         mix_pair(v.1, w.1, mul).wrapping_add(x),
@@ -113,7 +113,7 @@ fn longer(s: &[u8]) -> u64 {
 }
 
 /// The state that is carried from block to block of a long string.
-struct State {
+struct FarmhashState {
     x: u64,
     y: u64,
     z: u64,
@@ -121,7 +121,7 @@ struct State {
     w: (u64, u64),
 }
 
-impl State {
+impl FarmhashState {
     fn absorb(&mut self, block: &[u8], mul: u64, weight: u64) {
         let Self { x, y, z, v, w } = self;
         *x = x.wrapping_add(*y).wrapping_add(v.0).wrapping_add(word(block, 8));

@@ -13,10 +13,10 @@ use unicode_normalization::char::decompose_compatible;
 use crate::prelude::*;
 
 pub(super) const NORMALIZE: OpDef = OpDef::pure("NormalizeUTF8", RowRule::Elementwise, |attrs| {
-    Ok(Box::new(Normalize { form: Form::parse(attrs.str("normalization_form")?)? }))
+    Ok(Box::new(Normalize { form: NormalizeForm::parse(attrs.str("normalization_form")?)? }))
 });
 pub(super) const CASE_FOLD: OpDef = OpDef::pure("CaseFoldUTF8", RowRule::Elementwise, |_| {
-    Ok(Box::new(Normalize { form: Form::CaseFold }))
+    Ok(Box::new(Normalize { form: NormalizeForm::CaseFold }))
 });
 
 /// Bytes of scratch memory for each byte of text: composing keeps marks that follow each other
@@ -24,12 +24,12 @@ pub(super) const CASE_FOLD: OpDef = OpDef::pure("CaseFoldUTF8", RowRule::Element
 const SCRATCH_FACTOR: usize = 40;
 
 struct Normalize {
-    form: Form,
+    form: NormalizeForm,
 }
 
 /// The form that a text is brought to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum NormalizeForm {
     Nfc,
     Nfd,
     Nfkc,
@@ -37,7 +37,7 @@ enum Form {
     CaseFold,
 }
 
-impl Form {
+impl NormalizeForm {
     fn parse(name: &str) -> Result<Self> {
         match name.to_ascii_uppercase().as_str() {
             "NFC" => Ok(Self::Nfc),
@@ -67,7 +67,7 @@ impl Op for Normalize {
             text.clear();
             if string.is_ascii() {
                 text.extend_from_slice(string)?;
-                if self.form == Form::CaseFold {
+                if self.form == NormalizeForm::CaseFold {
                     text.make_ascii_lowercase();
                 }
             } else {
@@ -81,15 +81,15 @@ impl Op for Normalize {
 }
 
 /// Appends what becomes of a text. Bytes that are no UTF-8 are appended as they are.
-fn convert(form: Form, bytes: &[u8], out: &mut BookedVec<u8>) -> Result<()> {
+fn convert(form: NormalizeForm, bytes: &[u8], out: &mut BookedVec<u8>) -> Result<()> {
     for chunk in bytes.utf8_chunks() {
         let valid = chunk.valid();
         match form {
-            Form::Nfc => append(valid.nfc(), out)?,
-            Form::Nfd => append(valid.nfd(), out)?,
-            Form::Nfkc => append(valid.nfkc(), out)?,
-            Form::Nfkd => append(valid.nfkd(), out)?,
-            Form::CaseFold => append(fold(valid)?.iter().copied().nfc(), out)?,
+            NormalizeForm::Nfc => append(valid.nfc(), out)?,
+            NormalizeForm::Nfd => append(valid.nfd(), out)?,
+            NormalizeForm::Nfkc => append(valid.nfkc(), out)?,
+            NormalizeForm::Nfkd => append(valid.nfkd(), out)?,
+            NormalizeForm::CaseFold => append(fold(valid)?.iter().copied().nfc(), out)?,
         }
         out.extend_from_slice(chunk.invalid())?;
     }

@@ -26,7 +26,7 @@ const BOOKED_BYTES_PER_BYTE: usize = 512;
 const REPEAT_MAX: u32 = 1000;
 
 /// A parsed part of a pattern, or the error in it.
-type Parsed<T> = std::result::Result<T, String>;
+type Re2Parsed<T> = std::result::Result<T, String>;
 
 /// A compiled pattern, with its bytes in the books.
 pub(super) struct Pattern {
@@ -69,7 +69,7 @@ fn build(pattern: &[u8], before: &str, after: &str) -> Result<Pattern> {
 }
 
 /// The pattern in the syntax of the `regex` crate, or what is wrong with it.
-fn translate(pattern: &str) -> Parsed<String> {
+fn translate(pattern: &str) -> Re2Parsed<String> {
     let mut translator = Translator { rest: pattern.chars().peekable(), out: String::new() };
     while let Some(c) = translator.rest.next() {
         translator.item(c)?;
@@ -92,7 +92,7 @@ enum Escape {
 }
 
 impl Translator<'_> {
-    fn item(&mut self, c: char) -> Parsed<()> {
+    fn item(&mut self, c: char) -> Re2Parsed<()> {
         match c {
             '\\' if self.rest.next_if_eq(&'Q').is_some() => self.quoted(),
             '\\' => match self.escape()? {
@@ -130,7 +130,7 @@ impl Translator<'_> {
     }
 
     /// `(`, with flags or a name.
-    fn group(&mut self) -> Parsed<()> {
+    fn group(&mut self) -> Re2Parsed<()> {
         self.out.push('(');
         if self.rest.next_if_eq(&'?').is_none() {
             return Ok(());
@@ -154,7 +154,7 @@ impl Translator<'_> {
 
     /// Reads the text that may follow a repetition: a mark that it is lazy, and no other
     /// repetition.
-    fn after_repeat(&mut self) -> Parsed<()> {
+    fn after_repeat(&mut self) -> Re2Parsed<()> {
         if self.rest.next_if_eq(&'?').is_some() {
             self.out.push('?');
         }
@@ -168,7 +168,7 @@ impl Translator<'_> {
     }
 
     /// `{n}`, `{n,}` or `{n,m}` behind its brace; `None`, and nothing taken, if it is none of them.
-    fn count(&mut self) -> Parsed<Option<String>> {
+    fn count(&mut self) -> Re2Parsed<Option<String>> {
         let mut ahead = self.rest.clone();
         let mut inner = String::new();
         loop {
@@ -191,7 +191,7 @@ impl Translator<'_> {
     }
 
     /// `[…]` behind its bracket.
-    fn class(&mut self) -> Parsed<()> {
+    fn class(&mut self) -> Re2Parsed<()> {
         self.out.push('[');
         if self.rest.next_if_eq(&'^').is_some() {
             self.out.push('^');
@@ -215,12 +215,12 @@ impl Translator<'_> {
         }
     }
 
-    fn class_member(&mut self, c: char) -> Parsed<Escape> {
+    fn class_member(&mut self, c: char) -> Re2Parsed<Escape> {
         if c == '\\' { self.escape() } else { Ok(Escape::Literal(c)) }
     }
 
     /// A character of a class, or a range that starts with it.
-    fn range(&mut self, low: char) -> Parsed<()> {
+    fn range(&mut self, low: char) -> Re2Parsed<()> {
         let mut ahead = self.rest.clone();
         let is_range = ahead.next() == Some('-') && ahead.next().is_some_and(|c| c != ']');
         literal(low, &mut self.out);
@@ -241,7 +241,7 @@ impl Translator<'_> {
     }
 
     /// `[:alpha:]` behind its first bracket; false, and nothing taken, if it is not closed.
-    fn named_class(&mut self) -> Parsed<bool> {
+    fn named_class(&mut self) -> Re2Parsed<bool> {
         const NAMES: &[&str] = &[
             "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print",
             "punct", "space", "upper", "word", "xdigit",
@@ -258,7 +258,7 @@ impl Translator<'_> {
     }
 
     /// An escape behind its backslash.
-    fn escape(&mut self) -> Parsed<Escape> {
+    fn escape(&mut self) -> Re2Parsed<Escape> {
         let c = self.rest.next().ok_or("trailing \\")?;
         let class = |text: &str| Ok(Escape::Class(text.to_owned()));
         match c {
@@ -278,7 +278,7 @@ impl Translator<'_> {
         }
     }
 
-    fn escaped_literal(&mut self, c: char) -> Parsed<char> {
+    fn escaped_literal(&mut self, c: char) -> Re2Parsed<char> {
         match c {
             'a' => Ok('\x07'),
             'f' => Ok('\x0c'),
@@ -309,7 +309,7 @@ impl Translator<'_> {
     }
 
     /// `\xHH` or `\x{H…}` behind the x.
-    fn hexadecimal(&mut self) -> Parsed<char> {
+    fn hexadecimal(&mut self) -> Re2Parsed<char> {
         let digits: String = if self.rest.next_if_eq(&'{').is_some() {
             self.rest.by_ref().take_while(|c| *c != '}').collect()
         } else {
@@ -322,7 +322,7 @@ impl Translator<'_> {
     }
 
     /// `\pN`, `\p{Greek}` or `\p{^Greek}` behind the p.
-    fn property(&mut self, is_negated: bool) -> Parsed<String> {
+    fn property(&mut self, is_negated: bool) -> Re2Parsed<String> {
         let name: String = match self.rest.next() {
             Some('{') => self.rest.by_ref().take_while(|c| *c != '}').collect(),
             Some(c) => c.to_string(),

@@ -168,12 +168,12 @@ fn replace_all_strings(
 
 /// The replacement of a match: pieces of text, and groups of the match.
 struct Rewrite {
-    pieces: Vec<Piece>,
+    pieces: Vec<RegexPiece>,
     /// Set when the rewrite ended at a backslash that nothing known follows.
     is_malformed: bool,
 }
 
-enum Piece {
+enum RegexPiece {
     Text(Vec<u8>),
     Group(usize),
 }
@@ -190,17 +190,17 @@ impl Rewrite {
             }
             match bytes.next() {
                 Some(digit @ b'0'..=b'9') => {
-                    pieces.push(Piece::Text(std::mem::take(&mut text)));
-                    pieces.push(Piece::Group(usize::from(digit - b'0')));
+                    pieces.push(RegexPiece::Text(std::mem::take(&mut text)));
+                    pieces.push(RegexPiece::Group(usize::from(digit - b'0')));
                 }
                 Some(b'\\') => text.push(b'\\'),
                 _ => {
-                    pieces.push(Piece::Text(text));
+                    pieces.push(RegexPiece::Text(text));
                     return Self { pieces, is_malformed: true };
                 }
             }
         }
-        pieces.push(Piece::Text(text));
+        pieces.push(RegexPiece::Text(text));
         Self { pieces, is_malformed: false }
     }
 
@@ -212,8 +212,8 @@ impl Rewrite {
 
     fn groups(&self) -> impl Iterator<Item = usize> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Group(group) => Some(*group),
+            RegexPiece::Text(_) => None,
+            RegexPiece::Group(group) => Some(*group),
         })
     }
 
@@ -274,9 +274,9 @@ impl Replacement<'_> {
     fn write(&self, (start, end): (usize, usize), string: &[u8], out: &mut Strings) -> Result<()> {
         for piece in &self.rewrite.pieces {
             match piece {
-                Piece::Text(text) => out.extend_last(text)?,
-                Piece::Group(0) => out.extend_last(&string[start..end])?,
-                Piece::Group(group) => {
+                RegexPiece::Text(text) => out.extend_last(text)?,
+                RegexPiece::Group(0) => out.extend_last(&string[start..end])?,
+                RegexPiece::Group(group) => {
                     if let Some((start, end)) = self.groups.get(*group) {
                         out.extend_last(&string[start..end])?;
                     }

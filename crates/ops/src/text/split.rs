@@ -6,16 +6,16 @@ use crate::prelude::*;
 
 pub(super) const ANY_OF: OpDef = OpDef::pure("StringSplit", RowRule::Pieces, |attrs| {
     let skip_empty = attrs.bool_or("skip_empty", true)?;
-    Ok(Box::new(Split(Rule::AnyByteOf { skip_empty })))
+    Ok(Box::new(Split(SplitRule::AnyByteOf { skip_empty })))
 });
 pub(super) const SEQUENCE: OpDef = OpDef::pure("StringSplitV2", RowRule::Pieces, |attrs| {
     let limit = usize::try_from(attrs.int_or("maxsplit", -1)?).ok();
-    Ok(Box::new(Split(Rule::Sequence { limit })))
+    Ok(Box::new(Split(SplitRule::Sequence { limit })))
 });
 
-struct Split(Rule);
+struct Split(SplitRule);
 
-enum Rule {
+enum SplitRule {
     /// Each byte of the delimiter separates; an empty delimiter separates all bytes.
     AnyByteOf { skip_empty: bool },
     /// The whole delimiter separates, up to `limit` times; an empty one means white space.
@@ -45,9 +45,9 @@ impl Op for Split {
             );
         }
         let strings = input.strings();
-        let mut parts = Parts {
+        let mut parts = SplitParts {
             values: Strings::with_capacity(strings.len() * 8, strings.n_bytes())?,
-            ..Parts::default()
+            ..SplitParts::default()
         };
         for (row, string) in strings.iter().enumerate() {
             pace(16 + string.len())?;
@@ -58,7 +58,7 @@ impl Op for Split {
     }
 }
 
-impl Rule {
+impl SplitRule {
     fn split(&self, text: &[u8], delimiter: &[u8], push: &mut Push<'_>) -> Result<()> {
         match self {
             Self::AnyByteOf { skip_empty } => any_byte_of(text, delimiter, *skip_empty, push),
@@ -128,7 +128,7 @@ pub(super) fn is_space(byte: u8) -> bool {
 
 /// The parts of all rows so far.
 #[derive(Default)]
-struct Parts {
+struct SplitParts {
     indices: BookedVec<i64>,
     values: Strings,
     row: i64,
@@ -136,7 +136,7 @@ struct Parts {
     width: i64,
 }
 
-impl Parts {
+impl SplitParts {
     fn start_row(&mut self, row: usize) {
         self.row = row as i64;
         self.column = 0;

@@ -11,7 +11,7 @@ const N_COPIES_MAX: usize = 256;
 
 /// A copy of a seat that is to be somewhere.
 #[derive(Clone, Copy)]
-struct Copy {
+struct RearrangeCopy {
     seat: usize,
     /// The device of the copy now, if any.
     now: Option<usize>,
@@ -62,21 +62,25 @@ impl Arrangement<'_> {
     }
 
     /// The copies of some seats that may be moved: all of a seat, or the first.
-    fn copies(&self, seats: &[usize], keeps_replicas: impl Fn(usize) -> bool) -> Vec<Copy> {
+    fn copies(
+        &self,
+        seats: &[usize],
+        keeps_replicas: impl Fn(usize) -> bool,
+    ) -> Vec<RearrangeCopy> {
         let movable = seats.iter().copied().filter(|seat| !self.seats[*seat].stays);
         let copies = movable.flat_map(|seat| {
             let n_kept = if keeps_replicas(seat) { usize::MAX } else { 1 };
             let on = self.on[seat].keys().copied().take(n_kept);
-            on.map(move |device| Copy { seat, now: Some(device) })
+            on.map(move |device| RearrangeCopy { seat, now: Some(device) })
         });
         copies.collect()
     }
 
     /// The board with the seat on it when copies of others have moved to where all fit; nothing if
     /// they fit nowhere, or cannot get there.
-    fn reach(self, seat: usize, copies: &[Copy]) -> Option<Self> {
+    fn reach(self, seat: usize, copies: &[RearrangeCopy]) -> Option<Self> {
         let mut copies = copies.to_vec();
-        copies.push(Copy { seat, now: None });
+        copies.push(RearrangeCopy { seat, now: None });
         if copies.len() > N_COPIES_MAX {
             return None;
         }
@@ -94,7 +98,7 @@ impl Arrangement<'_> {
     }
 
     /// The arrangement as it is without any copy of the seats that are to be placed.
-    fn without_copies(&self, copies: &[Copy]) -> Self {
+    fn without_copies(&self, copies: &[RearrangeCopy]) -> Self {
         let mut board = self.clone();
         // One that looks for a place may still be where it may not be any more.
         for copy in copies.iter().filter(|copy| copy.now.is_some()) {
@@ -108,7 +112,7 @@ impl Arrangement<'_> {
 
     /// Takes the steps to where the copies are to be, one after another as they fit; one in the way
     /// of all others waits on the device where it may be parked.
-    fn walk(mut self, newcomer: usize, copies: &[Copy], to: &[usize]) -> Option<Self> {
+    fn walk(mut self, newcomer: usize, copies: &[RearrangeCopy], to: &[usize]) -> Option<Self> {
         let wanted = |seat: usize| -> Vec<usize> {
             let own = copies.iter().zip(to).filter(|(copy, _)| copy.seat == seat);
             own.map(|(_, device)| *device).collect()
@@ -191,7 +195,7 @@ fn comes_before(seats: &[Seat], seat: usize, other: usize) -> bool {
 }
 
 /// The bytes that a copy takes where it may be: as many as it holds where it is (`on`).
-fn item(seats: &[Seat], on: &BTreeMap<usize, u64>, copy: Copy) -> Item {
+fn item(seats: &[Seat], on: &BTreeMap<usize, u64>, copy: RearrangeCopy) -> Item {
     let Seat { bytes, runs, .. } = &seats[copy.seat];
     let bytes = bytes.iter().enumerate();
     let bytes = bytes.map(|(device, bytes)| {

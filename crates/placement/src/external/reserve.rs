@@ -17,14 +17,14 @@ struct Balance {
     /// All bytes that are reserved.
     bytes: u64,
     n_parts: u64,
-    parts: BTreeMap<Key, Drawn>,
+    parts: BTreeMap<ReserveKey, Drawn>,
     /// The rest, in the books of the newest version.
-    left: Option<(Key, Charge)>,
+    left: Option<(ReserveKey, Charge)>,
 }
 
 /// The number of a version, and of its part among all: a version that comes again may be there
 /// before it has quite gone.
-type Key = (i64, u64);
+type ReserveKey = (i64, u64);
 
 /// The bytes that a version has taken.
 pub(super) struct Drawn {
@@ -37,7 +37,7 @@ pub(super) struct Drawn {
 /// The part of a version, which others have when it goes.
 pub(super) struct ReservePart {
     reserve: Arc<Reserve>,
-    key: Key,
+    key: ReserveKey,
 }
 
 impl Reserve {

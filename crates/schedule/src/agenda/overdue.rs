@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use batch::{Ready, Time};
 
-use super::{Agenda, Lane, ModelId, Running, charge};
+use super::{Agenda, AgendaLane, AgendaRunning, ModelId, charge};
 
 /// No run is overdue before it has run for so long.
 pub(crate) const OVERDUE_MIN: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ impl<T> Agenda<T> {
         if self.has_free_lane() || !self.has_starving(now) {
             return None;
         }
-        self.lanes.iter().filter_map(Lane::overdue_from).min()
+        self.lanes.iter().filter_map(AgendaLane::overdue_from).min()
     }
 
     /// Takes a lane from a run that is overdue, if [`next_overdue`](Self::next_overdue) has come.
@@ -72,7 +72,7 @@ impl<T> Agenda<T> {
         let times = times.filter_map(|(number, lane)| Some((lane.overdue_from()?, number)));
         let (_, lane_number) = times.min()?;
         let lane = &mut self.lanes[lane_number];
-        let Running { number, model, began, .. } = lane.running.take()?;
+        let AgendaRunning { number, model, began, .. } = lane.running.take()?;
         let charged = now.since(began);
         lane.busy += charged;
         self.detached.push(Detached { number, model, charged });
@@ -91,10 +91,10 @@ impl<T> Agenda<T> {
     }
 }
 
-impl Lane {
+impl AgendaLane {
     /// The time at which the run on the lane becomes overdue.
     fn overdue_from(&self) -> Option<Time> {
-        let Running { began, ends, .. } = self.running?;
+        let AgendaRunning { began, ends, .. } = self.running?;
         let expected = ends.since(began).saturating_mul(OVERDUE_TIMES);
         Some(began.plus(expected.clamp(OVERDUE_MIN, OVERDUE_MAX)))
     }

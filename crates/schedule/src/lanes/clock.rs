@@ -11,9 +11,9 @@ use crate::memory::{spaces, workspace};
 use crate::task::fail_expired;
 
 use super::super::sync::{self, MutexGuard};
-use super::{Shared, State};
+use super::{LanesShared, LanesState};
 
-impl Shared {
+impl LanesShared {
     /// The loop of the clock: answers tasks that expire while every lane is busy, and takes memory
     /// for tasks that are on their way or wait, and behind that of tasks which needed more than any
     /// before.
@@ -65,7 +65,7 @@ impl Shared {
     }
 
     /// Gives the lane of a run that is overdue to those who wait: a new workspace, and a thread.
-    fn detach_overdue(self: &Arc<Self>, state: &mut State) {
+    fn detach_overdue(self: &Arc<Self>, state: &mut LanesState) {
         let now = self.now();
         if state.agenda.next_overdue(now).is_none_or(|from| from > now) {
             return;
@@ -84,7 +84,7 @@ impl Shared {
 
     /// Tells a free lane that a task came, and the clock when the task expires. The clock also
     /// looks whether runs are overdue: the lane that is free now may take an endless run instead.
-    pub(super) fn wake(&self, state: &mut State, deadline: Option<Time>, now: Time) {
+    pub(super) fn wake(&self, state: &mut LanesState, deadline: Option<Time>, now: Time) {
         if state.agenda.has_free_lane() {
             self.changed.notify_one();
         }

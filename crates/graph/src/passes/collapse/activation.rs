@@ -6,11 +6,11 @@ use tensor::DType;
 
 use super::super::edits::{Input, New, NodeAttrs, set, text};
 use super::terms::Terms;
-use super::{Found, Look, is_about};
+use super::{CollapseMatch, CollapseScan, is_about};
 use crate::graph::Port;
 
 /// An activation that ends with a product.
-pub(super) fn find(look: &Look<'_>, root: u32) -> Option<Found> {
+pub(super) fn find(look: &CollapseScan<'_>, root: u32) -> Option<CollapseMatch> {
     let port = Port { node: root, output: 0 };
     matches!(look.op(port), "Mul" | "RealDiv").then_some(())?;
     (look.specs.dtype(port) == Some(DType::F32)).then_some(())?;
@@ -21,11 +21,15 @@ pub(super) fn find(look: &Look<'_>, root: u32) -> Option<Found> {
     let node = look.graph.node(root);
     let new = New::build(&Arc::clone(&node.name), "_Activation", attrs, vec![Input::Old(x)]);
     let others = terms.nodes.into_iter().chain(inner).filter(|node| *node != root).collect();
-    Some(Found { new, others })
+    Some(CollapseMatch { new, others })
 }
 
 /// The activation that one factor makes of the product, what it is of, and the nodes within.
-fn by_gate(look: &Look<'_>, terms: &Terms, gate: Port) -> Option<(&'static str, Port, Vec<u32>)> {
+fn by_gate(
+    look: &CollapseScan<'_>,
+    terms: &Terms,
+    gate: Port,
+) -> Option<(&'static str, Port, Vec<u32>)> {
     let one = |inner: &Port| *inner;
     match look.op(gate) {
         "Sigmoid" => {
@@ -69,7 +73,11 @@ fn by_gate(look: &Look<'_>, terms: &Terms, gate: Port) -> Option<(&'static str, 
 }
 
 /// `relu6(x + 3) / 6`, and that times `x`.
-fn hard(look: &Look<'_>, terms: &Terms, gate: Port) -> Option<(&'static str, Port, Vec<u32>)> {
+fn hard(
+    look: &CollapseScan<'_>,
+    terms: &Terms,
+    gate: Port,
+) -> Option<(&'static str, Port, Vec<u32>)> {
     is_about(terms.number, 1. / 6.).then_some(())?;
     let sum = *look.inputs(gate).first()?;
     let (_, x) = look
@@ -85,13 +93,13 @@ fn hard(look: &Look<'_>, terms: &Terms, gate: Port) -> Option<(&'static str, Por
 }
 
 /// The nodes of `x / sqrt(2)`.
-fn by_error(look: &Look<'_>, argument: Port, x: Port) -> Option<Vec<u32>> {
+fn by_error(look: &CollapseScan<'_>, argument: Port, x: Port) -> Option<Vec<u32>> {
     let terms = Terms::of(look, argument);
     is_about(terms.times(x)?, std::f32::consts::FRAC_1_SQRT_2).then_some(terms.nodes)
 }
 
 /// The nodes of `sqrt(2/π) (x + 0.044715 x³)`.
-fn by_tangent(look: &Look<'_>, argument: Port, x: Port) -> Option<Vec<u32>> {
+fn by_tangent(look: &CollapseScan<'_>, argument: Port, x: Port) -> Option<Vec<u32>> {
     let outer = Terms::of(look, argument);
     let [sum] = outer.factors[..] else { return None };
     is_about(outer.number, 0.797_884_6).then_some(())?;

@@ -6,7 +6,7 @@ use proto::tensorflow::attr_value::Value;
 use tensor::{DType, Tensor};
 
 use super::super::edits::{Input, New, NodeAttrs, set};
-use super::{Found, Look};
+use super::{CollapseMatch, CollapseScan};
 use crate::graph::Port;
 
 const SUM: &[&str] = &["AddV2", "Add"];
@@ -21,7 +21,7 @@ struct Norm {
 }
 
 /// A normalisation along the last dimension, with a scale and a shift, that ends with a sum.
-pub(super) fn find(look: &Look<'_>, root: u32) -> Option<Found> {
+pub(super) fn find(look: &CollapseScan<'_>, root: u32) -> Option<CollapseMatch> {
     let port = Port { node: root, output: 0 };
     (look.specs.dtype(port) == Some(DType::F32)).then_some(())?;
     let norm = folded(look, port).or_else(|| plain(look, port))?;
@@ -32,19 +32,19 @@ pub(super) fn find(look: &Look<'_>, root: u32) -> Option<Found> {
     set(&mut attrs, "epsilon", Value::F(norm.epsilon));
     let name = Arc::clone(&look.graph.node(root).name);
     let inputs = vec![Input::Old(norm.x), Input::Value(scale), Input::Value(shift)];
-    Some(Found { new: New::build(&name, "_LayerNorm", attrs, inputs), others: norm.nodes })
+    Some(CollapseMatch { new: New::build(&name, "_LayerNorm", attrs, inputs), others: norm.nodes })
 }
 
 /// `x·f + (shift - mean·f)` where `f` is the scale over the deviation: `tf.nn.batch_normalization`
 /// and Keras.
-fn folded(look: &Look<'_>, root: Port) -> Option<Norm> {
+fn folded(look: &CollapseScan<'_>, root: Port) -> Option<Norm> {
     look.either(root, SUM).into_iter().find_map(|(product, rest)| {
         look.either(product, &["Mul"]).into_iter().find_map(|(x, factor)| {
             let (scale, deviation) = look
                 .either(factor, &["Mul"])
                 .into_iter()
                 .find(|(_, deviation)| look.op(*deviation) == "Rsqrt")?;
-            let moments = Moments::of(look, deviation, x)?;
+            let moments = LayerNormMoments::of(look, deviation, x)?;
             let (shift, mut nodes) = offset(look, rest, moments.mean, factor)?;
             nodes.extend([product.node, rest.node, factor.node]);
             nodes.extend(moments.nodes);
@@ -54,7 +54,12 @@ fn folded(look: &Look<'_>, root: Port) -> Option<Norm> {
 }
 
 /// The shift in `shift - mean·factor`, and the nodes in between.
-fn offset(look: &Look<'_>, rest: Port, mean: Port, factor: Port) -> Option<(Port, Vec<u32>)> {
+fn offset(
+    look: &CollapseScan<'_>,
+    rest: Port,
+    mean: Port,
+    factor: Port,
+) -> Option<(Port, Vec<u32>)> {
     let is_product = |port: Port, a: Port| {
         look.either(port, &["Mul"]).into_iter().any(|pair| pair == (a, factor))
     };
@@ -73,7 +78,7 @@ fn offset(look: &Look<'_>, rest: Port, mean: Port, factor: Port) -> Option<(Port
 }
 
 /// `(x - mean)·(1/deviation)·scale + shift`, as people write it.
-fn plain(look: &Look<'_>, root: Port) -> Option<Norm> {
+fn plain(look: &CollapseScan<'_>, root: Port) -> Option<Norm> {
     look.either(root, SUM).into_iter().find_map(|(scaled, shift)| {
         look.either(scaled, &["Mul"]).into_iter().find_map(|(normal, scale)| {
             let (centred, deviation) = look
@@ -81,7 +86,7 @@ fn plain(look: &Look<'_>, root: Port) -> Option<Norm> {
                 .into_iter()
                 .find(|(a, b)| look.op(*a) == "Sub" && look.op(*b) == "Rsqrt")?;
             let (x, mean) = look.pair(centred)?;
-            let moments = Moments::of(look, deviation, x)?;
+            let moments = LayerNormMoments::of(look, deviation, x)?;
             let mut nodes = vec![scaled.node, normal.node, centred.node];
             nodes.extend(moments.nodes);
             let epsilon = moments.epsilon;
@@ -91,15 +96,15 @@ fn plain(look: &Look<'_>, root: Port) -> Option<Norm> {
 }
 
 /// The mean of each row, and what the inverse of its deviation is made of.
-struct Moments {
+struct LayerNormMoments {
     mean: Port,
     epsilon: f32,
     nodes: Vec<u32>,
 }
 
-impl Moments {
+impl LayerNormMoments {
     /// Of `1 / sqrt(variance + epsilon)` of the rows of `x`.
-    fn of(look: &Look<'_>, deviation: Port, x: Port) -> Option<Self> {
+    fn of(look: &CollapseScan<'_>, deviation: Port, x: Port) -> Option<Self> {
         let sum = *look.inputs(deviation).first()?;
         let (epsilon, variance) = look
             .either(sum, SUM)
@@ -118,7 +123,7 @@ impl Moments {
 }
 
 /// The operand of a mean along the last dimension, which stays with size one.
-fn of_rows(look: &Look<'_>, mean: Port) -> Option<Port> {
+fn of_rows(look: &CollapseScan<'_>, mean: Port) -> Option<Port> {
     (look.op(mean) == "Mean").then_some(())?;
     let (x, axes) = look.pair(mean)?;
     let attrs = ops::Attrs::new(&look.graph.node(mean.node).attrs);
@@ -129,7 +134,7 @@ fn of_rows(look: &Look<'_>, mean: Port) -> Option<Port> {
 }
 
 /// A constant as one value for each of the `n` elements of a row of a tensor of this rank.
-fn vector(look: &Look<'_>, port: Port, (rank, n): (usize, usize)) -> Option<Tensor> {
+fn vector(look: &CollapseScan<'_>, port: Port, (rank, n): (usize, usize)) -> Option<Tensor> {
     let tensor = look.graph.node(port.node).as_const()?;
     let fits = tensor.dtype() == DType::F32
         && tensor.n_elements() == n

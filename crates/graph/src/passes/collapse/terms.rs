@@ -1,6 +1,6 @@
 //! A value as a product: a number times others.
 
-use super::Look;
+use super::CollapseScan;
 use crate::graph::Port;
 
 /// A product, flattened.
@@ -15,13 +15,13 @@ pub(super) struct Terms {
 
 impl Terms {
     /// Takes a value apart, as far as it is made by products that nobody else reads.
-    pub(super) fn of(look: &Look<'_>, port: Port) -> Self {
+    pub(super) fn of(look: &CollapseScan<'_>, port: Port) -> Self {
         let mut terms = Self { number: 1., factors: Vec::new(), nodes: Vec::new() };
         terms.add(look, port, true);
         terms
     }
 
-    fn add(&mut self, look: &Look<'_>, port: Port, is_root: bool) {
+    fn add(&mut self, look: &CollapseScan<'_>, port: Port, is_root: bool) {
         if let Some(number) = look.number(port) {
             self.number *= number;
             return;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use proto::tensorflow::attr_value::Value;
 
 use super::super::edits::{Input, New, NodeAttrs, set};
-use super::{Found, Look};
+use super::{CollapseMatch, CollapseScan};
 use crate::graph::Port;
 
 /// `select(x < 0, x + n, x)`.
-pub(super) fn find(look: &Look<'_>, root: u32) -> Option<Found> {
+pub(super) fn find(look: &CollapseScan<'_>, root: u32) -> Option<CollapseMatch> {
     let port = Port { node: root, output: 0 };
     (look.op(port) == "SelectV2").then_some(())?;
     let [test, wrapped, x] = look.inputs(port)[..] else { return None };
@@ -25,11 +25,11 @@ pub(super) fn find(look: &Look<'_>, root: u32) -> Option<Found> {
     set(&mut attrs, "size", Value::I(integer(look, n)?));
     let name = Arc::clone(&look.graph.node(root).name);
     let new = New::build(&name, "_WrapIndices", attrs, vec![Input::Old(x)]);
-    Some(Found { new, others: vec![test.node, wrapped.node] })
+    Some(CollapseMatch { new, others: vec![test.node, wrapped.node] })
 }
 
 /// A constant that is one integer, without dimensions.
-fn integer(look: &Look<'_>, port: Port) -> Option<i64> {
+fn integer(look: &CollapseScan<'_>, port: Port) -> Option<i64> {
     let tensor = look.graph.node(port.node).as_const()?;
     let numbers = (tensor.shape().rank() == 0).then(|| tensor.view().to_i64()).flatten()?;
     numbers.first().copied()

@@ -6,7 +6,7 @@ use tensor::{DType, Tensor};
 use super::super::edits::Edits;
 use super::super::specs::Specs;
 use super::super::uses::{Uses, first};
-use super::{Kind, Product};
+use super::{FuseKind, FuseProduct};
 use crate::graph::{Graph, Node, Port};
 
 /// The graph in which chains are looked for, and its analyses.
@@ -36,7 +36,7 @@ pub(super) struct Chain {
 impl Chain {
     /// Follows the readers of a product as long as there is something to fuse. `None` if there is
     /// nothing.
-    pub(super) fn follow(look: &Look<'_>, edits: &Edits, product: &Product) -> Option<Self> {
+    pub(super) fn follow(look: &Look<'_>, edits: &Edits, product: &FuseProduct) -> Option<Self> {
         let mut chain = Self {
             nodes: vec![product.number],
             scale: None,
@@ -49,7 +49,7 @@ impl Chain {
     }
 
     /// Takes the next node in, if it can be.
-    fn step(&mut self, look: &Look<'_>, edits: &Edits, product: &Product) -> Option<()> {
+    fn step(&mut self, look: &Look<'_>, edits: &Edits, product: &FuseProduct) -> Option<()> {
         let last = *self.nodes.last()?;
         let [next] = *look.uses.readers(last) else { return None };
         if self.activation.is_some() || edits.touches(next) {
@@ -60,7 +60,7 @@ impl Chain {
         Some(())
     }
 
-    fn take(&mut self, look: &Look<'_>, at: (u32, u32), product: &Product) -> Option<()> {
+    fn take(&mut self, look: &Look<'_>, at: (u32, u32), product: &FuseProduct) -> Option<()> {
         let (last, node) = (at.0, look.graph.node(at.1));
         let other = || other(look.graph, node, last, product);
         match node.op_name() {
@@ -90,14 +90,14 @@ impl Chain {
         &mut self,
         look: &Look<'_>,
         (last, next): (u32, u32),
-        product: &Product,
+        product: &FuseProduct,
     ) -> Option<()> {
         let other = match look.graph.node(next).inputs[..] {
             [a, b] if a == first(last) && b.node != last => b,
             [a, b] if b == first(last) && a.node != last => a,
             _ => return None,
         };
-        let fits = product.kind != Kind::Depthwise
+        let fits = product.kind != FuseKind::Depthwise
             && self.residual.is_none()
             && look.specs.are_same(first(last), other)
             && look.specs.are_same(first(last), first(next));
@@ -125,7 +125,7 @@ impl Chain {
         graph: &Graph,
         node: &Node,
         last: u32,
-        product: &Product,
+        product: &FuseProduct,
     ) -> Option<()> {
         let attrs = Attrs::new(&node.attrs);
         let is_inference = !attrs.bool_or("is_training", true).ok()?;
@@ -159,7 +159,7 @@ fn activation(node: &Node) -> Option<Activation> {
 }
 
 /// The constant that a node of two inputs combines with node `last`, one value a channel.
-fn other(graph: &Graph, node: &Node, last: u32, product: &Product) -> Option<Vec<f32>> {
+fn other(graph: &Graph, node: &Node, last: u32, product: &FuseProduct) -> Option<Vec<f32>> {
     let [a, b] = node.inputs[..] else { return None };
     let other = match (a.node == last, b.node == last) {
         (true, false) => b,
@@ -170,7 +170,7 @@ fn other(graph: &Graph, node: &Node, last: u32, product: &Product) -> Option<Vec
 }
 
 /// A tensor that is the same for all but the dimensions of the channels, as one value a channel.
-fn per_channel(tensor: &Tensor, product: &Product) -> Option<Vec<f32>> {
+fn per_channel(tensor: &Tensor, product: &FuseProduct) -> Option<Vec<f32>> {
     let shape = tensor.shape();
     // A constant of more dimensions than the output would give it more.
     let rank_max = if product.weight.shape().rank() == 4 { 4 } else { product.tail.len() + 1 };

@@ -27,20 +27,20 @@ fn vector(dtype: DType) -> Spec {
     Spec::new(dtype, [Dim::Unknown])
 }
 
-fn free(value: Tensor) -> Seen {
-    Seen { state: State::Free, spec: Spec::constant(value) }
+fn free(value: Tensor) -> RowsTensor {
+    RowsTensor { state: RowsState::Free, spec: Spec::constant(value) }
 }
 
-fn ints(values: &[i64]) -> Seen {
+fn ints(values: &[i64]) -> RowsTensor {
     free(Tensor::vector(values).unwrap())
 }
 
-fn scalar(value: i64) -> Seen {
+fn scalar(value: i64) -> RowsTensor {
     free(Tensor::scalar(value).unwrap())
 }
 
 /// The indices, the values and the shape of a sparse feature.
-fn feature() -> [Seen; 3] {
+fn feature() -> [RowsTensor; 3] {
     let parser = node("ParseExampleV2", "parse", &[]);
     let indices = Spec::new(DType::I64, [Dim::Unknown, Dim::Known(2)]);
     let outputs = [indices, vector(DType::I64), Spec::new(DType::I64, [Dim::Known(2)])];
@@ -49,18 +49,18 @@ fn feature() -> [Seen; 3] {
 }
 
 /// Fills the rows without entries; the indices, the values and the rows that had none.
-fn filled(indices: &Seen, values: &Seen, shape: &Seen) -> [Seen; 3] {
+fn filled(indices: &RowsTensor, values: &RowsTensor, shape: &RowsTensor) -> [RowsTensor; 3] {
     let inputs = [indices.clone(), values.clone(), shape.clone(), scalar(0)];
     let outputs = [&indices.spec, &values.spec, &vector(DType::Bool), &vector(DType::I64)];
     let fill = node("SparseFillEmptyRows", "fill", &[]);
     let made = judge(&fill, &inputs, &outputs.map(Clone::clone)).unwrap();
-    let [indices, values, empty, back] = <[Seen; 4]>::try_from(made).unwrap();
-    assert!(matches!(back.state, State::Mixed(_)));
+    let [indices, values, empty, back] = <[RowsTensor; 4]>::try_from(made).unwrap();
+    assert!(matches!(back.state, RowsState::Mixed(_)));
     [indices, values, empty]
 }
 
 /// `indices[:, column]`.
-fn column(indices: &Seen, column: i64) -> Judged {
+fn column(indices: &RowsTensor, column: i64) -> Judged {
     let masks = [("begin_mask", 1), ("end_mask", 1), ("shrink_axis_mask", 2)];
     let slice = node("StridedSlice", "column", &masks);
     let inputs = [indices.clone(), ints(&[0, column]), ints(&[0, column + 1]), ints(&[1, 1])];
@@ -68,7 +68,7 @@ fn column(indices: &Seen, column: i64) -> Judged {
 }
 
 /// Looks embeddings up for the different values, and takes their mean for each segment.
-fn embedded(values: &Seen, segments: &Seen) -> Judged {
+fn embedded(values: &RowsTensor, segments: &RowsTensor) -> Judged {
     let unique = node("Unique", "unique", &[]);
     let outputs = [vector(DType::I64), vector(DType::I32)];
     let made = judge(&unique, std::slice::from_ref(values), &outputs)?;
@@ -94,7 +94,7 @@ fn embeddings_of_a_sparse_feature_have_a_row_for_each_example() {
     let at =
         judge(&node("Reshape", "flat", &[]), &[at[0].clone(), ints(&[-1])], &[vector(DType::I64)]);
     let at = at.unwrap().remove(0);
-    let pick = |from: &Seen| {
+    let pick = |from: &RowsTensor| {
         let inputs = [from.clone(), at.clone(), scalar(0)];
         judge(&node("GatherV2", "pick", &[]), &inputs, std::slice::from_ref(&from.spec))
             .unwrap()
@@ -107,10 +107,12 @@ fn embeddings_of_a_sparse_feature_have_a_row_for_each_example() {
     assert!(judge(&node("SparseFillEmptyRows", "wrong", &[]), &both, &outputs).is_err());
 
     let [full, ids, empty] = filled(&picked, &ids, &shape);
-    assert!(empty.state == State::Rows && empty.spec.dims().unwrap()[0].same(&Dim::symbol(ROWS)));
+    assert!(
+        empty.state == RowsState::Rows && empty.spec.dims().unwrap()[0].same(&Dim::symbol(ROWS))
+    );
     let segments = column(&full, 0).unwrap().remove(0);
     let rows = embedded(&ids, &segments).unwrap().remove(0);
-    assert_eq!(rows.state, State::Rows);
+    assert_eq!(rows.state, RowsState::Rows);
     let dims = rows.spec.dims().unwrap();
     assert!(dims[0].same(&Dim::symbol(ROWS)) && dims[1].known() == Some(8));
     // The numbers of the rows themselves, and places within rows, are not for each row.
@@ -138,17 +140,17 @@ fn what_has_the_width_of_the_longest_row_is_mixed() {
     let reshape = node("SparseReshape", "reshape", &[]);
     assert!(judge(&reshape, &[indices.clone(), shape.clone(), other], &outputs).is_err());
     let same = judge(&reshape, &[indices.clone(), shape.clone(), shape], &outputs).unwrap();
-    assert_eq!((&same[0].state, &same[1].state), (&indices.state, &State::Bounds));
+    assert_eq!((&same[0].state, &same[1].state), (&indices.state, &RowsState::Bounds));
 }
 
 #[test]
 fn a_dense_feature_of_any_length_is_filled_up_to_the_longest_row() {
     let parser = node("ParseExampleV2", "parse", &[("num_sparse", 0)]);
     let rows = || Dim::symbol(ROWS);
-    let input = Seen { state: State::Rows, spec: Spec::new(DType::String, [rows()]) };
+    let input = RowsTensor { state: RowsState::Rows, spec: Spec::new(DType::String, [rows()]) };
     let outputs = [[rows(), Dim::Known(3)], [rows(), Dim::Unknown]];
     let outputs = outputs.map(|dims| Spec::new(DType::F32, dims));
     let made = rules::parsed(&parser, &[input], &outputs).unwrap().unwrap();
-    assert_eq!(made[0].state, State::Rows);
-    assert!(matches!(&made[1].state, State::Mixed(why) if why.contains("width")));
+    assert_eq!(made[0].state, RowsState::Rows);
+    assert!(matches!(&made[1].state, RowsState::Mixed(why) if why.contains("width")));
 }

@@ -205,19 +205,19 @@ impl Op for BandPart {
                  {upper}"
             );
         }
-        let kept = Kept { rows, columns, lower, upper };
+        let kept = BandKept { rows, columns, lower, upper };
         rearrange(ctx, 0, &[input], input.shape(), &kept)
     }
 }
 
-struct Kept {
+struct BandKept {
     rows: usize,
     columns: usize,
     lower: i64,
     upper: i64,
 }
 
-impl Move for Kept {
+impl Move for BandKept {
     fn apply<T: bytemuck::Pod + Send + Sync>(
         &self,
         inputs: &[&[T]],

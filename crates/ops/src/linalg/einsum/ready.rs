@@ -25,11 +25,11 @@ enum How {
     One(Steps),
     /// Two: each without the dimensions that nobody else has, which are summed over, and then
     /// multiplied.
-    Two { sums: [Option<Sums>; 2], product: Box<Contraction>, path: Path },
+    Two { sums: [Option<ReadySums>; 2], product: Box<Contraction>, path: Path },
 }
 
 /// Sums over some dimensions of an operand.
-struct Sums {
+struct ReadySums {
     steps: Steps,
     /// The number of sums.
     n: usize,
@@ -91,8 +91,8 @@ impl ReadyEinsum {
             (How::One(steps), [data]) => sum(steps, data, out),
             (How::Two { sums: [a, b], product, .. }, [left, right]) => {
                 let mut scratch: Scratch<'a> = scratch;
-                let left_sums = Sums::of(a, left, &mut scratch)?;
-                let right_sums = Sums::of(b, right, &mut scratch)?;
+                let left_sums = ReadySums::of(a, left, &mut scratch)?;
+                let right_sums = ReadySums::of(b, right, &mut scratch)?;
                 let left = left_sums.as_deref().unwrap_or(left);
                 let right = right_sums.as_deref().unwrap_or(right);
                 product.run_plain((left, right), &mut scratch, out)?;
@@ -112,11 +112,11 @@ impl ReadyEinsum {
         let (left, right) = (ctx.input(0), ctx.input(1));
         let mut out = ctx.output(0, DType::F32, &self.shape)?;
         let left: &[f32] = left.as_slice();
-        let left_sums = Sums::of(a, left, &mut scratch)?;
+        let left_sums = ReadySums::of(a, left, &mut scratch)?;
         let left = left_sums.as_deref().unwrap_or(left);
         let right: &[f32] = if packed.is_some() { &[] } else { right.as_slice() };
         let b = if packed.is_some() { &None } else { b };
-        let right_sums = Sums::of(b, right, &mut scratch)?;
+        let right_sums = ReadySums::of(b, right, &mut scratch)?;
         let right = right_sums.as_deref().unwrap_or(right);
         let mut memory = scratch.part(product.scratch_len(packed.is_some()))?;
         let right = (packed.map(|packed| &packed.panels[..]), right);
@@ -147,7 +147,7 @@ impl How {
     }
 }
 
-impl Sums {
+impl ReadySums {
     /// Sums in scratch memory, if there are any to be made.
     fn of<'a, T: Scalar>(
         sums: &Option<Self>,
@@ -163,14 +163,14 @@ impl Sums {
 }
 
 /// The operand without the dimensions that nobody else has, and how they are summed over.
-fn reduced(operand: &Operand, others: &[&Operand]) -> (Option<Sums>, Operand) {
+fn reduced(operand: &Operand, others: &[&Operand]) -> (Option<ReadySums>, Operand) {
     let is_kept = |label| others.iter().any(|other| other.has(label));
     let kept: Vec<_> = operand.dims.iter().filter(|dim| is_kept(dim.label)).copied().collect();
     if kept.len() == operand.dims.len() {
         return (None, operand.clone());
     }
     let target = Operand::packed(&kept);
-    (Some(Sums { steps: sum_steps(operand, &target), n: target.n_elements() }), target)
+    (Some(ReadySums { steps: sum_steps(operand, &target), n: target.n_elements() }), target)
 }
 
 impl Op for ReadyEinsum {

@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = CHUNK * (size_of::<Option<Tensor>>() + 160);
 /// chunks, not the items.
 #[derive(Debug, Default)]
 pub(super) struct Loose {
-    chunks: BookedVec<Arc<Chunk>>,
+    chunks: BookedVec<Arc<LooseChunk>>,
     len: usize,
     n_set: usize,
     /// The shape of all items, if all are set and it is known that they have one.
@@ -27,13 +27,13 @@ pub(super) struct Loose {
 
 /// Some items, and who pays for them.
 #[derive(Debug)]
-struct Chunk {
+struct LooseChunk {
     items: Vec<Option<Tensor>>,
     /// Kept for its drop.
     _booked: Booked,
 }
 
-impl Chunk {
+impl LooseChunk {
     fn new(items: Vec<Option<Tensor>>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { items, _booked: Booked::new(CHUNK_BYTES)? }))
     }
@@ -108,7 +108,7 @@ impl Loose {
     /// If there is none.
     pub(super) fn set(&mut self, index: usize, item: Option<Tensor>) -> Result<()> {
         assert!(index < self.len);
-        let slot = &mut Chunk::items_mut(&mut self.chunks[index / CHUNK])?[index % CHUNK];
+        let slot = &mut LooseChunk::items_mut(&mut self.chunks[index / CHUNK])?[index % CHUNK];
         if self.shape.as_ref() != item.as_ref().map(Tensor::shape) {
             self.shape = None;
         }
@@ -121,10 +121,10 @@ impl Loose {
     /// Adds an item at the end.
     pub(super) fn push(&mut self, item: Option<Tensor>) -> Result<()> {
         if self.len.is_multiple_of(CHUNK) {
-            self.chunks.push(Chunk::new(Vec::new())?)?;
+            self.chunks.push(LooseChunk::new(Vec::new())?)?;
         }
         let last = self.chunks.last_mut().expect("there is a chunk with room");
-        let items = Chunk::items_mut(last)?;
+        let items = LooseChunk::items_mut(last)?;
         if self.shape.as_ref() != item.as_ref().map(Tensor::shape) {
             self.shape = None;
         }
@@ -137,7 +137,7 @@ impl Loose {
     /// Takes the last item away; `None` if there is none, else what it was set to.
     pub(super) fn pop(&mut self) -> Result<Option<Option<Tensor>>> {
         let Some(last) = self.chunks.last_mut() else { return Ok(None) };
-        let items = Chunk::items_mut(last)?;
+        let items = LooseChunk::items_mut(last)?;
         let Some(item) = items.pop() else { return Ok(None) };
         if items.is_empty() {
             self.chunks.pop();

@@ -6,7 +6,7 @@ use super::super::join::cut;
 use super::super::shapes;
 use super::super::stack::{Behind, indices, part, write_stacked};
 use super::super::tensors::Tensors;
-use super::{LENGTH_MAX, State, TensorArray};
+use super::{LENGTH_MAX, TensorArray, TensorArrayState};
 use crate::prelude::*;
 
 pub(crate) const ARRAY: OpDef =
@@ -33,7 +33,7 @@ pub(crate) const SPLIT: OpDef =
     });
 pub(crate) const READ: OpDef =
     OpDef::of_kind("TensorArrayReadV3", Kind::Reads, RowRule::Mixed, |attrs| {
-        Ok(Box::new(Read { dtype: attrs.dtype("dtype")? }))
+        Ok(Box::new(TensorArrayRead { dtype: attrs.dtype("dtype")? }))
     });
 pub(crate) const GATHER: OpDef =
     OpDef::of_kind("TensorArrayGatherV3", Kind::Reads, RowRule::Mixed, |attrs| {
@@ -46,7 +46,9 @@ pub(crate) const CONCAT: OpDef =
         Ok(Box::new(Concat { dtype: attrs.dtype("dtype")?, shape }))
     });
 pub(crate) const SIZE: OpDef =
-    OpDef::of_kind("TensorArraySizeV3", Kind::Reads, RowRule::Mixed, |_| Ok(Box::new(Size)));
+    OpDef::of_kind("TensorArraySizeV3", Kind::Reads, RowRule::Mixed, |_| {
+        Ok(Box::new(TensorArraySize))
+    });
 pub(crate) const CLOSE: OpDef =
     OpDef::of_kind("TensorArrayCloseV3", Kind::Writes, RowRule::Mixed, |_| Ok(Box::new(Close)));
 
@@ -106,7 +108,7 @@ impl Op for Make {
             grows: self.grows,
             clears_after_read: self.clears_after_read,
             identical: self.identical,
-            state: parking_lot::Mutex::new(State {
+            state: parking_lot::Mutex::new(TensorArrayState {
                 shape: self.shape.clone(),
                 items,
                 cleared: BookedVec::new(),
@@ -224,11 +226,11 @@ fn split(array: &TensorArray, ctx: &Ctx<'_>) -> Result<()> {
     Ok(())
 }
 
-struct Read {
+struct TensorArrayRead {
     dtype: DType,
 }
 
-impl Op for Read {
+impl Op for TensorArrayRead {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [handle, index, flow] = arity(inputs)?;
         index.require_rank(0)?;
@@ -362,9 +364,9 @@ impl Op for Concat {
     }
 }
 
-struct Size;
+struct TensorArraySize;
 
-impl Op for Size {
+impl Op for TensorArraySize {
     fn infer(&self, inputs: &[Spec]) -> Result<Vec<Spec>> {
         let [handle, _] = arity(inputs)?;
         let len = handle.list().map(|list| vec![list.len.clone()]);

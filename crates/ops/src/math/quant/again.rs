@@ -3,7 +3,7 @@
 
 use num_traits::Float;
 
-use super::Slices;
+use super::QuantSlices;
 use crate::error::unsupported;
 use crate::math::arg::axis_value;
 use crate::prelude::*;
@@ -74,7 +74,7 @@ impl Op for Again {
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
         // A range and a scale for each slice.
         let pair = inputs[0].dtype.size() * 2;
-        2 * Scratch::bytes_of::<u8>(Slices::count(&inputs[0], self.axis) * pair)
+        2 * Scratch::bytes_of::<u8>(QuantSlices::count(&inputs[0], self.axis) * pair)
     }
 }
 
@@ -87,7 +87,7 @@ impl Again {
         let bits = self.bits.map_or_else(|| axis_value(ctx.input(3)), Ok)?;
         check_bits(bits, self.signed)?;
         let x: &[T] = input.as_slice();
-        let slices = Slices::new(input.shape(), self.axis)?;
+        let slices = QuantSlices::new(input.shape(), self.axis)?;
         let mut scratch = ctx.scratch();
         let mut ranges: Part<'_, [T; 2]> = scratch.part(slices.n)?;
         match self.range_given {
@@ -152,7 +152,7 @@ impl Again {
 }
 
 /// Writes the least and the largest element of each slice.
-fn found<T: Element + Float>(slices: Slices, x: &[T], ranges: &mut [[T; 2]]) {
+fn found<T: Element + Float>(slices: QuantSlices, x: &[T], ranges: &mut [[T; 2]]) {
     ranges.fill([T::infinity(), T::neg_infinity()]);
     for (i, x) in x.chunks(slices.inner.max(1)).enumerate() {
         let [low, high] = &mut ranges[i % slices.n.max(1)];

@@ -2,22 +2,22 @@
 
 use half::bf16;
 
-use super::{Mode, Quanta, Slices, ranges};
+use super::{QuantMode, QuantSlices, Quanta, ranges};
 use crate::prelude::*;
 
 struct Dequantize {
     dtype: DType,
-    mode: Mode,
+    mode: QuantMode,
     narrow_range: bool,
     axis: i64,
 }
 
 pub(super) fn build(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
     let dtype = attrs.dtype_or("dtype", DType::F32)?;
-    let mode = Mode::of(attrs)?;
+    let mode = QuantMode::of(attrs)?;
     match dtype {
         DType::F32 => {}
-        DType::BF16 if mode == Mode::MinCombined => {}
+        DType::BF16 if mode == QuantMode::MinCombined => {}
         DType::BF16 => {
             return invalid!("When output type is bfloat16, Mode string must be 'MIN_COMBINED'");
         }
@@ -35,9 +35,9 @@ impl Op for Dequantize {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (x, low, high) = (ctx.input(0), ctx.input(1), ctx.input(2));
-        let slices = Slices::new(x.shape(), self.axis)?;
+        let slices = QuantSlices::new(x.shape(), self.axis)?;
         let ranges = ranges(low, high, slices.n)?;
-        if slices.n != 1 && self.mode == Mode::MinFirst {
+        if slices.n != 1 && self.mode == QuantMode::MinFirst {
             return crate::error::unsupported!("MIN_FIRST with an axis");
         }
         let quanta = Quanta::of(x.dtype())?;
@@ -52,27 +52,29 @@ impl Op for Dequantize {
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
-        Scratch::bytes_of::<Line>(Slices::count(&inputs[0], self.axis))
+        Scratch::bytes_of::<DequantizeLine>(QuantSlices::count(&inputs[0], self.axis))
     }
 }
 
 /// A quantum `q` stands for `(q + before) * scale + after`.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Line {
+struct DequantizeLine {
     before: f32,
     scale: f32,
     after: f32,
 }
 
 impl Dequantize {
-    fn line(&self, quanta: Quanta, (low, high): (f32, f32)) -> Line {
+    fn line(&self, quanta: Quanta, (low, high): (f32, f32)) -> DequantizeLine {
         let (from, to) = (quanta.low as f32, quanta.high as f32);
         match self.mode {
-            Mode::MinCombined => {
-                Line { before: quanta.half_range(), scale: (high - low) / (to - from), after: low }
-            }
-            Mode::MinFirst => {
+            QuantMode::MinCombined => DequantizeLine {
+                before: quanta.half_range(),
+                scale: (high - low) / (to - from),
+                after: low,
+            },
+            QuantMode::MinFirst => {
                 let n = (1u64 << quanta.bits) as f64;
                 let scale = f64::from(high - low) / (n - 1.0);
                 let start = if high == low {
@@ -80,16 +82,16 @@ impl Dequantize {
                 } else {
                     (f64::from(low) / scale).round() * scale
                 };
-                Line {
+                DequantizeLine {
                     before: 0.0,
                     scale: scale as f32,
                     after: (start - quanta.low * scale) as f32,
                 }
             }
-            Mode::Scaled => {
+            QuantMode::Scaled => {
                 let least = from + if self.narrow_range { 1.0 } else { 0.0 };
                 let scale = if from == 0.0 { high / to } else { (low / least).max(high / to) };
-                Line { before: 0.0, scale, after: 0.0 }
+                DequantizeLine { before: 0.0, scale, after: 0.0 }
             }
         }
     }
@@ -97,9 +99,9 @@ impl Dequantize {
 
 /// Writes what the quanta stand for, rounded.
 fn write_all<U>(
-    slices: Slices,
+    slices: QuantSlices,
     x: View<'_>,
-    lines: &[Line],
+    lines: &[DequantizeLine],
     out: &mut [U],
     round: impl Fn(f32) -> U,
 ) {
@@ -113,14 +115,14 @@ fn write_all<U>(
 }
 
 fn write<T: Element + Into<f64>, U>(
-    slices: Slices,
+    slices: QuantSlices,
     x: &[T],
-    lines: &[Line],
+    lines: &[DequantizeLine],
     out: &mut [U],
     round: impl Fn(f32) -> U,
 ) {
     slices.for_each(x, out, |slice, x, out| {
-        let Line { before, scale, after } = lines[slice];
+        let DequantizeLine { before, scale, after } = lines[slice];
         for (x, out) in x.iter().zip(out) {
             *out = round(((*x).into() as f32 + before) * scale + after);
         }

@@ -94,7 +94,7 @@ impl Op for FakeQuant {
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
-        Scratch::bytes_of::<Step>(inputs[0].shape().map_or(0, |shape| self.n_ranges(&shape)))
+        Scratch::bytes_of::<FakeStep>(inputs[0].shape().map_or(0, |shape| self.n_ranges(&shape)))
     }
 }
 
@@ -108,9 +108,9 @@ impl FakeQuant {
     }
 
     /// The steps of a range, moved a little so that zero is one of them.
-    fn step(&self, (min, max): (f32, f32)) -> Step {
+    fn step(&self, (min, max): (f32, f32)) -> FakeStep {
         if min == 0.0 && max == 0.0 {
-            return Step { low: 0.0, high: 0.0, size: 0.0, inverse: 0.0, zero: 0.0 };
+            return FakeStep { low: 0.0, high: 0.0, size: 0.0, inverse: 0.0, zero: 0.0 };
         }
         let size = (max - min) / (self.high - self.low);
         let from_min = self.low - min / size;
@@ -124,14 +124,14 @@ impl FakeQuant {
         let low = (self.low - zero_point) * size;
         let inverse = 1.0 / size;
         let zero = (-low * inverse + 0.5).floor();
-        Step { low, high: (self.high - zero_point) * size, size, inverse, zero }
+        FakeStep { low, high: (self.high - zero_point) * size, size, inverse, zero }
     }
 }
 
 /// Equal steps.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-struct Step {
+struct FakeStep {
     low: f32,
     high: f32,
     size: f32,
@@ -140,7 +140,7 @@ struct Step {
     zero: f32,
 }
 
-impl Step {
+impl FakeStep {
     fn round(&self, x: f32) -> f32 {
         let shifted = clamp(x, self.low, self.high) - self.low;
         (shifted * self.inverse - self.zero + 0.5).floor() * self.size

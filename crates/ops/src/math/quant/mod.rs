@@ -48,13 +48,13 @@ impl Quanta {
 
 /// The mapping of ranges to quanta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum QuantMode {
     MinCombined,
     MinFirst,
     Scaled,
 }
 
-impl Mode {
+impl QuantMode {
     fn of(attrs: &Attrs<'_>) -> Result<Self> {
         match attrs.str_or("mode", "MIN_COMBINED")? {
             "MIN_COMBINED" => Ok(Self::MinCombined),
@@ -67,12 +67,12 @@ impl Mode {
 
 /// The elements in slices along an axis; one slice if there is no axis.
 #[derive(Debug, Clone, Copy)]
-struct Slices {
+struct QuantSlices {
     n: usize,
     inner: usize,
 }
 
-impl Slices {
+impl QuantSlices {
     /// The slices along `axis`, where -1 is none.
     fn new(shape: &Shape, axis: i64) -> Result<Self> {
         if axis == -1 {

@@ -1,12 +1,12 @@
 //! `QuantizeV2`: floats to quanta of a range, following `quantize_op.cc`.
 
-use super::{Mode, Quanta, Slices, clamp, ranges};
+use super::{QuantMode, QuantSlices, Quanta, clamp, ranges};
 use crate::prelude::*;
 
 struct Quantize {
     dtype: DType,
     quanta: Quanta,
-    mode: Mode,
+    mode: QuantMode,
     ties_to_even: bool,
     narrow_range: bool,
     axis: i64,
@@ -16,13 +16,13 @@ struct Quantize {
 
 pub(super) fn build(attrs: &Attrs<'_>) -> Result<Box<dyn Op>> {
     let dtype = attrs.dtype("T")?;
-    let mode = Mode::of(attrs)?;
+    let mode = QuantMode::of(attrs)?;
     let ties_to_even = match attrs.str_or("round_mode", "HALF_AWAY_FROM_ZERO")? {
         "HALF_AWAY_FROM_ZERO" => false,
         "HALF_TO_EVEN" => true,
         other => return invalid!("round_mode {other} is not HALF_AWAY_FROM_ZERO or HALF_TO_EVEN"),
     };
-    if ties_to_even && mode != Mode::Scaled {
+    if ties_to_even && mode != QuantMode::Scaled {
         return invalid!("Round mode 'HALF_TO_EVEN' only supported for mode 'SCALED'");
     }
     Ok(Box::new(Quantize {
@@ -58,9 +58,9 @@ impl Op for Quantize {
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let (input, low, high) = (ctx.input(0), ctx.input(1), ctx.input(2));
-        let slices = Slices::new(input.shape(), self.axis)?;
+        let slices = QuantSlices::new(input.shape(), self.axis)?;
         let ranges = ranges(low, high, slices.n)?;
-        if slices.n != 1 && self.mode == Mode::MinFirst {
+        if slices.n != 1 && self.mode == QuantMode::MinFirst {
             return crate::error::unsupported!("MIN_FIRST with an axis");
         }
         let mut maps = ctx.scratch().part(slices.n)?;
@@ -86,7 +86,7 @@ impl Op for Quantize {
     }
 
     fn scratch_bytes(&self, inputs: &[Spec], _: &[Spec]) -> usize {
-        Scratch::bytes_of::<Map>(Slices::count(&inputs[0], self.axis))
+        Scratch::bytes_of::<Map>(QuantSlices::count(&inputs[0], self.axis))
     }
 }
 
@@ -126,15 +126,15 @@ impl Quantize {
         let high = high.max(low + least).max(0.0);
         let (from, to) = (self.quanta.low, self.quanta.high);
         Ok(match self.mode {
-            Mode::MinCombined => {
+            QuantMode::MinCombined => {
                 Map { low, high, scale: ((to - from) / f64::from(high - low)) as f32 }
             }
-            Mode::MinFirst => {
+            QuantMode::MinFirst => {
                 let n = (1u64 << self.quanta.bits) as f64;
                 let range = f64::from(high - low) * (n / (n - 1.0));
                 Map { low, high, scale: (n / range) as f32 }
             }
-            Mode::Scaled => {
+            QuantMode::Scaled => {
                 let from = from as f32 + if self.narrow_range { 1.0 } else { 0.0 };
                 let to = to as f32;
                 let from_low = if from * low > 0.0 { from / low } else { f32::MAX };
@@ -145,7 +145,7 @@ impl Quantize {
         })
     }
 
-    fn write<T: Stored>(&self, slices: Slices, x: &[f32], maps: &[Map], out: &mut [T]) {
+    fn write<T: Stored>(&self, slices: QuantSlices, x: &[f32], maps: &[Map], out: &mut [T]) {
         let half = self.quanta.half_range();
         let (from, to) = (self.quanta.low as f32, self.quanta.high as f32);
         slices.for_each(x, out, |slice, x, out| {
@@ -154,11 +154,11 @@ impl Quantize {
             for (x, out) in x.iter().zip(out) {
                 let inside = clamp(*x, low, high);
                 *out = T::of(match self.mode {
-                    Mode::MinCombined if half == 0.0 => (inside - low) * scale + 0.5,
-                    Mode::MinCombined => ((inside - low) * scale - half).round(),
-                    Mode::MinFirst => clamp((*x * scale).round() - start + from, from, to),
-                    Mode::Scaled if self.ties_to_even => (inside * scale).round_ties_even(),
-                    Mode::Scaled => (inside * scale).round(),
+                    QuantMode::MinCombined if half == 0.0 => (inside - low) * scale + 0.5,
+                    QuantMode::MinCombined => ((inside - low) * scale - half).round(),
+                    QuantMode::MinFirst => clamp((*x * scale).round() - start + from, from, to),
+                    QuantMode::Scaled if self.ties_to_even => (inside * scale).round_ties_even(),
+                    QuantMode::Scaled => (inside * scale).round(),
                 });
             }
         });

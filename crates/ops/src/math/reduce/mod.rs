@@ -15,19 +15,27 @@ use crate::prelude::*;
 
 /// The rows.
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::pure("Sum", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Sum)),
-    OpDef::pure("Mean", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Mean)),
-    OpDef::pure("Prod", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Product)),
-    OpDef::pure("Max", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Largest)),
-    OpDef::pure("Min", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Smallest)),
-    OpDef::pure("EuclideanNorm", RowRule::Mixed, |attrs| build(attrs, Way::Norm)),
-    OpDef::pure("All", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::All)),
-    OpDef::pure("Any", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, Way::Any)),
+    OpDef::pure("Sum", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, ReduceWay::Sum)),
+    OpDef::pure("Mean", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, ReduceWay::Mean)
+    }),
+    OpDef::pure("Prod", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, ReduceWay::Product)
+    }),
+    OpDef::pure("Max", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, ReduceWay::Largest)
+    }),
+    OpDef::pure("Min", RowRule::Along { value: 0, axes: 1 }, |attrs| {
+        build(attrs, ReduceWay::Smallest)
+    }),
+    OpDef::pure("EuclideanNorm", RowRule::Mixed, |attrs| build(attrs, ReduceWay::Norm)),
+    OpDef::pure("All", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, ReduceWay::All)),
+    OpDef::pure("Any", RowRule::Along { value: 0, axes: 1 }, |attrs| build(attrs, ReduceWay::Any)),
 ];
 
 /// The reduction of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ReduceWay {
     Sum,
     Mean,
     Product,
@@ -40,11 +48,11 @@ enum Way {
 }
 
 struct Reduce {
-    way: Way,
+    way: ReduceWay,
     keep_dims: bool,
 }
 
-fn build(attrs: &Attrs<'_>, way: Way) -> Result<Box<dyn Op>> {
+fn build(attrs: &Attrs<'_>, way: ReduceWay) -> Result<Box<dyn Op>> {
     Ok(Box::new(Reduce { way, keep_dims: attrs.bool_or("keep_dims", false)? }))
 }
 
@@ -72,7 +80,7 @@ impl Op for Reduce {
             let n = spec.shape().map_or(0, |shape| shape.n_elements());
             Scratch::bytes_of::<u8>(n * spec.dtype.size().max(4))
         };
-        if self.way == Way::Norm { bytes(&inputs[0]) + bytes(&outputs[0]) } else { 0 }
+        if self.way == ReduceWay::Norm { bytes(&inputs[0]) + bytes(&outputs[0]) } else { 0 }
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
@@ -83,12 +91,12 @@ impl Op for Reduce {
         let flags = axes::flags(&ints(&axes)?, x.shape().rank())?;
         let shape: Shape =
             axes::kept(x.shape(), &flags, self.keep_dims.then_some(&1)).into_iter().collect();
-        if matches!(self.way, Way::All | Way::Any) {
+        if matches!(self.way, ReduceWay::All | ReduceWay::Any) {
             if x.dtype() != DType::Bool {
                 return invalid!("expected dtype bool but got {}", x.dtype());
             }
             return match self.way {
-                Way::All => run::<u8, Both>(ctx, &flags, &shape, |all, _| all),
+                ReduceWay::All => run::<u8, Both>(ctx, &flags, &shape, |all, _| all),
                 _ => run::<u8, Either>(ctx, &flags, &shape, |any, _| any),
             };
         }
@@ -104,12 +112,12 @@ impl Reduce {
     /// The one size that comes of a vector of sizes.
     fn size(&self, x: &Spec, flags: &[bool]) -> Option<Dim> {
         let op: fn(&Dim, &Dim) -> Dim = match self.way {
-            Way::Product => Dim::times,
-            Way::Sum => Dim::plus,
+            ReduceWay::Product => Dim::times,
+            ReduceWay::Sum => Dim::plus,
             _ => return None,
         };
         let sizes = x.sizes().filter(|_| flags == [true] && x.dtype.is_integer())?;
-        let neutral = Dim::Known(i64::from(self.way == Way::Product));
+        let neutral = Dim::Known(i64::from(self.way == ReduceWay::Product));
         let size = sizes.iter().fold(neutral, |size, dim| op(&size, dim));
         // A number that does not fit has wrapped around.
         let fits = x.dtype == DType::I64 || size.known().is_none_or(|n| i32::try_from(n).is_ok());
@@ -125,13 +133,13 @@ impl Reduce {
         Smaller: Join<T::Sum>,
     {
         match self.way {
-            Way::Sum => run::<T, Add>(ctx, flags, shape, |sum, _| sum),
-            Way::Mean => run::<T, Add>(ctx, flags, shape, T::divide),
-            Way::Product => run::<T, Multiply>(ctx, flags, shape, |product, _| product),
-            Way::Largest => run::<T, Larger>(ctx, flags, shape, |max, _| max),
-            Way::Smallest => run::<T, Smaller>(ctx, flags, shape, |min, _| min),
-            Way::Norm => norm::<T>(ctx, flags, shape, T::square, T::root),
-            Way::All | Way::Any => unsupported!("{:?} of {}", self.way, T::DTYPE),
+            ReduceWay::Sum => run::<T, Add>(ctx, flags, shape, |sum, _| sum),
+            ReduceWay::Mean => run::<T, Add>(ctx, flags, shape, T::divide),
+            ReduceWay::Product => run::<T, Multiply>(ctx, flags, shape, |product, _| product),
+            ReduceWay::Largest => run::<T, Larger>(ctx, flags, shape, |max, _| max),
+            ReduceWay::Smallest => run::<T, Smaller>(ctx, flags, shape, |min, _| min),
+            ReduceWay::Norm => norm::<T>(ctx, flags, shape, T::square, T::root),
+            ReduceWay::All | ReduceWay::Any => unsupported!("{:?} of {}", self.way, T::DTYPE),
         }
     }
 
@@ -144,10 +152,12 @@ impl Reduce {
     {
         let divide = |sum: Complex<F>, n: usize| sum / F::from(n).unwrap_or_else(F::nan);
         match self.way {
-            Way::Sum => run::<Complex<F>, Add>(ctx, flags, shape, |sum, _| sum),
-            Way::Mean => run::<Complex<F>, Add>(ctx, flags, shape, divide),
-            Way::Product => run::<Complex<F>, Multiply>(ctx, flags, shape, |product, _| product),
-            Way::Norm => norm::<Complex<F>>(
+            ReduceWay::Sum => run::<Complex<F>, Add>(ctx, flags, shape, |sum, _| sum),
+            ReduceWay::Mean => run::<Complex<F>, Add>(ctx, flags, shape, divide),
+            ReduceWay::Product => {
+                run::<Complex<F>, Multiply>(ctx, flags, shape, |product, _| product)
+            }
+            ReduceWay::Norm => norm::<Complex<F>>(
                 ctx,
                 flags,
                 shape,
@@ -269,7 +279,7 @@ mod tests {
         let sizes = [n.clone(), Dim::Known(7), Dim::Known(2)];
         let shape = Spec::new(DType::I64, [Dim::Known(3)]).with_sizes(sizes);
         let axes = Spec::constant(Tensor::vector(&[0i32]).unwrap());
-        let op = Reduce { way: Way::Product, keep_dims: false };
+        let op = Reduce { way: ReduceWay::Product, keep_dims: false };
         let product = op.infer(&[shape, axes]).unwrap().remove(0);
         assert_eq!(product.rank(), Some(0));
         assert_eq!(product.sizes(), Some(vec![n.times(&Dim::Known(14))]));
@@ -280,7 +290,7 @@ mod tests {
         let x = Spec::new(DType::F32, [Dim::Known(2), Dim::Unknown]);
         let axes = Spec::new(DType::I32, [Dim::Unknown]);
         let rank = |keep_dims| {
-            let op = Reduce { way: Way::Sum, keep_dims };
+            let op = Reduce { way: ReduceWay::Sum, keep_dims };
             op.infer(&[x.clone(), axes.clone()]).unwrap()[0].rank()
         };
         assert_eq!([rank(false), rank(true)], [None, Some(2)]);

@@ -13,26 +13,28 @@ use crate::prelude::*;
 
 /// The rows.
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::pure("SegmentSum", RowRule::Segments, |_| sorted::build(Way::Sum)),
-    OpDef::pure("SegmentMean", RowRule::Segments, |_| sorted::build(Way::Mean)),
-    OpDef::pure("SegmentProd", RowRule::Segments, |_| sorted::build(Way::Product)),
-    OpDef::pure("SegmentMax", RowRule::Segments, |_| sorted::build(Way::Largest)),
-    OpDef::pure("SegmentMin", RowRule::Segments, |_| sorted::build(Way::Smallest)),
-    OpDef::pure("UnsortedSegmentSum", RowRule::Mixed, |_| unsorted::build(Way::Sum)),
-    OpDef::pure("UnsortedSegmentProd", RowRule::Mixed, |_| unsorted::build(Way::Product)),
-    OpDef::pure("UnsortedSegmentMax", RowRule::Mixed, |_| unsorted::build(Way::Largest)),
-    OpDef::pure("UnsortedSegmentMin", RowRule::Mixed, |_| unsorted::build(Way::Smallest)),
-    OpDef::pure("SparseSegmentSum", RowRule::SparseSegments, |_| sparse::build(Way::Sum)),
-    OpDef::pure("SparseSegmentMean", RowRule::SparseSegments, |_| sparse::build(Way::Mean)),
-    OpDef::pure("SparseSegmentSqrtN", RowRule::SparseSegments, |_| sparse::build(Way::SqrtN)),
+    OpDef::pure("SegmentSum", RowRule::Segments, |_| sorted::build(SegmentWay::Sum)),
+    OpDef::pure("SegmentMean", RowRule::Segments, |_| sorted::build(SegmentWay::Mean)),
+    OpDef::pure("SegmentProd", RowRule::Segments, |_| sorted::build(SegmentWay::Product)),
+    OpDef::pure("SegmentMax", RowRule::Segments, |_| sorted::build(SegmentWay::Largest)),
+    OpDef::pure("SegmentMin", RowRule::Segments, |_| sorted::build(SegmentWay::Smallest)),
+    OpDef::pure("UnsortedSegmentSum", RowRule::Mixed, |_| unsorted::build(SegmentWay::Sum)),
+    OpDef::pure("UnsortedSegmentProd", RowRule::Mixed, |_| unsorted::build(SegmentWay::Product)),
+    OpDef::pure("UnsortedSegmentMax", RowRule::Mixed, |_| unsorted::build(SegmentWay::Largest)),
+    OpDef::pure("UnsortedSegmentMin", RowRule::Mixed, |_| unsorted::build(SegmentWay::Smallest)),
+    OpDef::pure("SparseSegmentSum", RowRule::SparseSegments, |_| sparse::build(SegmentWay::Sum)),
+    OpDef::pure("SparseSegmentMean", RowRule::SparseSegments, |_| sparse::build(SegmentWay::Mean)),
+    OpDef::pure("SparseSegmentSqrtN", RowRule::SparseSegments, |_| {
+        sparse::build(SegmentWay::SqrtN)
+    }),
     OpDef::pure("SparseSegmentSumWithNumSegments", RowRule::Mixed, |_| {
-        sparse::build_with_n(Way::Sum)
+        sparse::build_with_n(SegmentWay::Sum)
     }),
     OpDef::pure("SparseSegmentMeanWithNumSegments", RowRule::Mixed, |_| {
-        sparse::build_with_n(Way::Mean)
+        sparse::build_with_n(SegmentWay::Mean)
     }),
     OpDef::pure("SparseSegmentSqrtNWithNumSegments", RowRule::Mixed, |_| {
-        sparse::build_with_n(Way::SqrtN)
+        sparse::build_with_n(SegmentWay::SqrtN)
     }),
 ];
 
@@ -41,7 +43,7 @@ const N_ELEMENTS_MAX: usize = 1 << 30;
 
 /// The combination of the rows of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum SegmentWay {
     Sum,
     /// The sum over the number of rows.
     Mean,
@@ -62,7 +64,7 @@ enum Empty {
 }
 
 /// The rows of the input for each segment, in the order they are joined.
-struct Plan<'a> {
+struct SegmentPlan<'a> {
     /// Pairs of row and segment.
     rows: &'a [[usize; 2]],
     n_segments: usize,
@@ -71,12 +73,12 @@ struct Plan<'a> {
     empty: Empty,
 }
 
-impl Plan<'_> {
+impl SegmentPlan<'_> {
     /// Reduces the first input to the output of `shape`.
     fn run(
         &self,
         ctx: &mut Ctx<'_>,
-        way: Way,
+        way: SegmentWay,
         shape: &Shape,
         mut scratch: Scratch<'_>,
     ) -> Result<()> {
@@ -110,7 +112,7 @@ impl Plan<'_> {
 
     fn reduce<T: Segmented>(
         &self,
-        way: Way,
+        way: SegmentWay,
         x: &[T],
         room: (&mut [usize], Scratch<'_>),
         out: &mut [T],
@@ -125,12 +127,12 @@ impl Plan<'_> {
         let empty = if self.empty == Empty::Zero { empty } else { neutral };
         let of = (x, empty);
         match way {
-            Way::Sum => self.join::<T, Add>(of, room, out, |sum, _| sum),
-            Way::Mean => self.join::<T, Add>(of, room, out, T::divide),
-            Way::SqrtN => self.join::<T, Add>(of, room, out, T::divide_by_root),
-            Way::Product => self.join::<T, Multiply>(of, room, out, |product, _| product),
-            Way::Largest => self.join::<T, Larger>(of, room, out, |max, _| max),
-            Way::Smallest => self.join::<T, Smaller>(of, room, out, |min, _| min),
+            SegmentWay::Sum => self.join::<T, Add>(of, room, out, |sum, _| sum),
+            SegmentWay::Mean => self.join::<T, Add>(of, room, out, T::divide),
+            SegmentWay::SqrtN => self.join::<T, Add>(of, room, out, T::divide_by_root),
+            SegmentWay::Product => self.join::<T, Multiply>(of, room, out, |product, _| product),
+            SegmentWay::Largest => self.join::<T, Larger>(of, room, out, |max, _| max),
+            SegmentWay::Smallest => self.join::<T, Smaller>(of, room, out, |min, _| min),
         }
     }
 
@@ -171,8 +173,8 @@ impl Plan<'_> {
 /// A number whose rows are reduced by segment.
 trait Segmented: Real {
     fn divide_by_root(sum: Self::Sum, n: usize) -> Self::Sum;
-    fn empty(way: Way) -> Self;
-    fn neutral(way: Way) -> Self;
+    fn empty(way: SegmentWay) -> Self;
+    fn neutral(way: SegmentWay) -> Self;
 }
 
 macro_rules! segmented {
@@ -180,16 +182,16 @@ macro_rules! segmented {
         impl Segmented for $type {
             fn divide_by_root($sum: Self::Sum, $n: usize) -> Self::Sum { $root }
 
-            fn empty(way: Way) -> Self {
-                if way == Way::Product { $one } else { $zero }
+            fn empty(way: SegmentWay) -> Self {
+                if way == SegmentWay::Product { $one } else { $zero }
             }
 
-            fn neutral(way: Way) -> Self {
+            fn neutral(way: SegmentWay) -> Self {
                 match way {
-                    Way::Largest => <$type>::MIN,
-                    Way::Smallest => <$type>::MAX,
-                    Way::Product => $one,
-                    Way::Sum | Way::Mean | Way::SqrtN => $zero,
+                    SegmentWay::Largest => <$type>::MIN,
+                    SegmentWay::Smallest => <$type>::MAX,
+                    SegmentWay::Product => $one,
+                    SegmentWay::Sum | SegmentWay::Mean | SegmentWay::SqrtN => $zero,
                 }
             }
         }

@@ -1,14 +1,15 @@
 //! `SegmentSum` and its kin: each row goes to the segment that its id names, and ids never fall.
 
 use super::{
-    Empty, Plan, Way, n_known, n_sorted, scratch_bytes, segments_shape, segments_spec, sorted_ids,
+    Empty, SegmentPlan, SegmentWay, n_known, n_sorted, scratch_bytes, segments_shape,
+    segments_spec, sorted_ids,
 };
 use crate::prelude::*;
 
 /// As many segments as the last id says.
-struct Sorted(Way);
+struct Sorted(SegmentWay);
 
-pub(super) fn build(way: Way) -> Result<Box<dyn Op>> {
+pub(super) fn build(way: SegmentWay) -> Result<Box<dyn Op>> {
     Ok(Box::new(Sorted(way)))
 }
 
@@ -31,7 +32,7 @@ impl Op for Sorted {
     }
 }
 
-fn run(ctx: &mut Ctx<'_>, way: Way, ids: &[usize], mut scratch: Scratch<'_>) -> Result<()> {
+fn run(ctx: &mut Ctx<'_>, way: SegmentWay, ids: &[usize], mut scratch: Scratch<'_>) -> Result<()> {
     let (n, data) = (n_sorted(ids), ctx.input(0));
     let Some((n_rows, row)) = data.shape().split_first() else {
         return invalid!("input must be at least rank 1");
@@ -43,6 +44,6 @@ fn run(ctx: &mut Ctx<'_>, way: Way, ids: &[usize], mut scratch: Scratch<'_>) -> 
     let mut rows = scratch.part(ids.len())?;
     rows.iter_mut().zip(ids).enumerate().for_each(|(i, (row, id))| *row = [i, *id]);
     let width = row.iter().product();
-    let plan = Plan { rows: &rows, n_segments: n, width, empty: Empty::Zero };
+    let plan = SegmentPlan { rows: &rows, n_segments: n, width, empty: Empty::Zero };
     plan.run(ctx, way, &shape, scratch)
 }

@@ -1,21 +1,21 @@
 //! `SparseSegmentSum` and its kin: rows are picked by index first, as in an embedding of a bag.
 
 use super::{
-    Empty, Plan, Way, n_known, n_segments, n_segments_dim, n_sorted, scratch_bytes, segments_shape,
-    segments_spec, sorted_ids,
+    Empty, SegmentPlan, SegmentWay, n_known, n_segments, n_segments_dim, n_sorted, scratch_bytes,
+    segments_shape, segments_spec, sorted_ids,
 };
 use crate::prelude::*;
 
 /// As many segments as the last id says.
-struct Sparse(Way);
+struct Sparse(SegmentWay);
 /// As many segments as an input says.
-struct SparseWithN(Way);
+struct SparseWithN(SegmentWay);
 
-pub(super) fn build(way: Way) -> Result<Box<dyn Op>> {
+pub(super) fn build(way: SegmentWay) -> Result<Box<dyn Op>> {
     Ok(Box::new(Sparse(way)))
 }
 
-pub(super) fn build_with_n(way: Way) -> Result<Box<dyn Op>> {
+pub(super) fn build_with_n(way: SegmentWay) -> Result<Box<dyn Op>> {
     Ok(Box::new(SparseWithN(way)))
 }
 
@@ -67,7 +67,7 @@ fn check(data: &Spec, indices: &Spec, ids: &Spec) -> Result<()> {
 
 fn run(
     ctx: &mut Ctx<'_>,
-    way: Way,
+    way: SegmentWay,
     (ids, n): (&[usize], usize),
     mut scratch: Scratch<'_>,
 ) -> Result<()> {
@@ -89,6 +89,6 @@ fn run(
     }
     let shape = segments_shape(n, row)?;
     let width = row.iter().product();
-    let plan = Plan { rows: &rows, n_segments: n, width, empty: Empty::Zero };
+    let plan = SegmentPlan { rows: &rows, n_segments: n, width, empty: Empty::Zero };
     plan.run(ctx, way, &shape, scratch)
 }

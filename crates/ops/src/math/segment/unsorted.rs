@@ -1,13 +1,14 @@
 //! `UnsortedSegmentSum` and its kin: ids in any order, with as many dimensions as they like.
 
 use super::{
-    Empty, Plan, Way, n_segments, n_segments_dim, scratch_bytes, segments_shape, segments_spec,
+    Empty, SegmentPlan, SegmentWay, n_segments, n_segments_dim, scratch_bytes, segments_shape,
+    segments_spec,
 };
 use crate::prelude::*;
 
-struct Unsorted(Way);
+struct Unsorted(SegmentWay);
 
-pub(super) fn build(way: Way) -> Result<Box<dyn Op>> {
+pub(super) fn build(way: SegmentWay) -> Result<Box<dyn Op>> {
     Ok(Box::new(Unsorted(way)))
 }
 
@@ -51,7 +52,8 @@ impl Op for Unsorted {
         }
         let shape = segments_shape(n, row)?;
         let width = row.iter().product();
-        let plan = Plan { rows: &rows[..n_rows], n_segments: n, width, empty: Empty::Neutral };
+        let plan =
+            SegmentPlan { rows: &rows[..n_rows], n_segments: n, width, empty: Empty::Neutral };
         plan.run(ctx, self.0, &shape, scratch)
     }
 
