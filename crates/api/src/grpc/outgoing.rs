@@ -3,8 +3,8 @@
 //! HTTP/2 keeps a part of a body until the client has room for it. A client that never makes room
 //! would keep an answer for ever. So large answers are handed on in small parts, and what is left
 //! of one of which no part was taken for a time is dropped; should the client come back for it, its
-//! call ends with a status. So does that of an answer for which no memory is left. The part that HTTP/2 has cannot be taken back: if nobody reads that either, the
-//! connection is ended.
+//! call ends with a status. So does that of an answer for which no memory is left. The part that
+//! HTTP/2 has cannot be taken back: if nobody reads that either, the connection is ended.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};

@@ -66,7 +66,8 @@ impl Op for Unary {
         let scratch = ctx.scratch();
         let mut out = ctx.output(0, matrices.dtype(), &out_shape)?;
         for_number_field!(matrices.dtype(), T => {
-            self.compute::<T>(matrices.as_slice(), MatricesRoom::new(scratch, n, n)?, out.as_mut_slice())
+            let room = MatricesRoom::new(scratch, n, n)?;
+            self.compute::<T>(matrices.as_slice(), room, out.as_mut_slice())
         })
     }
 
@@ -202,7 +203,8 @@ impl Op for Solve {
         let mut out = ctx.output(0, right.dtype(), &shape)?;
         for_number_field!(right.dtype(), T => {
             let sides = (matrices.as_slice::<T>(), right.as_slice::<T>());
-            self.compute(&stack, sides, MatricesRoom::new(scratch, n, *columns)?, out.as_mut_slice())
+            let room = MatricesRoom::new(scratch, n, *columns)?;
+            self.compute(&stack, sides, room, out.as_mut_slice())
         })
     }
 
