@@ -19,6 +19,7 @@ const STEPS: &[Step] = &[
     }),
     ("tidy", |root| tidy::run(root, tidy::Lists::Counted)),
     ("docs", docs),
+    ("book", book),
     ("doc tests", |root| cargo(root, &["test", "--workspace", "--doc"])),
     ("venv", |_| venv::ensure().map(drop)),
     // Before the tests, which then need no network for them.
@@ -53,12 +54,35 @@ fn report(times: &[(&str, Duration, bool)]) {
 }
 
 fn tests(root: &Path) -> Result<()> {
-    let known = Command::new("cargo").args(["nextest", "--version"]).output();
-    if !known.is_ok_and(|output| output.status.success()) {
-        println!("installing cargo-nextest, which this machine lacks");
-        cargo(root, &["install", "--locked", "cargo-nextest"])?;
-    }
+    ensure_tool(root, &["cargo", "nextest", "--version"], &["cargo-nextest"])?;
     cargo(root, &["nextest", "run", "--workspace"])
+}
+
+/// Builds the book of `docs/`. Whatever mdBook warns of is a failure.
+fn book(root: &Path) -> Result<()> {
+    ensure_tool(root, &["mdbook", "--version"], &["mdbook", "--no-default-features"])?;
+    let output = Command::new("mdbook")
+        .args(["build", "."])
+        .current_dir(root)
+        .output()
+        .context("cannot start mdbook")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    print!("{text}");
+    if !output.status.success() || text.contains("WARN") || text.contains("ERROR") {
+        bail!("the book does not build cleanly");
+    }
+    Ok(())
+}
+
+/// Installs a tool from its crate, unless the command that asks for its version works.
+fn ensure_tool(root: &Path, version: &[&str], package: &[&str]) -> Result<()> {
+    let [program, arguments @ ..] = version else { bail!("no program is named") };
+    let known = Command::new(program).args(arguments).output();
+    if known.is_ok_and(|output| output.status.success()) {
+        return Ok(());
+    }
+    println!("installing {}, which this machine lacks", package[0]);
+    cargo(root, &[&["install", "--locked"], package].concat())
 }
 
 fn docs(root: &Path) -> Result<()> {
