@@ -15,9 +15,11 @@ mod transport;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::stream::poll_fn;
 use prost::Message;
 use proto::serving::model_service_server::{ModelService, ModelServiceServer};
 use proto::serving::prediction_service_server::{PredictionService, PredictionServiceServer};
@@ -43,6 +45,7 @@ use crate::call::{Call, answered};
 use crate::context::Context;
 use crate::control::{self, Control};
 use crate::level;
+use crate::listen::OpenCall;
 use crate::predict::{self, Answer};
 use crate::stats::{Api, Entrypoint, InFlight};
 use crate::trace::Trace;
@@ -110,8 +113,9 @@ impl Grpc {
     /// run as long as the service is.
     pub async fn health_service(
         &self,
-    ) -> (HealthServer<impl Health>, impl Future<Output = ()> + Send + use<>) {
-        health::health(&self.context.models).await
+    ) -> (Metered<HealthServer<impl Health>>, impl Future<Output = ()> + Send + use<>) {
+        let (service, follow) = health::health(&self.context.models).await;
+        (Metered::new(service, self.limits()), follow)
     }
 
     /// Server reflection, in both of its versions.
@@ -122,8 +126,8 @@ impl Grpc {
         &self,
     ) -> Result<
         (
-            v1::ServerReflectionServer<impl v1::ServerReflection>,
-            v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection>,
+            Metered<v1::ServerReflectionServer<impl v1::ServerReflection>>,
+            Metered<v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection>>,
         ),
         tonic_reflection::server::Error,
     > {
@@ -131,7 +135,8 @@ impl Grpc {
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
         };
-        Ok((builder().build_v1()?, builder().build_v1alpha()?))
+        let (v1, v1alpha) = (builder().build_v1()?, builder().build_v1alpha()?);
+        Ok((Metered::new(v1, self.limits()), Metered::new(v1alpha, self.limits())))
     }
 
     fn limits(&self) -> Limits {
@@ -320,6 +325,7 @@ impl PredictionService for Grpc {
         // Its messages come one after another: each is charged until as many more have come as may
         // be in flight, or until it is answered.
         let asked = Asked { charge: CallCharge::default(), ..Asked::new(&request) };
+        let open = request.extensions().get::<Option<Arc<OpenCall>>>().cloned().flatten();
         let face = self.clone();
         let answers = request.into_inner().map(move |request| {
             let (face, asked) = (face.clone(), asked.clone());
@@ -342,8 +348,26 @@ impl PredictionService for Grpc {
             has_failed = answer.is_err();
             std::future::ready(goes_on)
         });
-        Ok(Response::new(Box::pin(answers)))
+        Ok(Response::new(Box::pin(counted(answers, open))))
     }
+}
+
+/// The answers of a stream. Those that were taken are answered when the next is asked for, and is
+/// not there.
+fn counted<A>(
+    answers: impl Stream<Item = A>,
+    open: Option<Arc<OpenCall>>,
+) -> impl Stream<Item = A> {
+    let (mut answers, mut n_taken) = (Box::pin(answers), 0);
+    poll_fn(move |context| {
+        let answer = answers.as_mut().poll_next(context);
+        match (&answer, &open) {
+            (Poll::Ready(Some(_)), _) => n_taken += 1,
+            (Poll::Pending, Some(open)) => open.has_answered(std::mem::take(&mut n_taken)),
+            (Poll::Ready(None) | Poll::Pending, _) => {}
+        }
+        answer
+    })
 }
 
 #[tonic::async_trait]

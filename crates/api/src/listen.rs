@@ -2,6 +2,7 @@
 
 mod cut;
 mod local;
+mod open_call;
 mod patient;
 mod peer;
 mod slots;
@@ -22,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use crate::tls::{Protocol, Tls};
-pub(crate) use cut::Cut;
 pub use local::Local;
+pub(crate) use open_call::OpenCall;
 use patient::Patient;
 pub use peer::Peer;
 pub use slots::Client;

@@ -17,7 +17,6 @@ use tower::{Layer, Service};
 
 use super::{Grpc, Metered, guard};
 use crate::context::Context as Served;
-use crate::listen::ConnectInfo;
 
 /// The service that is not looked up.
 type Prediction = Metered<PredictionServiceServer<Grpc>>;
@@ -74,9 +73,6 @@ where
         if is_of(request.uri().path(), Prediction::NAME) {
             Either::Left(self.prediction.call(request))
         } else {
-            if let Some(info) = request.extensions().get::<ConnectInfo>() {
-                info.client.has_asked();
-            }
             Either::Right(Either::Left(self.router.call(request)))
         }
     }

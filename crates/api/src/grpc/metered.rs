@@ -2,7 +2,8 @@
 //!
 //! tonic sets memory aside on the word of a length prefix. So messages are held back here until all
 //! of their bytes have come, and what they will take decoded is charged to the budget first.
-//! Answers are charged before they are written, and until they are sent.
+//! Answers are charged before they are written, and until they are sent. A call is charged from its
+//! head on, and given up if no message follows.
 //!
 //! A call whose message is long moves to the codec threads as soon as its length is known, and is
 //! decoded, run and encoded there.
@@ -14,11 +15,12 @@ mod inflate;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::{Body as HttpBody, Frame};
 use smallvec::SmallVec;
 use status::{Code, Status};
@@ -35,7 +37,7 @@ use crate::arrival::ArrivalLimits;
 use crate::budget::Budget;
 use crate::codec::{self, Codec, LONG_BYTES};
 use crate::held::HeldBytes;
-use crate::listen::{Client, ConnectInfo, Cut};
+use crate::listen::{ConnectInfo, OpenCall};
 use arriving::Arriving;
 pub(crate) use call::CallCharge;
 use inflate::Encoding;
@@ -48,6 +50,13 @@ pub(crate) const CALL_BYTES: usize = 4 << 10;
 
 /// The method whose messages come one after another. It is answered on the codec threads.
 const STREAMED: &str = "/tensorflow.serving.PredictionService/PredictStreamed";
+
+/// The services whose calls keep their connection while they are answered. Streams of others, such
+/// as `Watch`, only listen.
+const SERVING: &str = "/tensorflow.serving.";
+
+/// The bytes that a header takes besides its name and value.
+const HEADER_BYTES: usize = 32;
 
 /// A service with limits.
 #[derive(Debug, Clone)]
@@ -98,38 +107,64 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let charge = CallCharge::default();
-        request.extensions_mut().insert(charge.clone());
-        if request.uri().path() == STREAMED {
-            charge.stay_apart();
-        }
-        let client = request.extensions().get().map(|info: &ConnectInfo| info.client.clone());
-        let cut = client.as_ref().map(|client| client.cut().clone());
-        let shape = shapes().request(request.uri().path());
+        let open = request.extensions().get().map(|info: &ConnectInfo| info.client.open());
+        let path = request.uri().path();
+        let is_streamed = path == STREAMED;
+        let listens = !path.starts_with(SERVING);
+        // The headers of a stream are gone before its messages come.
+        let head_bytes = if is_streamed { 0 } else { head_bytes(request.headers()) };
+        let (charge, refused) = match CallCharge::open(&self.limits, head_bytes) {
+            Ok(charge) => (charge, None),
+            Err(status) => (CallCharge::default(), Some(to_tonic(&status).into_http())),
+        };
+        let shape = shapes().request(path);
         let encoding = Encoding::of(request.headers());
-        let limits = self.limits.clone();
-        let arriving = Arriving::new(limits.arrival);
-        let messages = Messages::new(limits, shape, encoding, charge.clone());
-        let request = request.map(|body| MeteredBody {
-            body,
-            unread: None,
-            messages,
-            held: HeldBytes::default(),
-            ready: VecDeque::new(),
-            arriving,
-            client,
-        });
-        let answer = Answering::Here(self.inner.call(request));
-        let codec = self.limits.codec.clone();
-        Charged { answer, charge, cut, unsent: self.unsent.clone(), codec }
+        let answer = match refused {
+            Some(refusal) => Answering::Refused(Some(refusal)),
+            None => {
+                if is_streamed {
+                    charge.stay_apart();
+                }
+                request.extensions_mut().insert(charge.clone());
+                request.extensions_mut().insert(open.clone());
+                let limits = self.limits.clone();
+                let arriving = Arriving::new(limits.arrival);
+                let messages = Messages {
+                    open: open.clone(),
+                    is_awaited: !is_streamed,
+                    ..Messages::new(limits, shape, encoding, charge.clone())
+                };
+                let request = request.map(|body| MeteredBody {
+                    body,
+                    unread: None,
+                    messages,
+                    held: HeldBytes::default(),
+                    ready: VecDeque::new(),
+                    arriving,
+                });
+                Answering::Here(self.inner.call(request))
+            }
+        };
+        let (unsent, codec) = (self.unsent.clone(), self.limits.codec.clone());
+        Charged { answer, charge, open, listens, unsent, codec }
     }
+}
+
+/// The bytes that the headers of a call take.
+fn head_bytes(headers: &HeaderMap) -> usize {
+    let of = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        name.as_str().len() + value.len() + HEADER_BYTES
+    };
+    headers.iter().map(of).sum()
 }
 
 /// An answer to come; what its call is charged goes on with it.
 pub struct Charged<F: Future> {
     answer: Answering<F>,
     charge: CallCharge,
-    cut: Option<Cut>,
+    open: Option<Arc<OpenCall>>,
+    /// Set for calls of services whose streams only listen.
+    listens: bool,
     unsent: Unsent,
     codec: Codec,
 }
@@ -141,6 +176,8 @@ enum Answering<F: Future> {
     Apart(AbortOnDropHandle<F::Output>),
     /// For the moment in which a call moves.
     Moving,
+    /// There is no room for the call.
+    Refused(Option<Response<Body>>),
 }
 
 impl<F> Charged<F>
@@ -148,6 +185,9 @@ where
     F: Future<Output = Result<Response<Body>, Infallible>> + Unpin + Send + 'static,
 {
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Response<Body>> {
+        if let Answering::Refused(refusal) = &mut self.answer {
+            return Poll::Ready(refusal.take().expect("a future is not polled when it is over"));
+        }
         if let Answering::Here(answer) = &mut self.answer {
             if let Poll::Ready(Ok(answer)) = Pin::new(answer).poll(context) {
                 return Poll::Ready(answer);
@@ -184,12 +224,15 @@ where
         if answer.body().is_end_stream() {
             return Poll::Ready(Ok(answer));
         }
-        let (charge, cut) = (self.charge.clone(), self.cut.take());
+        let (charge, open) = (self.charge.clone(), self.open.take());
+        if let Some(open) = open.as_ref().filter(|_| self.listens) {
+            open.falls_quiet();
+        }
         let is_long = charge.is_apart() || charge.bytes() > LONG_BYTES;
         let encoded = |body: Body| {
             if is_long { Body::new(Remote::new(body, self.codec.clone())) } else { body }
         };
-        let answer = answer.map(|body| Body::new(self.unsent.answer(encoded(body), charge, cut)));
+        let answer = answer.map(|body| Body::new(self.unsent.answer(encoded(body), charge, open)));
         Poll::Ready(Ok(answer))
     }
 }
@@ -205,8 +248,6 @@ pub struct MeteredBody {
     held: HeldBytes,
     ready: VecDeque<Frame<Bytes>>,
     arriving: Arriving,
-    /// The client, until it has sent a whole message.
-    client: Option<Client>,
 }
 
 impl HttpBody for MeteredBody {
@@ -238,11 +279,6 @@ impl HttpBody for MeteredBody {
                         return Poll::Ready(Some(Err(to_tonic(&status))));
                     }
                     let n_held = this.messages.n_held();
-                    if n_held == 0
-                        && let Some(client) = this.client.take()
-                    {
-                        client.has_asked();
-                    }
                     if n_held == 0 && this.held.is_empty() {
                         return Poll::Ready(Some(Ok(Frame::data(data))));
                     }
@@ -272,7 +308,7 @@ impl MeteredBody {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Pending if self.messages.is_under_way() => {
+            Poll::Pending if self.messages.is_under_way() || self.messages.is_awaited => {
                 let too_slow = ready!(self.arriving.poll(context));
                 let status = Status::new(Code::DeadlineExceeded, too_slow.to_string());
                 Poll::Ready(Some(Err(to_tonic(&status))))
@@ -307,6 +343,9 @@ struct Messages {
     /// The compression of messages that are marked as compressed.
     encoding: Option<Encoding>,
     charge: CallCharge,
+    open: Option<Arc<OpenCall>>,
+    /// Set until the first message begins, of a call that waits for it.
+    is_awaited: bool,
     /// The bytes that have come of a length prefix.
     prefix: SmallVec<[u8; PREFIX]>,
     /// The message that is coming, whether it is packed, and what is missing of it.
@@ -322,8 +361,18 @@ impl Messages {
         encoding: Option<Encoding>,
         charge: CallCharge,
     ) -> Self {
-        let (prefix, is_packed) = (SmallVec::new(), false);
-        Self { limits, shape, encoding, charge, prefix, length: 0, is_packed, n_missing: 0 }
+        Self {
+            limits,
+            shape,
+            encoding,
+            charge,
+            open: None,
+            is_awaited: false,
+            prefix: SmallVec::new(),
+            length: 0,
+            is_packed: false,
+            n_missing: 0,
+        }
     }
 
     /// Returns whether a part of a message has come.
@@ -390,7 +439,8 @@ impl Messages {
             let text = format!("Received message larger than max ({length} vs. {max})");
             return Err(Status::new(Code::ResourceExhausted, text)); // As gRPC's own text.
         }
-        self.charge.begin(&self.limits);
+        self.charge.begin(&self.limits)?;
+        self.is_awaited = false;
         (self.length, self.n_missing) = (length, length);
         Ok(())
     }
@@ -407,7 +457,11 @@ impl Messages {
                 self.expansion(&mut &unpacked[..])?.saturating_add(3 * unpacked.len())
             }
         };
-        self.charge.grow(bytes.saturating_add(n_last).saturating_add(CALL_BYTES))
+        self.charge.grow(bytes.saturating_add(n_last))?;
+        if let Some(open) = &self.open {
+            open.has_come();
+        }
+        Ok(())
     }
 
     fn expansion(&self, message: &mut impl Buf) -> Result<usize, Status> {

@@ -20,7 +20,7 @@ use tonic::body::Body;
 use super::metered::{CALL_BYTES, CallCharge};
 use super::to_tonic::to_tonic;
 use crate::budget::{Budget, Charge, held_with};
-use crate::listen::Cut;
+use crate::listen::OpenCall;
 
 /// Larger answers are handed on in parts of this size.
 const PART_BYTES: usize = 64 << 10;
@@ -59,14 +59,19 @@ impl Unsent {
     }
 
     /// The body of an answer, and what its call is charged until the answer is written.
-    pub(crate) fn answer(&self, body: Body, call: CallCharge, cut: Option<Cut>) -> Outgoing {
+    pub(crate) fn answer(
+        &self,
+        body: Body,
+        call: CallCharge,
+        open: Option<Arc<OpenCall>>,
+    ) -> Outgoing {
         let content = Content { body, rest: Bytes::new(), _rest_charge: None, call: Some(call) };
         let answer = Answer {
             content: Some(content),
             last_taken: Instant::now(),
             is_idle: false,
             has_failed: false,
-            cut,
+            open,
         };
         let answer = Arc::new(Mutex::new(answer));
         let mut answers = self.shared.answers.lock();
@@ -109,8 +114,8 @@ struct Answer {
     is_idle: bool,
     /// Set when the call has ended with a status in place of the rest.
     has_failed: bool,
-    /// Ends its connection.
-    cut: Option<Cut>,
+    /// The call, which is open until the answer is sent.
+    open: Option<Arc<OpenCall>>,
 }
 
 struct Content {
@@ -144,8 +149,8 @@ impl Answer {
         if waited < LAST * patience {
             return true;
         }
-        if let Some(cut) = self.cut.take() {
-            cut.cut();
+        if let Some(open) = self.open.take() {
+            open.client().cut().cut();
         }
         false
     }

@@ -3,9 +3,9 @@
 //!
 //! Each connection has a [`Client`], which says whether the server waits for it. A connection
 //! whose client has owed the rest of a request for the longest is closed first; if there is none,
-//! the one that has been idle for the longest. Connections with a request under way stay.
+//! the one that has been idle for the longest. Connections with a request under way, or with an
+//! answer that is not sent, stay.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::cut::Cut;
+use super::open_call::{OpenCall, Phase};
 
 /// A client that the server has waited for no longer than this keeps its connection.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -26,8 +27,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Slots {
     free: Arc<Semaphore>,
     open: Mutex<Vec<Weak<Seen>>>,
-    /// Times are counted from here.
-    start: Instant,
 }
 
 /// A slot that is taken until it is dropped.
@@ -45,30 +44,36 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Seen {
-    /// The time of the last change in milliseconds, and below it the [`Wait`].
-    state: AtomicU64,
-    start: Instant,
+    calls: Mutex<Calls>,
     cut: Cut,
+}
+
+/// The open calls of a client, and why the server waits for it.
+#[derive(Debug)]
+struct Calls {
+    /// The number of calls of which the request is coming.
+    n_coming: usize,
+    /// The number of calls that the server works on, or whose answers are not sent.
+    n_running: usize,
+    wait: Wait,
+    since: Instant,
 }
 
 /// The reason why the server waits for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
     /// A request is on its way, or the first is to come.
-    Request = 0,
+    Request,
     /// Nothing is asked.
-    Idle = 1,
+    Idle,
     /// The server does not wait: it works on a request.
-    None = 2,
+    None,
 }
-
-/// The bits of a [`Wait`].
-const WAIT_BITS: u32 = 2;
 
 impl Slots {
     pub(super) fn new(connections_max: usize) -> Self {
         let free = Arc::new(Semaphore::new(connections_max));
-        Self { free, open: Mutex::default(), start: Instant::now() }
+        Self { free, open: Mutex::default() }
     }
 
     /// Takes a slot. While there is none, clients that are waited for are given up, one at a time.
@@ -95,7 +100,7 @@ impl Slots {
     }
 
     fn slot(&self, permit: OwnedSemaphorePermit) -> Slot {
-        let client = Client::new(self.start);
+        let client = Client::new();
         let mut open = self.open.lock();
         // Those that are gone are forgotten when there are as many as can be open.
         if open.len() == open.capacity() {
@@ -107,7 +112,7 @@ impl Slots {
 
     /// Closes the connection whose client is to go first, if one may.
     fn give_up_one(&self) -> Option<Weak<Seen>> {
-        let latest = self.start.elapsed().checked_sub(WAIT_MIN)?;
+        let latest = Instant::now().checked_sub(WAIT_MIN)?;
         let mut open = self.open.lock();
         open.retain(|seen| seen.strong_count() > 0);
         let first = open.iter().enumerate().filter_map(|(place, seen)| {
@@ -127,26 +132,15 @@ impl Slots {
 
 impl Client {
     /// A client whose first request is to come.
-    fn new(start: Instant) -> Self {
-        let seen = Seen { state: AtomicU64::new(0), start, cut: Cut::default() };
-        let client = Self { seen: Arc::new(seen) };
-        client.set(Wait::Request);
-        client
+    fn new() -> Self {
+        let (wait, since) = (Wait::Request, Instant::now());
+        let calls = Mutex::new(Calls { n_coming: 0, n_running: 0, wait, since });
+        Self { seen: Arc::new(Seen { calls, cut: Cut::default() }) }
     }
 
-    /// A request has begun to come.
-    pub(crate) fn asks(&self) {
-        self.set(Wait::Request);
-    }
-
-    /// All of a request has come.
-    pub(crate) fn has_asked(&self) {
-        self.set(Wait::None);
-    }
-
-    /// The request is answered.
-    pub(crate) fn is_idle(&self) {
-        self.set(Wait::Idle);
+    /// A call of which the head has come. The connection is idle when the last call is dropped.
+    pub(crate) fn open(&self) -> Arc<OpenCall> {
+        Arc::new(OpenCall::new(self.clone()))
     }
 
     /// Ends the connection.
@@ -154,22 +148,45 @@ impl Client {
         &self.seen.cut
     }
 
-    fn set(&self, wait: Wait) {
-        let since = u64::try_from(self.seen.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.seen.state.store(since << WAIT_BITS | wait as u64, Ordering::Relaxed);
+    /// Takes note of a call that gets on.
+    pub(super) fn count(&self, before: Phase, after: Phase) {
+        if before == after {
+            return;
+        }
+        let mut calls = self.seen.calls.lock();
+        if let Some(count) = calls.count_of(before) {
+            *count -= 1;
+        }
+        if let Some(count) = calls.count_of(after) {
+            *count += 1;
+        }
+        let wait = match &*calls {
+            Calls { n_running: 1.., .. } => Wait::None,
+            Calls { n_coming: 1.., .. } => Wait::Request,
+            Calls { .. } => Wait::Idle,
+        };
+        if wait != calls.wait {
+            (calls.wait, calls.since) = (wait, Instant::now());
+        }
+    }
+}
+
+impl Calls {
+    /// The count that a call in this phase is in.
+    fn count_of(&mut self, phase: Phase) -> Option<&mut usize> {
+        match phase {
+            Phase::Coming => Some(&mut self.n_coming),
+            Phase::Running(1..) => Some(&mut self.n_running),
+            Phase::Running(0) | Phase::Quiet => None,
+        }
     }
 }
 
 impl Seen {
     /// Returns why the client is waited for, and since when.
-    fn read(&self) -> (Wait, Duration) {
-        let state = self.state.load(Ordering::Relaxed);
-        let wait = match state & ((1 << WAIT_BITS) - 1) {
-            0 => Wait::Request,
-            1 => Wait::Idle,
-            _ => Wait::None,
-        };
-        (wait, Duration::from_millis(state >> WAIT_BITS))
+    fn read(&self) -> (Wait, Instant) {
+        let calls = self.calls.lock();
+        (calls.wait, calls.since)
     }
 }
 
@@ -180,6 +197,13 @@ mod tests {
     /// Passes time, of which tests have as much as they like.
     async fn pass(seconds: u64) {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// A call whose request has come.
+    fn running(client: &Client) -> Arc<OpenCall> {
+        let call = client.open();
+        call.has_come();
+        call
     }
 
     fn is_cut(slot: &Slot) -> bool {
@@ -195,13 +219,16 @@ mod tests {
             pass(1).await;
         }
         let [idle, working, slow, slower] = [0, 1, 2, 3].map(|n| open[n].client.clone());
-        idle.is_idle();
-        working.has_asked();
-        slower.asks();
+        drop(idle.open());
+        let working = working.open();
+        working.has_come();
+        let _slower = slower.open();
         pass(1).await;
-        slow.asks();
+        drop(slow.open());
+        let _slow = slow.open();
         pass(5).await;
         let mut open: Vec<Option<Slot>> = open.into_iter().map(Some).collect();
+        let mut calls = vec![working];
         for expected in [3, 2, 0] {
             assert!(slots.try_take().is_none());
             let close = async {
@@ -211,7 +238,7 @@ mod tests {
                 open[expected] = None;
             };
             let (next, ()) = tokio::join!(slots.take(), close);
-            next.client.has_asked();
+            calls.push(running(&next.client));
             open.push(Some(next));
         }
         assert!(!open.iter().flatten().any(is_cut), "a request under way stays");
@@ -221,10 +248,35 @@ mod tests {
     async fn nobody_is_closed_while_the_server_works_on_all_requests() {
         let slots = Slots::new(2);
         let open = [slots.take().await, slots.take().await];
-        open.iter().for_each(|slot| slot.client.has_asked());
+        let _calls = [0, 1].map(|place: usize| running(&open[place].client));
         let waited = tokio::time::timeout(Duration::from_secs(60), slots.take()).await;
         assert!(waited.is_err() && !open.iter().any(is_cut));
         drop(open);
         slots.take().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_when_its_last_call_is_over_or_waits_for_nobody() {
+        let client = Client::new();
+        let wait = || client.seen.read().0;
+        assert_eq!(wait(), Wait::Request);
+        let (first, second) = (running(&client), client.open());
+        assert_eq!(wait(), Wait::None);
+        drop(first);
+        assert_eq!(wait(), Wait::Request);
+        // A stream between its requests.
+        second.has_come();
+        second.has_come();
+        second.has_answered(1);
+        assert_eq!(wait(), Wait::None);
+        second.has_answered(1);
+        assert_eq!(wait(), Wait::Idle);
+        second.has_come();
+        assert_eq!(wait(), Wait::None);
+        second.falls_quiet();
+        second.has_come();
+        assert_eq!(wait(), Wait::Idle);
+        drop(second);
+        assert_eq!(wait(), Wait::Idle);
     }
 }

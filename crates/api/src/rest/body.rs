@@ -1,6 +1,7 @@
 //! Bodies of requests: read within limits, and unfolded if they are compressed.
 
 use std::io::Read as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
@@ -16,7 +17,7 @@ use super::{RestOptions, Shared};
 use crate::arrival::Arrival;
 use crate::budget::Charge;
 use crate::held::HeldBytes;
-use crate::listen::Client;
+use crate::listen::OpenCall;
 
 /// So many bytes are unfolded before there must be room for more.
 const STEP: usize = 64 << 10;
@@ -41,8 +42,8 @@ where
 {
     let encoding = encoding(&parts.headers)?;
     let held = collect(body, &shared.options, &mut charge).await?;
-    if let Some(client) = parts.extensions.get::<Client>() {
-        client.has_asked();
+    if let Some(open) = parts.extensions.get::<Arc<OpenCall>>() {
+        open.has_come();
     }
     let max = shared.options.inflated_bytes_max;
     // A short body may unfold to a long one.

@@ -12,7 +12,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use http::header::CONNECTION;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,8 +25,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::server::Connected;
 
-use super::Rest;
-use crate::listen::ConnectInfo;
+use super::{Reply, Rest};
+use crate::budget::held_with;
+use crate::listen::{ConnectInfo, OpenCall};
 use turn::Turns;
 
 /// Answers connections until the token is cancelled; then drains those that are open, and those
@@ -60,6 +62,21 @@ pub async fn serve<C>(
     }
 }
 
+/// The most bytes of a head, and of a body that is read at once.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// The most headers of a request.
+const HEADERS_MAX: usize = 100;
+
+/// An answer whose call is open until the answer is sent.
+async fn held(reply: Reply, open: Arc<OpenCall>) -> Reply {
+    // Also a call that is answered before all of it has come.
+    open.has_come();
+    let (head, body) = reply.into_parts();
+    let Ok(body) = body.collect().await;
+    Response::from_parts(head, Full::new(held_with(body.to_bytes(), open)))
+}
+
 /// State that all connections share.
 struct Server {
     builder: http1::Builder,
@@ -75,6 +92,10 @@ impl Server {
         let mut builder = http1::Builder::new();
         let timeout = rest.shared.options.header_timeout;
         builder.timer(TokioTimer::new()).header_read_timeout(timeout).keep_alive(true);
+        builder
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_header_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX);
         Self { builder, rest, drain, lingered: CancellationToken::new() }
     }
 
@@ -85,12 +106,11 @@ impl Server {
     {
         let ConnectInfo { peer, client } = connection.connect_info();
         let service = service_fn(|mut request: Request<Incoming>| {
-            let (rest, drain, client) = (self.rest.clone(), self.drain.clone(), client.clone());
-            client.asks();
-            request.extensions_mut().insert(client.clone());
+            let (rest, drain) = (self.rest.clone(), self.drain.clone());
+            let open = client.open();
+            request.extensions_mut().insert(Arc::clone(&open));
             async move {
-                let mut reply = rest.respond(request, peer).await;
-                client.is_idle();
+                let mut reply = held(rest.respond(request, peer).await, open).await;
                 if drain.is_cancelled() {
                     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }

@@ -6,7 +6,7 @@ use api::{ArrivalLimits, Budget};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{Server, Setup, exchange};
+use crate::support::{PATIENCE, Server, Setup, exchange};
 
 /// The code of the first answer to bytes.
 async fn code(server: &Server, bytes: &[u8]) -> u16 {
@@ -176,6 +176,49 @@ async fn bodies_that_drip_give_way_to_the_next_connection() {
         assert_eq!(answer.code, 200);
     }
     assert!(!drips.is_empty());
+}
+
+/// A client that reads slowly is not idle: idle ones give way to the next connection.
+#[tokio::test]
+async fn a_connection_with_an_answer_under_way_is_not_given_up() {
+    let budget = Budget::of_bytes(2 << 30);
+    let server = Setup { connections_max: 3, budget, ..Setup::new() }.start().await;
+    // The system holds a part of the answer, and the server the rest.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let mut reader = socket.connect(server.rest).await.unwrap();
+    let body = format!("{{\"instances\": [{}1]}}", "1,".repeat(4_000_000));
+    let length = body.len();
+    let head = format!("POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {length}");
+    reader.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
+    reader.peek(&mut [0]).await.unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        let mut next = TcpStream::connect(server.rest).await.unwrap();
+        next.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let answered = tokio::time::timeout(PATIENCE, next.peek(&mut [0])).await;
+        assert_eq!(answered.expect("an idle one gives way").unwrap(), 1);
+        idle.push(next);
+    }
+    let mut n_bytes = 0;
+    let mut bytes = vec![0; 1 << 20];
+    reader.peek(&mut bytes).await.unwrap();
+    assert!(bytes.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&bytes[..500]));
+    while n_bytes < 5 * 4_000_000 {
+        let n_read = reader.read(&mut bytes).await.unwrap();
+        assert!(n_read > 0, "cut behind {n_bytes} bytes");
+        n_bytes += n_read;
+    }
+}
+
+#[tokio::test]
+async fn heads_beyond_the_limit_are_refused() {
+    let server = Server::start().await;
+    let head = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
+    let large = format!("{head}X: {}\r\n\r\n", "a".repeat(70_000));
+    assert_eq!(code(&server, large.as_bytes()).await, 431);
+    let many = format!("{head}{}\r\n", "X: a\r\n".repeat(200));
+    assert_eq!(code(&server, many.as_bytes()).await, 431);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use h2::client::{Builder, SendRequest};
 use h2::{Ping, Reason};
 use http::{HeaderMap, Request, Response};
 use prost::Message as _;
+use proto::serving::GetModelStatusRequest;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -318,4 +319,90 @@ async fn a_stream_that_waits_for_its_client_to_ask_is_kept() {
     }
     send.send(request("serving_default", 2.0)).await.unwrap();
     assert!(answers.next().await.unwrap().is_ok());
+}
+
+/// As many gRPC connections as there may be have been used and are idle, listen to the state of
+/// the server, owe a message or wait within a stream: the next client is served, and a connection
+/// with a request under way is not closed for it.
+#[tokio::test]
+async fn grpc_connections_without_requests_give_way_to_the_next_connection() {
+    use proto::serving::model_service_client::ModelServiceClient;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+    let server = Setup { connections_max: 6, ..Setup::new() }.start().await;
+    let mut client = server.predictions().await;
+    let gated = tokio::spawn(async move { client.predict(request("gated", 2.0)).await });
+    let (run, reply) = server.gate.take().await;
+    let used = server.predictions().await.predict(request("serving_default", 2.0)).await;
+    let mut models = ModelServiceClient::new(server.channel().await);
+    let states = models.get_model_status(GetModelStatusRequest::default()).await;
+    assert!(used.is_ok() && states.is_err());
+    let watch =
+        HealthClient::new(server.channel().await).watch(HealthCheckRequest::default()).await;
+    let Raw { send, .. } = connect(&server, &Builder::new()).await;
+    let head_alone = send.ready().await.unwrap().send_request(predict(), false).unwrap();
+    let (sender, receive) = tokio::sync::mpsc::channel(1);
+    sender.send(request("serving_default", 2.0)).await.unwrap();
+    let requests = tokio_stream::wrappers::ReceiverStream::new(receive);
+    let streamed = server.predictions().await.predict_streamed(requests).await.unwrap();
+    let mut streamed = streamed.into_inner();
+    assert!(tokio_stream::StreamExt::next(&mut streamed).await.unwrap().is_ok());
+    let mut kept = Vec::new();
+    for _ in 0..7 {
+        let answered = async {
+            let mut client = server.predictions().await;
+            client.predict(request("serving_default", 2.0)).await.map(|_| client)
+        };
+        let answered = tokio::time::timeout(PATIENCE, answered).await.expect("one gives way");
+        kept.push(answered.unwrap());
+    }
+    reply(crate::support::answer(&run));
+    assert!(gated.await.unwrap().is_ok(), "a request under way stays");
+    drop((watch, head_alone, streamed, sender));
+}
+
+#[tokio::test]
+async fn a_call_without_a_message_is_charged_and_given_up() {
+    let idle_max = Duration::from_millis(300);
+    let arrival = ArrivalLimits { idle_max, total_max: None, bytes_per_second_min: 0 };
+    let server = Setup { arrival, ..Setup::new() }.start().await;
+    for path in [
+        "tensorflow.serving.PredictionService/Predict",
+        "tensorflow.serving.ModelService/GetModelStatus",
+        "grpc.health.v1.Health/Check",
+    ] {
+        let Raw { send, .. } = connect(&server, &Builder::new()).await;
+        let mut head = predict();
+        *head.uri_mut() = format!("http://x/{path}").parse().unwrap();
+        let long = "a".repeat(50_000).parse().unwrap();
+        head.headers_mut().insert("x-long", long);
+        let (response, stream) = send.ready().await.unwrap().send_request(head, false).unwrap();
+        while server.context.budget.used() < 50_000 {
+            tokio::task::yield_now().await;
+        }
+        let response = tokio::time::timeout(PATIENCE, response).await.expect("it is given up");
+        assert_eq!(status(response.unwrap()).await, "4", "{path}"); // DEADLINE_EXCEEDED
+        drop(stream);
+        check_well(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn a_head_without_room_is_refused() {
+    let server = Setup { budget: Budget::of_bytes(100_000), ..Setup::new() }.start().await;
+    let Raw { mut send, .. } = connect(&server, &Builder::new()).await;
+    let mut open = Vec::new();
+    for number in 0..3 {
+        let mut head = predict();
+        head.headers_mut().insert("x-long", "a".repeat(50_000).parse().unwrap());
+        send = send.ready().await.unwrap();
+        let (response, stream) = send.send_request(head, false).unwrap();
+        if number == 2 {
+            assert_eq!(status(response.await.unwrap()).await, "8"); // RESOURCE_EXHAUSTED
+        } else {
+            open.push((response, stream));
+        }
+    }
+    drop((open, send));
+    check_well(&server).await;
 }

@@ -19,9 +19,16 @@ pub(crate) struct CallCharge {
 
 #[derive(Debug, Default)]
 struct Shared {
-    charges: Mutex<SmallVec<[Charge; 1]>>,
+    charges: Mutex<Charges>,
     /// One of the three below.
     threads: AtomicU8,
+}
+
+/// One for each message. The first is there from the head of the call on.
+#[derive(Debug, Default)]
+struct Charges {
+    all: SmallVec<[Charge; 1]>,
+    has_begun: bool,
 }
 
 /// The call is answered on the threads that serve connections.
@@ -32,31 +39,44 @@ const LEAVING: u8 = 1;
 const APART: u8 = 2;
 
 impl CallCharge {
+    /// The charge of a call whose head takes so many bytes. Fails if there is no room for them.
+    pub(super) fn open(limits: &Limits, head_bytes: usize) -> Result<Self, Status> {
+        let first = limits.budget.charged(CALL_BYTES.saturating_add(head_bytes))?;
+        let charges = Charges { all: SmallVec::from([first]), has_begun: false };
+        let charges = Mutex::new(charges);
+        Ok(Self { shared: Arc::new(Shared { charges, threads: AtomicU8::new(HERE) }) })
+    }
+
     /// Charges the last message of the call, or its answer, so many bytes more. Fails if there is
     /// no room for them.
     pub(crate) fn grow(&self, bytes: usize) -> Result<(), Status> {
         let mut charges = self.shared.charges.lock();
-        charges.last_mut().map_or(Ok(()), |charge| charge.grow(bytes))
+        charges.all.last_mut().map_or(Ok(()), |charge| charge.grow(bytes))
     }
 
     /// Gives back what messages were charged that are now gone, of a call that has no more of them.
     pub(crate) fn decoded(&self) {
         let mut charges = self.shared.charges.lock();
-        charges.iter_mut().for_each(|charge| charge.shrink_to(CALL_BYTES));
+        charges.all.iter_mut().for_each(|charge| charge.shrink_to(CALL_BYTES));
     }
 
     /// The bytes that the call is charged.
     pub(super) fn bytes(&self) -> usize {
-        self.shared.charges.lock().iter().map(Charge::bytes).sum()
+        self.shared.charges.lock().all.iter().map(Charge::bytes).sum()
     }
 
-    /// Begins a charge for another message.
-    pub(super) fn begin(&self, limits: &Limits) {
+    /// Begins a charge for another message. Fails if there is no room for it.
+    pub(super) fn begin(&self, limits: &Limits) -> Result<(), Status> {
         let mut charges = self.shared.charges.lock();
-        if charges.len() == limits.messages_max {
-            charges.remove(0);
+        if !std::mem::replace(&mut charges.has_begun, true) {
+            return Ok(());
         }
-        charges.push(limits.budget.charge());
+        let charge = limits.budget.charged(CALL_BYTES)?;
+        if charges.all.len() == limits.messages_max {
+            charges.all.remove(0);
+        }
+        charges.all.push(charge);
+        Ok(())
     }
 
     /// Answers the call on the codec threads from its beginning.
