@@ -33,7 +33,7 @@ pub(crate) async fn classify(
     let signature = examples::signature(&servable, call.signature_name())?;
     check(&servable, signature, context.method_names)?;
     let request = context.sampled(&call.target.model).map(|recorder| (recorder, input.clone()));
-    let input = examples::serialized(input)?;
+    let input = examples::serialized_by(&context.codec, input).await?;
     let n_examples = input.n_elements();
     let inputs = vec![input];
     let outputs = outputs(signature);

@@ -163,12 +163,20 @@ impl Grpc {
         let answer = async {
             self.admit_model(presented, Action::Infer, model_spec.as_ref())?;
             let call = Call::from_spec(model_spec, urgency?)?;
-            let answer = predict::predict(&self.context, &call, |signature| {
-                let inputs = predict::inputs(signature, inputs, &output_filter, limit_bytes);
-                charge.decoded();
-                inputs
-            })
-            .await?;
+            let context = &self.context;
+            let (servable, signature) = predict::find(context, &call)?;
+            let read = {
+                let signature = Arc::clone(&signature);
+                move |inputs| {
+                    let inputs = predict::inputs(&signature, inputs, &output_filter, limit_bytes);
+                    charge.decoded();
+                    inputs
+                }
+            };
+            let n_bytes = predict::unfolded_bytes(&inputs);
+            let inputs = context.codec.run(n_bytes, move || read(inputs)).await??;
+            let urgency = call.urgency;
+            let answer = predict::run(context, &servable, &signature, inputs, urgency).await?;
             Ok((call, answer))
         }
         .await;

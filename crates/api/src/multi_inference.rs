@@ -11,7 +11,7 @@ use proto::serving::{
     InferenceResult, InferenceTask, MultiInferenceRequest, MultiInferenceResponse,
 };
 use session::{Servable, Signature, Urgency};
-use status::{Code, Status};
+use status::{Code, Status, clipped};
 use tensor::Tensor;
 
 use crate::call::{Call, MethodNames, answered};
@@ -33,7 +33,7 @@ pub(crate) async fn multi_inference(
     let servable = call.servable_to_run(&context.models)?;
     let chosen = check(&call.target.model, &request.tasks, &servable, context.method_names)?;
     let logged = context.sampled(&call.target.model).map(|recorder| (recorder, request.clone()));
-    let input = examples::serialized(request.input)?;
+    let input = examples::serialized_by(&context.codec, request.input).await?;
     let runs = chosen.iter().map(|task| run(context, &servable, task, &input, urgency));
     let outcomes = try_join_all(runs).await?;
     context.stats.examples(&call.target.model, input.n_elements());
@@ -88,10 +88,13 @@ fn check<'a>(
         let call = Call::from_spec(Some(spec), Urgency::default())?;
         let name = call.signature_name();
         if !seen.insert(name.to_owned()) {
-            return Err(Status::invalid(format!("Duplicate evaluation of signature: {name}")));
+            let text = format!("Duplicate evaluation of signature: {}", clipped(name));
+            return Err(Status::invalid(text));
         }
-        let missing =
-            || Status::invalid(format!("Requested signature not found in model graph: {name}"));
+        let missing = || {
+            let text = format!("Requested signature not found in model graph: {}", clipped(name));
+            Status::invalid(text)
+        };
         let signature = servable.signature(name).ok_or_else(missing)??;
         let kind = match task.method_name.as_str() {
             classify::METHOD => {
@@ -103,7 +106,7 @@ fn check<'a>(
                 Kind::Regress
             }
             other => {
-                let text = format!("Unsupported signature method_name: {other}");
+                let text = format!("Unsupported signature method_name: {}", clipped(other));
                 return Err(Status::new(Code::Unimplemented, text));
             }
         };

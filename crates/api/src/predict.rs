@@ -2,11 +2,12 @@
 //! `predict_util.cc`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use lifecycle::Handle;
 use proto::tensorflow::TensorProto;
 use session::{Endpoint, Servable, Signature, Urgency};
-use status::{Code, Status};
+use status::{Code, Status, clipped};
 use tensor::{DType, Tensor, proto_dtype};
 
 use crate::call::{Call, MethodNames};
@@ -20,6 +21,9 @@ const PREDICT: &str = "tensorflow/serving/predict";
 
 /// The most output filters that a request may have.
 const FILTERS_MAX: usize = 10_000;
+
+/// Names are joined until they are longer than this, which is more than a status keeps.
+const JOINED_MAX: usize = 16 << 10;
 
 /// The inputs of a run, in the signature's order, and the places of the outputs asked for.
 #[derive(Debug)]
@@ -41,22 +45,33 @@ pub(crate) struct Answer {
     pub(crate) outputs: Vec<(String, Tensor)>,
 }
 
-/// Runs one signature of one servable. `decode` reads the inputs once the signature is known.
-pub(crate) async fn predict(
+/// The servable and the signature that a call means.
+pub(crate) fn find(
     context: &Context,
     call: &Call,
-    decode: impl FnOnce(&Signature) -> Result<Inputs, Status>,
-) -> Result<Answer, Status> {
+) -> Result<(Handle<Servable>, Arc<Signature>), Status> {
     let servable = call.servable_to_run(&context.models)?;
     let name = call.signature_name();
     let signature = servable.signature(name).ok_or_else(|| {
         // FAILED_PRECONDITION as in `predict_util.cc`.
-        let text = format!("Serving signature key \"{name}\" not found.");
+        let text = format!("Serving signature key \"{}\" not found.", clipped(name));
         Status::new(Code::FailedPrecondition, text)
     })??;
     context.method_names.check_predict(signature)?;
-    let inputs = decode(signature)?;
-    run(context, &servable, signature, inputs, call.urgency).await
+    let signature = Arc::clone(signature);
+    Ok((servable, signature))
+}
+
+/// The bytes that the inputs of a request stand for, at least: one value stands for any number.
+pub(crate) fn unfolded_bytes(inputs: &BTreeMap<String, TensorProto>) -> usize {
+    let of = |proto: &TensorProto| {
+        let sizes = proto.tensor_shape.iter().flat_map(|shape| &shape.dim);
+        let sizes = sizes.map(|dim| usize::try_from(dim.size).unwrap_or(0));
+        let last = proto.string_val.last().map_or(0, |last| last.len());
+        let width = proto_dtype(proto).map_or(1, |dtype| dtype.size().max(1));
+        sizes.fold(width.saturating_add(last), usize::saturating_mul)
+    };
+    inputs.values().map(of).fold(0, usize::saturating_add)
 }
 
 /// Runs a signature on inputs that were decoded.
@@ -165,8 +180,9 @@ pub(crate) fn inputs<T: Given>(
     }
     if let Some(extra) = given.keys().next() {
         return Err(Status::invalid(format!(
-            "Inputs contains invalid name. Used request inputs: {}, request input: {extra}",
+            "Inputs contains invalid name. Used request inputs: {}, request input: {}",
             joined(signature.inputs.keys()),
+            clipped(extra),
         )));
     }
     let outputs = outputs(signature, filter)?;
@@ -225,20 +241,33 @@ pub(crate) fn outputs(signature: &Signature, filter: &[String]) -> Result<Vec<us
     for alias in filter {
         let place = signature.output_number(alias).ok_or_else(|| {
             Status::invalid(format!(
-                "output tensor alias not found in signature: {alias} Outputs expected to be in \
+                "output tensor alias not found in signature: {} Outputs expected to be in \
                  the set {{{}}}.",
+                clipped(alias),
                 joined(signature.outputs.keys()),
             ))
         })?;
         if !seen.insert(place) {
-            return Err(Status::invalid(format!("duplicate output tensor alias: {alias}")));
+            let text = format!("duplicate output tensor alias: {}", clipped(alias));
+            return Err(Status::invalid(text));
         }
         places.push(place);
     }
     Ok(places)
 }
 
-/// Names with commas between them, as TensorFlow Serving joins them.
+/// Names with commas between them, as TensorFlow Serving joins them. Clients choose them: there are
+/// no more than a message holds.
 pub(crate) fn joined<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    names.map(String::as_str).collect::<Vec<_>>().join(",")
+    let mut all = String::new();
+    for (number, name) in names.enumerate() {
+        if number > 0 {
+            all.push(',');
+        }
+        all.push_str(&clipped(name));
+        if all.len() > JOINED_MAX {
+            break;
+        }
+    }
+    all
 }

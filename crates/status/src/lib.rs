@@ -8,4 +8,4 @@ mod code;
 mod status;
 
 pub use code::Code;
-pub use status::{Result, Status};
+pub use status::{Result, Status, clipped};

@@ -8,6 +8,15 @@ use crate::code::Code;
 /// The longest message that gRPC carries, in bytes (`grpc_status_util.cc`).
 const GRPC_MESSAGE_MAX: usize = 1024;
 
+/// The longest message that a status keeps, in bytes: clients choose the names in it.
+const MESSAGE_MAX: usize = 16 << 10;
+
+/// The longest name in a message, in bytes.
+const NAME_MAX: usize = 4 << 10;
+
+/// The end of a text that was cut.
+const TRUNCATED: &str = "...TRUNCATED";
+
 /// A failure, as a client is told of it. Shown as text, it is its message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -24,9 +33,14 @@ pub struct Status {
 pub type Result<T, E = Status> = std::result::Result<T, E>;
 
 impl Status {
-    /// A status of any code.
+    /// A status of any code. A message of more than 16 KiB is cut.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), retry_after: None }
+        let message = message.into();
+        let message = match clip(&message, MESSAGE_MAX) {
+            Cow::Owned(cut) => cut,
+            Cow::Borrowed(_) => message,
+        };
+        Self { code, message, retry_after: None }
     }
 
     /// An `InvalidArgument`: the request or the file is wrong.
@@ -83,16 +97,13 @@ impl Status {
     /// The same status with another message.
     #[must_use]
     pub fn map_message(self, change: impl FnOnce(&str) -> String) -> Self {
-        Self { message: change(&self.message), ..self }
+        let retry_after = self.retry_after;
+        Self { retry_after, ..Self::new(self.code, change(&self.message)) }
     }
 
     /// The message as gRPC sends it: a long one is cut.
     pub fn grpc_message(&self) -> Cow<'_, str> {
-        if self.message.len() <= GRPC_MESSAGE_MAX {
-            return Cow::Borrowed(&self.message);
-        }
-        let cut = self.message.floor_char_boundary(GRPC_MESSAGE_MAX);
-        Cow::Owned(format!("{}...TRUNCATED", &self.message[..cut]))
+        clip(&self.message, GRPC_MESSAGE_MAX)
     }
 
     /// The milliseconds after which gRPC clients with a retry policy try again
@@ -107,9 +118,39 @@ impl Status {
     }
 }
 
+/// A name that a client chose, for a message: a very long one is cut before the message is made.
+pub fn clipped(name: &str) -> Cow<'_, str> {
+    clip(name, NAME_MAX)
+}
+
+/// A text of at most so many bytes, and a mark if it was cut.
+fn clip(text: &str, max: usize) -> Cow<'_, str> {
+    if text.len() <= max {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned([&text[..text.floor_char_boundary(max)], TRUNCATED].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_keeps_no_more_than_its_bound_whoever_made_it() {
+        let long = "a".repeat(10 << 20);
+        let expected = format!("{}...TRUNCATED", "a".repeat(MESSAGE_MAX));
+        let after = Some(Duration::from_secs(1));
+        for status in [
+            Status::invalid(long.clone()),
+            Status::unavailable("a").with_retry_after(after).map_message(|_| long.clone()),
+        ] {
+            assert!(status.message == expected && status.message.capacity() < 2 * MESSAGE_MAX);
+        }
+        let whole = "a".repeat(MESSAGE_MAX);
+        assert_eq!(Status::invalid(whole.clone()).message, whole);
+        assert_eq!(clipped(&long).len(), NAME_MAX + TRUNCATED.len());
+        assert_eq!(clipped("a name"), "a name");
+    }
 
     #[test]
     fn a_busy_server_says_when_to_try_again() {

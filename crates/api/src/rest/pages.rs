@@ -1,6 +1,9 @@
 //! Pages that are only looked at: states, metadata, the list of models, health, metrics.
 
+use std::sync::Arc;
+
 use ::pages::{FailureEntry, ModelEntry, ModelListPage, VersionEntry, VersionState};
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use lifecycle::{Choice, ModelSnapshot, State, Target, VersionStatus};
 use proto::serving::model_spec::VersionChoice;
@@ -9,7 +12,7 @@ use session::Urgency;
 use status::Status;
 
 use super::Shared;
-use super::reply::{self, Reply};
+use super::reply::{self, Failure, Reply};
 use crate::Models;
 use crate::access::{Action, Key};
 use crate::call::{Call, answered};
@@ -64,16 +67,24 @@ impl Found<'_> {
     }
 
     /// The page, for a request with this path and query.
-    pub(crate) fn reply(&self, shared: &Shared, path: &str) -> Reply {
+    pub(crate) async fn reply(&self, shared: &Shared, path: &str) -> Reply {
         match self {
-            Self::Monitoring(page) => monitoring(path, plain(path), page),
-            Self::Metrics(page) => reply::text(StatusCode::OK, page()),
-            Self::Look(page) => reply::json(page().into_bytes()),
-            Self::Healthz => reply::text(StatusCode::OK, "ok\n".to_owned()),
-            Self::Readyz if shared.context.models.is_ready() => {
-                reply::text(StatusCode::OK, "ready\n".to_owned())
+            Self::Monitoring(_) if plain(path) != path => unexpected(path, plain(path)),
+            Self::Monitoring(page) | Self::Metrics(page) => {
+                let page = Arc::clone(page);
+                let text = |text| reply::text(StatusCode::OK, text);
+                made(shared, move || page().into_bytes()).await.map_or_else(refusal(shared), text)
             }
-            Self::Readyz => reply::text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned()),
+            Self::Look(page) => {
+                let page = Arc::clone(page);
+                let page = made(shared, move || page().into_bytes()).await;
+                page.map_or_else(refusal(shared), reply::json)
+            }
+            Self::Healthz => reply::text(StatusCode::OK, "ok\n"),
+            Self::Readyz if shared.context.models.is_ready() => {
+                reply::text(StatusCode::OK, "ready\n")
+            }
+            Self::Readyz => reply::text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         }
     }
 }
@@ -83,11 +94,27 @@ pub(crate) fn plain(path: &str) -> &str {
     path.split_once('?').map_or(path, |(plain, _)| plain)
 }
 
-/// The page that the monitoring config names; it may not be asked anything.
-fn monitoring(path: &str, expected: &str, page: &super::Page) -> Reply {
-    if path == expected {
-        return reply::text(StatusCode::OK, page());
-    }
+/// Makes a page that may be long, off the threads that serve connections. The page is charged until
+/// it is sent.
+pub(crate) async fn made(
+    shared: &Shared,
+    make: impl FnOnce() -> Vec<u8> + Send + 'static,
+) -> Result<Bytes, Failure> {
+    let mut charge = shared.context.budget.charge();
+    let make = move || {
+        let page = make();
+        charge.grow(page.len())?;
+        Ok::<_, Status>(charge.onto(page))
+    };
+    Ok(shared.context.codec.run(usize::MAX, make).await??)
+}
+
+fn refusal(shared: &Shared) -> impl FnOnce(Failure) -> Reply {
+    |failure| reply::error(&failure, &shared.context.budget)
+}
+
+/// The page that the monitoring config names may not be asked anything.
+fn unexpected(path: &str, expected: &str) -> Reply {
     let text = format!("Unexpected path: {path}. Should be {expected}");
     reply::text(StatusCode::BAD_REQUEST, text)
 }

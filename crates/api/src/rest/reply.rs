@@ -7,6 +7,8 @@ use http_body_util::Full;
 use json::write;
 use status::Status;
 
+use crate::budget::Budget;
+
 /// An answer that is whole in memory.
 pub type Reply = Response<Full<Bytes>>;
 
@@ -15,14 +17,17 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"tensord\"");
 
+/// Errors of no more bytes are not charged: a connection takes more itself.
+const SHORT_BYTES: usize = 4 << 10;
+
 /// JSON.
 pub(crate) fn json(body: impl Into<Bytes>) -> Reply {
     page(StatusCode::OK, Some(JSON), body)
 }
 
 /// Plain text.
-pub(crate) fn text(code: StatusCode, body: String) -> Reply {
-    page(code, Some(TEXT), body.into_bytes())
+pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Reply {
+    page(code, Some(TEXT), body)
 }
 
 /// Nothing but a code.
@@ -51,9 +56,18 @@ impl From<Status> for Failure {
     }
 }
 
-/// An error, with its message as JSON.
-pub(crate) fn error(failure: &Failure) -> Reply {
-    let mut reply = page(failure.code, Some(JSON), write::error(&failure.status.message));
+/// An error, with its message as JSON. A long one is charged until it is sent, and gives way to a
+/// short one where there is no room.
+pub(crate) fn error(failure: &Failure, budget: &Budget) -> Reply {
+    let text = write::error(&failure.status.message);
+    let body = match text.len() {
+        ..=SHORT_BYTES => Bytes::from(text),
+        n_bytes => match budget.charged(n_bytes) {
+            Ok(charge) => charge.onto(text),
+            Err(_) => write::error(&failure.status.grpc_message()).into(),
+        },
+    };
+    let mut reply = page(failure.code, Some(JSON), body);
     if let Some(seconds) = failure.status.retry_after_seconds() {
         reply.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
@@ -94,4 +108,33 @@ fn page(code: StatusCode, content_type: Option<HeaderValue>, body: impl Into<Byt
         reply.headers_mut().insert(header::CONTENT_TYPE, content_type);
     }
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn bytes(reply: Reply) -> Bytes {
+        let Ok(body) = reply.into_body().collect().await;
+        body.to_bytes()
+    }
+
+    #[tokio::test]
+    async fn a_long_error_is_charged_until_it_is_sent_and_short_where_there_is_no_room() {
+        let failure = Status::invalid("a".repeat(10_000)).into();
+        let budget = Budget::of_bytes(32 << 10);
+        let first = bytes(error(&failure, &budget)).await;
+        assert!(first.len() > 10_000 && budget.used() > 10_000);
+        let second = bytes(error(&failure, &budget)).await;
+        let third = bytes(error(&failure, &budget)).await;
+        assert_eq!(second.len(), first.len());
+        assert!(third.len() < 1100, "{}", third.len());
+        drop((first, second, third));
+        assert_eq!(budget.used(), 0);
+        let short = Status::invalid("a".repeat(1000)).into();
+        let _short = error(&short, &budget);
+        assert_eq!(budget.used(), 0);
+    }
 }

@@ -14,7 +14,7 @@ use json::{Format, write};
 use lifecycle::{Handle, Target};
 use proto::serving::Input;
 use session::{DEFAULT_SIGNATURE, Servable, Signature, Urgency};
-use status::{Code, Status};
+use status::{Code, Status, clipped};
 use tensor::DType;
 
 use super::manage::Change;
@@ -26,6 +26,7 @@ use crate::access::{self, Action, Key, Scope};
 use crate::budget::Charge;
 use crate::call::Call;
 use crate::codec::Codec;
+use crate::context::Context;
 use crate::level;
 use crate::listen::Peer;
 use crate::predict::{self, Inputs};
@@ -53,12 +54,13 @@ impl Rest {
         if let Err(failure) = self.shared.door.check_call(&parts, peer)
             && !is_health
         {
-            return reply::error(&failure);
+            return self.refusal(&failure);
         }
         if let Some(page) = page {
-            let admitted = self.admit(&parts.headers, page.action(), Scope::Server);
-            let reply = |_| page.reply(&self.shared, &path);
-            return admitted.map_or_else(|failure| reply::error(&failure), reply);
+            return match self.admit(&parts.headers, page.action(), Scope::Server) {
+                Ok(_) => page.reply(&self.shared, &path).await,
+                Err(failure) => self.refusal(&failure),
+            };
         }
         if let Some(file) = self.shared.site.as_ref().and_then(|site| site(&parts)) {
             return file.map(Full::new);
@@ -101,9 +103,15 @@ impl Rest {
         let models_page = self.shared.options.models_page;
         let lists = path == pages::LIST || (is_models && models_page == ModelsPage::List);
         if request.method() == HttpMethod::GET && lists {
+            let list =
+                |key: Option<Arc<Key>>, context: &Context| pages::list(context, key.as_deref());
+            let context = context.clone();
             let admitted = self.admit(request.headers(), Action::ReadModel, Scope::Unread);
-            let list = |key: Option<Arc<Key>>| pages::list(context, key.as_deref());
-            return admitted.map(list).map_or_else(|failure| reply::error(&failure), reply::json);
+            return match admitted {
+                Ok(key) => pages::made(&self.shared, move || list(key, &context)).await,
+                Err(failure) => Err(failure),
+            }
+            .map_or_else(|failure| self.refusal(&failure), reply::json);
         }
         if let Some(change) = Change::parse(request.method(), path)
             && self.knows(&change)
@@ -112,9 +120,13 @@ impl Rest {
         }
         if let (Some(memory), Some(ask)) = (&self.shared.memory, Ask::parse(request.method(), path))
         {
+            let memory = Arc::clone(memory);
             let admitted = self.admit(request.headers(), Action::ReadServer, Scope::Server);
-            let page = admitted.map(|_| ask.answer(&**memory));
-            return page.map_or_else(|failure| reply::error(&failure), reply::json);
+            return match admitted {
+                Ok(_) => pages::made(&self.shared, move || ask.answer(&*memory)).await,
+                Err(failure) => Err(failure),
+            }
+            .map_or_else(|failure| self.refusal(&failure), reply::json);
         }
         let (path, word) = wait::split(request.method(), path);
         let route = target::parse(request.method().as_str(), path);
@@ -128,9 +140,14 @@ impl Rest {
         let answer = self.answer(route, word, &parts, content).await;
         in_flight.end(answer.as_ref().err().map(|failure| &failure.status));
         match answer {
-            Ok((text, charge)) => packed(&context.codec, &parts.headers, text, charge).await,
-            Err(failure) => reply::error(&failure),
+            Ok((text, charge)) => packed(&self.shared.context, &parts.headers, text, charge).await,
+            Err(failure) => self.refusal(&failure),
         }
+    }
+
+    /// The answer to a request that fails.
+    pub(super) fn refusal(&self, failure: &Failure) -> Reply {
+        reply::error(failure, &self.shared.context.budget)
     }
 
     async fn answer<B>(
@@ -349,19 +366,24 @@ fn read_inputs(
 
 /// REST has a text of its own for an unknown signature.
 fn missing(name: &str) -> Status {
-    let name = if name.is_empty() { DEFAULT_SIGNATURE } else { name };
+    let name = if name.is_empty() { DEFAULT_SIGNATURE } else { &clipped(name) };
     Status::invalid(format!("Serving signature name: \"{name}\" not found in signature def"))
 }
 
 /// An answer, packed if the client asks for that. It stays charged until it is sent.
-async fn packed(codec: &Codec, headers: &HeaderMap, text: Vec<u8>, mut charge: Charge) -> Reply {
+async fn packed(
+    context: &Context,
+    headers: &HeaderMap,
+    text: Vec<u8>,
+    mut charge: Charge,
+) -> Reply {
     if !compress::is_wanted(headers, text.len()) {
         return reply::json(charge.onto(text));
     }
     // What cannot be packed becomes no longer than this; the buffer may have to grow.
     let packed = async {
         charge.grow(text.len().saturating_mul(2))?;
-        codec.run(text.len(), move || (compress::gzip(&text), charge)).await
+        context.codec.run(text.len(), move || (compress::gzip(&text), charge)).await
     };
     match packed.await {
         Ok((packed, mut charge)) => {
@@ -370,7 +392,7 @@ async fn packed(codec: &Codec, headers: &HeaderMap, text: Vec<u8>, mut charge: C
             compress::mark(&mut reply);
             reply
         }
-        Err(status) => reply::error(&status.into()),
+        Err(status) => reply::error(&status.into(), &context.budget),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use api::{Books, Budget};
+use prost::Message as _;
 use proto::serving::PredictRequest;
 use proto::tensorflow::tensor_shape_proto::Dim;
 use tokio_stream::StreamExt as _;
@@ -19,18 +20,27 @@ const LONG_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone, Default)]
 struct Noted {
     threads: Arc<Mutex<Vec<String>>>,
+    /// The threads that give back what a message took to decode.
+    decoders: Arc<Mutex<Vec<String>>>,
 }
 
 impl Books for Noted {
     fn take(&self, bytes: usize, _held: usize) -> Result<(), String> {
         if bytes > LONG_BYTES {
-            let name = thread::current().name().unwrap_or_default().to_owned();
-            self.threads.lock().unwrap().push(name);
+            self.threads.lock().unwrap().push(name());
         }
         Ok(())
     }
 
-    fn give_back(&self, _bytes: usize) {}
+    fn give_back(&self, bytes: usize) {
+        if bytes > 128 << 10 {
+            self.decoders.lock().unwrap().push(name());
+        }
+    }
+}
+
+fn name() -> String {
+    thread::current().name().unwrap_or_default().to_owned()
 }
 
 async fn start() -> (Server, Noted) {
@@ -111,4 +121,30 @@ async fn long_requests_that_wait_for_their_runs_keep_no_other_from_being_decoded
     assert_eq!(other.unwrap().into_inner().outputs["y"].float_val.len(), 1_000_000);
     reply(crate::support::answer(&run));
     assert!(gated.await.unwrap().is_ok());
+}
+
+/// What a message took to decode is given back where its tensors are filled.
+#[tokio::test]
+async fn short_requests_that_stand_for_many_numbers_are_filled_on_codec_threads() {
+    let (server, noted) = start().await;
+    let mut client = server.predictions().await;
+    for (n_meant, is_apart) in [(1_000_000, true), (10, false)] {
+        let mut request = numbers("serving_default", 1, n_meant);
+        // Numbers of a byte that nobody reads take twelve decoded.
+        request.inputs.get_mut("x").unwrap().int_val = vec![0; 20_000];
+        assert!(request.encoded_len() < 32 << 10);
+        let answer = client.predict(request).await.unwrap().into_inner();
+        assert_eq!(answer.outputs["y"].float_val.len() as i64, n_meant);
+        let decoders = std::mem::take(&mut *noted.decoders.lock().unwrap());
+        assert_eq!(decoders[0] == "codec", is_apart, "{decoders:?}");
+    }
+}
+
+#[tokio::test]
+async fn pages_are_made_on_codec_threads() {
+    let server = Setup { page: Arc::new(name), ..Setup::new() }.start().await;
+    for path in ["/metrics", "/monitoring/prometheus/metrics"] {
+        let answer = server.ask("GET", path, b"").await;
+        assert_eq!((answer.code, &*answer.text()), (200, "codec"), "{path}");
+    }
 }

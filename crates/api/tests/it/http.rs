@@ -112,6 +112,21 @@ async fn bytes_in_flight_are_limited_over_all_requests() {
 }
 
 #[tokio::test]
+async fn errors_hold_no_more_of_a_name_than_their_bound() {
+    let server = Server::start().await;
+    for (verb, rest) in [("predict", "\"instances\": [1]"), ("classify", "\"examples\": [{}]")] {
+        let name = "x".repeat(10 << 20);
+        let body = format!("{{\"signature_name\": \"{name}\", {rest}}}");
+        let path = format!("/v1/models/m:{verb}");
+        let answer = server.ask("POST", &path, body.as_bytes()).await;
+        assert_eq!(answer.code, 400);
+        let text = answer.text();
+        assert!(text.len() < 5000 && text.contains("xxx...TRUNCATED"), "{verb}: {}", text.len());
+    }
+    assert_eq!(server.context.budget.used(), 0);
+}
+
+#[tokio::test]
 async fn clients_that_dawdle_are_sent_away() {
     let patience = Duration::from_millis(100);
     let arrival = ArrivalLimits { idle_max: patience, total_max: None, bytes_per_second_min: 0 };

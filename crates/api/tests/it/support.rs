@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::{
     Access, ArrivalLimits, Budget, Changing, Codec, Context, Control, Door, Grpc, GrpcOptions,
-    ListenOptions, Listener, MethodNames, Metrics, ModelsPage, Profiler, Protocol, Rest,
+    ListenOptions, Listener, MethodNames, Metrics, ModelsPage, Page, Profiler, Protocol, Rest,
     RestOptions, Stats, Tls, TransportOptions, connections,
 };
 use lifecycle::Lifecycle;
@@ -49,6 +49,7 @@ pub(crate) struct Setup {
     pub(crate) tls: Option<Tls>,
     pub(crate) access: Option<Arc<Access>>,
     pub(crate) door: Door,
+    pub(crate) page: Page,
 }
 
 impl Setup {
@@ -68,6 +69,7 @@ impl Setup {
             tls: None,
             access: None,
             door: Door::Closed("elsewhere".to_owned()),
+            page: Arc::new(|| "# a page\n".to_owned()),
         }
     }
 
@@ -138,7 +140,7 @@ impl Setup {
             models_page: self.models_page,
         };
         let metrics = Metrics {
-            page: Arc::new(|| "# a page\n".to_owned()),
+            page: Arc::clone(&self.page),
             path: Some("/monitoring/prometheus/metrics".to_owned()),
         };
         let mut rest = Rest::new(context.clone(), options, Some(metrics));
