@@ -18,25 +18,25 @@ use crate::{predict, signature_text};
 /// first, which is how protobuf merges messages. All of their bytes are booked before the first is
 /// written: a context counts as often as there are examples.
 pub(crate) fn serialized(input: Option<Input>) -> Result<Tensor, Status> {
-    Listed::new(input)?.tensor()
+    UnwrittenExamples::new(input)?.tensor()
 }
 
 /// The same, on a codec thread if there are many bytes to write: a context counts as often as
 /// there are examples.
 pub(crate) async fn serialized_by(codec: &Codec, input: Option<Input>) -> Result<Tensor, Status> {
-    let listed = Listed::new(input)?;
+    let listed = UnwrittenExamples::new(input)?;
     codec.run(listed.n_bytes, move || listed.tensor()).await?
 }
 
 /// The examples of an input, which are not written yet.
-struct Listed {
+struct UnwrittenExamples {
     context: Vec<u8>,
     examples: Vec<Example>,
     /// The bytes of all of them, each with the context.
     n_bytes: usize,
 }
 
-impl Listed {
+impl UnwrittenExamples {
     fn new(input: Option<Input>) -> Result<Self, Status> {
         let (context, examples) = match input.and_then(|input| input.kind) {
             None => (Vec::new(), Vec::new()),

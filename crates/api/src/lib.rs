@@ -5,6 +5,7 @@
 mod access;
 mod arrival;
 mod audit;
+mod both;
 mod budget;
 mod call;
 mod classify;
@@ -35,6 +36,7 @@ mod trace;
 
 pub use access::{Access, Digest, Key, Right, new_key};
 pub use arrival::ArrivalLimits;
+pub use both::{BothFaces, serve_both};
 pub use budget::{Books, Budget};
 pub use call::MethodNames;
 pub use codec::Codec;

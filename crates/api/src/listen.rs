@@ -1,6 +1,7 @@
 //! Connections: taken within a limit, plain or over TLS, of a port or a UNIX socket.
 
 mod cut;
+mod drain;
 mod local;
 mod open_call;
 mod patient;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use crate::tls::{Protocol, Tls};
+pub(crate) use drain::Drain;
 pub use local::Local;
 pub(crate) use open_call::OpenCall;
 use patient::Patient;

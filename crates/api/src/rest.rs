@@ -9,7 +9,7 @@ mod memory;
 mod pages;
 mod reply;
 mod routes;
-mod serve;
+pub(crate) mod serve;
 pub(crate) mod target;
 mod wait;
 
@@ -129,6 +129,11 @@ impl Rest {
     pub fn with_control(mut self, control: Arc<dyn Control>) -> Self {
         self.set_up(|shared| shared.control = Some(control));
         self
+    }
+
+    /// The settings.
+    pub(crate) fn options(&self) -> RestOptions {
+        self.shared.options
     }
 
     /// With pages about memory and devices, which change them where the door is open.

@@ -11,12 +11,12 @@ use super::Client;
 #[derive(Debug)]
 pub(crate) struct OpenCall {
     client: Client,
-    phase: Mutex<Phase>,
+    phase: Mutex<CallPhase>,
 }
 
 /// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum CallPhase {
     /// The first request of the call is coming.
     Coming,
     /// So many requests of the call have come and are not answered.
@@ -28,8 +28,8 @@ pub(super) enum Phase {
 impl OpenCall {
     /// A call of which the head has come.
     pub(super) fn new(client: Client) -> Self {
-        client.count(Phase::Quiet, Phase::Coming);
-        Self { client, phase: Mutex::new(Phase::Coming) }
+        client.count(CallPhase::Quiet, CallPhase::Coming);
+        Self { client, phase: Mutex::new(CallPhase::Coming) }
     }
 
     /// The client that calls.
@@ -40,26 +40,28 @@ impl OpenCall {
     /// All of a request has come.
     pub(crate) fn has_come(&self) {
         self.change(|phase| match phase {
-            Phase::Coming => Phase::Running(1),
-            Phase::Running(n_requests) => Phase::Running(n_requests + 1),
-            Phase::Quiet => Phase::Quiet,
+            CallPhase::Coming => CallPhase::Running(1),
+            CallPhase::Running(n_requests) => CallPhase::Running(n_requests + 1),
+            CallPhase::Quiet => CallPhase::Quiet,
         });
     }
 
     /// So many requests of a stream are answered.
     pub(crate) fn has_answered(&self, n_requests: usize) {
         self.change(|phase| match phase {
-            Phase::Running(n_running) => Phase::Running(n_running.saturating_sub(n_requests)),
-            Phase::Coming | Phase::Quiet => phase,
+            CallPhase::Running(n_running) => {
+                CallPhase::Running(n_running.saturating_sub(n_requests))
+            }
+            CallPhase::Coming | CallPhase::Quiet => phase,
         });
     }
 
     /// From now on nobody waits for the call: its client only listens.
     pub(crate) fn falls_quiet(&self) {
-        self.change(|_| Phase::Quiet);
+        self.change(|_| CallPhase::Quiet);
     }
 
-    fn change(&self, change: impl FnOnce(Phase) -> Phase) {
+    fn change(&self, change: impl FnOnce(CallPhase) -> CallPhase) {
         let mut phase = self.phase.lock();
         let (before, after) = (*phase, change(*phase));
         *phase = after;

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::cut::Cut;
-use super::open_call::{OpenCall, Phase};
+use super::open_call::{CallPhase, OpenCall};
 
 /// A client that the server has waited for no longer than this keeps its connection.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -44,13 +44,13 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Seen {
-    calls: Mutex<Calls>,
+    calls: Mutex<CallCounts>,
     cut: Cut,
 }
 
 /// The open calls of a client, and why the server waits for it.
 #[derive(Debug)]
-struct Calls {
+struct CallCounts {
     /// The number of calls of which the request is coming.
     n_coming: usize,
     /// The number of calls that the server works on, or whose answers are not sent.
@@ -134,7 +134,7 @@ impl Client {
     /// A client whose first request is to come.
     fn new() -> Self {
         let (wait, since) = (Wait::Request, Instant::now());
-        let calls = Mutex::new(Calls { n_coming: 0, n_running: 0, wait, since });
+        let calls = Mutex::new(CallCounts { n_coming: 0, n_running: 0, wait, since });
         Self { seen: Arc::new(Seen { calls, cut: Cut::default() }) }
     }
 
@@ -149,7 +149,7 @@ impl Client {
     }
 
     /// Takes note of a call that gets on.
-    pub(super) fn count(&self, before: Phase, after: Phase) {
+    pub(super) fn count(&self, before: CallPhase, after: CallPhase) {
         if before == after {
             return;
         }
@@ -161,9 +161,9 @@ impl Client {
             *count += 1;
         }
         let wait = match &*calls {
-            Calls { n_running: 1.., .. } => Wait::None,
-            Calls { n_coming: 1.., .. } => Wait::Request,
-            Calls { .. } => Wait::Idle,
+            CallCounts { n_running: 1.., .. } => Wait::None,
+            CallCounts { n_coming: 1.., .. } => Wait::Request,
+            CallCounts { .. } => Wait::Idle,
         };
         if wait != calls.wait {
             (calls.wait, calls.since) = (wait, Instant::now());
@@ -171,13 +171,13 @@ impl Client {
     }
 }
 
-impl Calls {
+impl CallCounts {
     /// The count that a call in this phase is in.
-    fn count_of(&mut self, phase: Phase) -> Option<&mut usize> {
+    fn count_of(&mut self, phase: CallPhase) -> Option<&mut usize> {
         match phase {
-            Phase::Coming => Some(&mut self.n_coming),
-            Phase::Running(1..) => Some(&mut self.n_running),
-            Phase::Running(0) | Phase::Quiet => None,
+            CallPhase::Coming => Some(&mut self.n_coming),
+            CallPhase::Running(1..) => Some(&mut self.n_running),
+            CallPhase::Running(0) | CallPhase::Quiet => None,
         }
     }
 }

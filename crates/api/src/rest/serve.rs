@@ -19,57 +19,37 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, timeout_at};
-use tokio_stream::{Stream, StreamExt as _};
+use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tonic::transport::server::Connected;
 
 use super::{Reply, Rest};
 use crate::budget::held_with;
-use crate::listen::{ConnectInfo, OpenCall};
-use turn::Turns;
+use crate::listen::{ConnectInfo, Drain, OpenCall};
+pub(crate) use turn::Turns;
 
 /// Answers connections until the token is cancelled; then drains those that are open, and those
 /// that were on their way.
 pub async fn serve<C>(
-    mut connections: impl Stream<Item = io::Result<C>> + Unpin,
+    connections: impl Stream<Item = io::Result<C>> + Unpin,
     rest: Rest,
     token: CancellationToken,
 ) where
     C: AsyncRead + AsyncWrite + Connected<ConnectInfo = ConnectInfo> + Send + Unpin + 'static,
 {
-    let linger = rest.shared.options.linger;
-    let server = Arc::new(Server::new(rest, token.clone()));
-    let tasks = TaskTracker::new();
-    let answer = |taken: io::Result<C>| {
-        if let Ok(connection) = taken {
-            tasks.spawn(Arc::clone(&server).answer(connection));
-        }
-    };
-    while let Some(Some(taken)) = token.run_until_cancelled(connections.next()).await {
-        answer(taken);
-    }
-    let end = Instant::now() + linger;
-    while let Ok(Some(taken)) = timeout_at(end, connections.next()).await {
-        answer(taken);
-    }
-    drop(connections);
-    tasks.close();
-    if timeout_at(end, tasks.wait()).await.is_err() {
-        server.lingered.cancel();
-        tasks.wait().await;
-    }
+    let drain = Drain::new(token, rest.shared.options.linger);
+    let server = Arc::new(Server::new(rest, drain.clone()));
+    drain.serve(connections, |connection| Arc::clone(&server).answer(connection)).await;
 }
 
 /// The most bytes of a head, and of a body that is read at once.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// The most headers of a request.
-const HEADERS_MAX: usize = 100;
+pub(crate) const HEADERS_MAX: usize = 100;
 
 /// An answer whose call is open until the answer is sent.
-async fn held(reply: Reply, open: Arc<OpenCall>) -> Reply {
+pub(crate) async fn held(reply: Reply, open: Arc<OpenCall>) -> Reply {
     // Also a call that is answered before all of it has come.
     open.has_come();
     let (head, body) = reply.into_parts();
@@ -81,14 +61,11 @@ async fn held(reply: Reply, open: Arc<OpenCall>) -> Reply {
 struct Server {
     builder: http1::Builder,
     rest: Rest,
-    /// Cancelled when answers are to be the last of their connections.
-    drain: CancellationToken,
-    /// Cancelled when connections that are idle are to be closed.
-    lingered: CancellationToken,
+    drain: Drain,
 }
 
 impl Server {
-    fn new(rest: Rest, drain: CancellationToken) -> Self {
+    fn new(rest: Rest, drain: Drain) -> Self {
         let mut builder = http1::Builder::new();
         let timeout = rest.shared.options.header_timeout;
         builder.timer(TokioTimer::new()).header_read_timeout(timeout).keep_alive(true);
@@ -96,7 +73,7 @@ impl Server {
             .max_buf_size(HEAD_BYTES_MAX)
             .max_header_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX);
-        Self { builder, rest, drain, lingered: CancellationToken::new() }
+        Self { builder, rest, drain }
     }
 
     /// Answers all requests of a connection.
@@ -106,7 +83,7 @@ impl Server {
     {
         let ConnectInfo { peer, client } = connection.connect_info();
         let service = service_fn(|mut request: Request<Incoming>| {
-            let (rest, drain) = (self.rest.clone(), self.drain.clone());
+            let (rest, drain) = (self.rest.clone(), self.drain.token.clone());
             let open = client.open();
             request.extensions_mut().insert(Arc::clone(&open));
             async move {
@@ -123,7 +100,7 @@ impl Server {
         let ended = tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
-            () = self.lingered.cancelled() => {
+            () = self.drain.lingered.cancelled() => {
                 // A request that has begun to come is answered, and its answer is the last.
                 if !turns.is_servers() {
                     connection.as_mut().graceful_shutdown();

@@ -9,24 +9,24 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The side whose turn it is on a connection.
-pub(super) struct Turns(Arc<AtomicBool>);
+pub(crate) struct Turns(Arc<AtomicBool>);
 
 impl Turns {
     /// A connection whose turns are seen.
-    pub(super) fn watch<C>(connection: C) -> (Watched<C>, Self) {
+    pub(crate) fn watch<C>(connection: C) -> (Watched<C>, Self) {
         let is_servers = Arc::new(AtomicBool::new(false));
         let watched = Watched { inner: connection, is_servers: Arc::clone(&is_servers) };
         (watched, Self(is_servers))
     }
 
     /// Returns whether bytes have come since the server last wrote.
-    pub(super) fn is_servers(&self) -> bool {
+    pub(crate) fn is_servers(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// A connection whose turns are seen.
-pub(super) struct Watched<C> {
+pub(crate) struct Watched<C> {
     inner: C,
     is_servers: Arc<AtomicBool>,
 }
