@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Measures how long others wait while one client sends messages that are slow to decode or encode.
+"""Measures how long others wait while one client sends messages that are slow to decode or encode,
+takes no answer, or does not finish what it sends.
 
     cargo build --release --bin tensord
     tools/bench/neighbours.py [--binary target/release/tensord] [--polls 1000] [--only NAME]
 
-For each attack a client of its own sends such messages, two at a time, one after another. Meanwhile
-`/healthz` and a small Predict of a neighbour model are asked in turn, `--polls` times each. The
+For each attack a client of its own sends such messages, two at a time, one after another; or it
+opens connections, and keeps them. Meanwhile `/healthz` and a small Predict of a neighbour model are asked in turn, `--polls` times each. The
 first row is the server at rest. The host device is limited to 4 GiB, so that an attack that should be
 refused cannot harm the machine.
 """
@@ -14,6 +15,7 @@ import argparse
 import gzip
 import http.client
 import multiprocessing
+import socket
 import sys
 import tempfile
 import threading
@@ -115,6 +117,87 @@ REST_ATTACKS = {
 }
 
 
+def unread_answers(ports, opened):
+    """Sixty small requests for answers of 80 MB, of which nothing is ever taken."""
+    message = long_answer()[1]
+    frames = headers(PREDICT) + frame(0, 1, 1, b"\0" + len(message).to_bytes(4, "big") + message)
+    # A window of no bytes: the server may send the head of an answer and nothing of its body.
+    settings = frame(4, 0, 0, b"\0\x04" + bytes(4))
+    for _ in range(60):
+        opened.append(opening(ports[0], PREFACE + settings + frames))
+
+
+def unfinished_bodies(ports, opened):
+    """Two hundred bodies of 100 MB, of which 1 MB comes."""
+    for _ in range(200):
+        opened.append(opening(ports[1], BODY_HEAD + b" " * (1 << 20)))
+
+
+def dripping_bodies(ports, opened):
+    """A thousand bodies of which a byte comes every 100 ms."""
+    for _ in range(1000):
+        opened.append(opening(ports[1], BODY_HEAD))
+
+
+def lone_heads(ports, opened):
+    """Twenty thousand gRPC calls on two hundred connections, of which no message comes."""
+    for _ in range(200):
+        calls = b"".join(headers(PREDICT, stream) for stream in range(1, 201, 2))
+        opened.append(opening(ports[0], PREFACE + frame(4, 0, 0, b"") + calls))
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DRIP_SECONDS = 0.1
+BODY_HEAD = f"POST {REST_PREDICT} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n".encode()
+
+
+def frame(kind, flags, stream, payload):
+    """A frame of HTTP/2."""
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+def headers(path, stream=1):
+    """The head of a gRPC call, without any compression."""
+    block = b"\x83\x86"  # POST and http, from the fixed table.
+    for place, value in ((1, b"x"), (4, path.encode())):
+        block += bytes([place, len(value)]) + value
+    for name, value in ((b"content-type", b"application/grpc"), (b"te", b"trailers")):
+        block += bytes([0, len(name)]) + name + bytes([len(value)]) + value
+    return frame(1, 4, stream, block)
+
+
+def opening(port, content):
+    """A connection on which something was sent, as far as the server took it."""
+    connection = socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
+    try:
+        connection.sendall(content)
+    except OSError:
+        pass  # Refused and hung up on.
+    return connection
+
+
+KEPT_ATTACKS = {
+    "60 unread answers of 80 MB": unread_answers,
+    "200 unfinished bodies": unfinished_bodies,
+    "1,000 bodies that drip": dripping_bodies,
+    "20,000 heads without a message": lone_heads,
+}
+
+
+def send_kept(name, ports, ready, stop):
+    """Opens connections, and keeps them until it is told to stop. Each drips if its name says so."""
+    opened = []
+    KEPT_ATTACKS[name](ports, opened)
+    ready.set()
+    while not stop.wait(DRIP_SECONDS):
+        for connection in opened if "drip" in name else ():
+            try:
+                connection.send(b" ")
+            except OSError:
+                pass
+
+
 def send_grpc(name, port, ready, stop):
     """Sends an attack over gRPC until it is told to stop."""
     import grpc
@@ -206,7 +289,10 @@ def answers(port):
 
 def measure(name, ports, n_polls):
     """Polls during one attack."""
-    send, port = (send_grpc, ports[0]) if name in GRPC_ATTACKS else (send_rest, ports[1])
+    if name in KEPT_ATTACKS:
+        send, port = send_kept, ports
+    else:
+        send, port = (send_grpc, ports[0]) if name in GRPC_ATTACKS else (send_rest, ports[1])
     ready, stop = multiprocessing.Event(), multiprocessing.Event()
     attacker = multiprocessing.Process(target=send, args=(name, port, ready, stop))
     attacker.start()
@@ -231,7 +317,7 @@ def main():
             print("| milliseconds | health p50 | p99 | max | neighbour p50 | p99 | max |")
             print("|---|---|---|---|---|---|---|")
             row("at rest", *poll(ports[1], options.polls))
-            for name in [*GRPC_ATTACKS, *REST_ATTACKS]:
+            for name in [*GRPC_ATTACKS, *REST_ATTACKS, *KEPT_ATTACKS]:
                 if options.only is None or options.only in name:
                     measure(name, ports, options.polls)
 
