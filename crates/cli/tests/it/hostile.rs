@@ -42,6 +42,7 @@ const CASES: &[Case] = &[
     ("a list of models", messages::list_of_models),
     ("smaller answers that nobody reads over gRPC", messages::smaller_unread_answers),
     ("messages that never end", messages::unfinished_messages),
+    ("heads without messages", messages::heads_without_messages),
     ("numbers of many clients that each fit", messages::numbers_at_once),
     ("strings of many clients that each fit", messages::strings_at_once),
     ("empty lists in JSON", wire::empty_lists),
@@ -51,6 +52,8 @@ const CASES: &[Case] = &[
     ("a body that unfolds", wire::unfolding_body),
     ("bodies that never end", wire::unfinished_bodies),
     ("answers that nobody reads over REST", wire::unread_answers),
+    ("errors about long names that nobody reads", wire::long_names),
+    ("large heads that never end", wire::large_heads),
 ];
 
 /// Cases for our engine alone: answers so large that none fits beside TensorFlow, and models that

@@ -164,6 +164,44 @@ pub(super) fn unfinished_messages(server: &Server) {
     });
 }
 
+pub(super) fn heads_without_messages(server: &Server) {
+    block_on(async {
+        let address = format!("http://127.0.0.1:{}", server.grpc);
+        let endpoint = Endpoint::from_shared(address).unwrap();
+        let mut calls = tokio::task::JoinSet::new();
+        // 1.5 GB of headers.
+        for _ in 0..30 {
+            let channel = endpoint.connect().await.unwrap();
+            for _ in 0..1000 {
+                calls.spawn(head_alone(channel.clone()));
+            }
+        }
+        let mut n_refused = 0;
+        let refused = async {
+            while n_refused < 5 {
+                let answer = calls.join_next().await.expect("some find no room");
+                n_refused += usize::from(answer.unwrap() == Some("8".to_owned()));
+            }
+        };
+        tokio::time::timeout(PATIENCE, refused).await.expect("some are refused");
+    });
+}
+
+/// Sends a head of 50 KB, and nothing more. Gives the status.
+async fn head_alone(mut channel: Channel) -> Option<String> {
+    use tower::{Service as _, ServiceExt as _};
+    type Part = Result<hyper::body::Frame<Bytes>, Status>;
+    let nothing = http_body_util::StreamBody::new(tokio_stream::pending::<Part>());
+    let request = http::Request::post(PREDICT)
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("x-long", "x".repeat(50_000))
+        .body(tonic::body::Body::new(nothing))
+        .unwrap();
+    let answer = channel.ready().await.ok()?.call(request).await.ok()?;
+    Some(answer.headers().get("grpc-status")?.to_str().ok()?.to_owned())
+}
+
 pub(super) fn numbers_at_once(server: &Server) {
     // 80 MB each, and as much again for the answer.
     let tensor = [shape(&[20_000_000]), dtype(FLOAT), field(5, &1f32.to_le_bytes())].concat();

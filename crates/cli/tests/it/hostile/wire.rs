@@ -108,6 +108,46 @@ pub(super) fn unread_answers(server: &Server) {
     }
 }
 
+pub(super) fn long_names(server: &Server) {
+    let name = "x".repeat(20 << 20);
+    let mut open = Vec::new();
+    for number in 0..80 {
+        let (path, rest) = match number % 2 {
+            0 => (PREDICT, "\"instances\": [1]"),
+            _ => (CLASSIFY, "\"examples\": [{}]"),
+        };
+        let body = format!("{{\"signature_name\": \"{name}\", {rest}}}");
+        let mut stream = connect(server);
+        let length = body.len();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        // Nothing is ever read of the answer.
+        if stream.write_all(body.as_bytes()).is_ok() {
+            let looked = stream.peek(&mut [0]);
+            assert!(looked.is_ok(), "{looked:?}");
+            open.push(stream);
+        }
+    }
+}
+
+pub(super) fn large_heads(server: &Server) {
+    let mut open = Vec::new();
+    let head = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(60_000));
+    for _ in 0..500 {
+        let mut stream = connect(server);
+        stream.write_all(head.as_bytes()).unwrap();
+        open.push(stream);
+    }
+    // One more kilobyte at a time is too much for each.
+    for stream in &mut open {
+        drop(stream.write_all(&[b'x'; 6000]));
+        let mut answer = [0; 12];
+        // A server that hangs up with bytes unread may reset the connection.
+        let read = stream.read_exact(&mut answer);
+        assert!(read.is_err() || &answer == b"HTTP/1.1 431", "{answer:?}");
+    }
+}
+
 fn connect(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", server.rest)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
