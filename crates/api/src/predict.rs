@@ -67,7 +67,7 @@ pub(crate) fn unfolded_bytes(inputs: &BTreeMap<String, TensorProto>) -> usize {
     let of = |proto: &TensorProto| {
         let sizes = proto.tensor_shape.iter().flat_map(|shape| &shape.dim);
         let sizes = sizes.map(|dim| usize::try_from(dim.size).unwrap_or(0));
-        let last = proto.string_val.last().map_or(0, |last| last.len());
+        let last = proto.string_val.last().map_or(0, bytes::Bytes::len);
         let width = proto_dtype(proto).map_or(1, |dtype| dtype.size().max(1));
         sizes.fold(width.saturating_add(last), usize::saturating_mul)
     };

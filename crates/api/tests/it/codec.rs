@@ -123,7 +123,7 @@ async fn long_requests_that_wait_for_their_runs_keep_no_other_from_being_decoded
     assert!(gated.await.unwrap().is_ok());
 }
 
-/// What a message took to decode is given back where its tensors are filled.
+/// A charge for decoding is given back on the thread that fills the tensors.
 #[tokio::test]
 async fn short_requests_that_stand_for_many_numbers_are_filled_on_codec_threads() {
     let (server, noted) = start().await;
