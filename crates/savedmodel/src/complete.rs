@@ -47,11 +47,10 @@ impl SavedModel {
     }
 
     /// Returns the variables and tables that signatures read and the checkpoint gives, each with a
-    /// signature that reads it. The init op may give a value to what it reaches.
+    /// signature that reads it. The init op may give a value to what it reaches. Where the restore
+    /// op cannot be followed, the checkpoint may give a value to every variable.
     fn restored_by_signatures(&self) -> Vec<(String, Restored)> {
-        // An engine that cannot follow the graph either says so.
-        let Ok(restore) = self.restore() else { return Vec::new() };
-        let mut restored = by_key(restore);
+        let mut restored = self.restore().map_or_else(|_| all_variables(&self.graph), by_key);
         if restored.is_empty() {
             return Vec::new();
         }
@@ -96,6 +95,17 @@ fn by_key(restore: Restore) -> HashMap<Key, Restored> {
         (Key::Table(one.table), Restored { name, sources: vec![one.keys, one.values] })
     });
     variables.chain(tables).collect()
+}
+
+/// All variables of a graph and its functions, from sources that are not known.
+fn all_variables(graph: &tf::GraphDef) -> HashMap<Key, Restored> {
+    let functions = graph.library.iter().flat_map(|library| &library.function);
+    let nodes = graph.node.iter().chain(functions.flat_map(|function| &function.node_def));
+    let variables = nodes.filter_map(VariableId::of).map(|variable| {
+        let restored = Restored { name: variable.name.clone(), sources: Vec::new() };
+        (Key::Variable(variable), restored)
+    });
+    variables.collect()
 }
 
 /// The nodes of a graph and of its functions by name.

@@ -139,3 +139,27 @@ fn a_variable_that_the_init_op_sets_needs_no_checkpoint() {
     model.saver = None;
     model.check_index().unwrap();
 }
+
+#[test]
+fn a_model_whose_restore_op_cannot_be_followed_needs_an_index_if_it_reads_a_variable() {
+    let unfollowed = |init_op: Option<&str>| {
+        let mut model = with_init_op(init_op);
+        // As for checkpoints of version 1.
+        for node in model.graph.node.iter_mut().filter(|node| node.op == "RestoreV2") {
+            node.op = "RestoreSlice".to_owned();
+        }
+        assert!(model.restore().is_err(), "it cannot be followed");
+        model
+    };
+    let error = unfollowed(None).check_index().unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert!(error.to_string().contains("reads \"v\""), "{error}");
+    assert_eq!(unfollowed(None).check_files().unwrap_err().code(), Code::NotFound);
+    unfollowed(Some("init")).check_index().unwrap();
+    let mut model = unfollowed(None);
+    model.graph.node.iter_mut().filter(|node| node.name == "y").for_each(|y| y.input.clear());
+    model.check_index().unwrap();
+    let mut model = unfollowed(None);
+    model.saver.as_mut().unwrap().restore_op_name = "nowhere".to_owned();
+    assert_eq!(model.check_index().unwrap_err().code(), Code::NotFound);
+}
