@@ -209,6 +209,9 @@ fn tail(log: &str) -> String {
 mod tests {
     use super::*;
 
+    /// The inputs that a target starts from at least.
+    const SEEDS_MIN: usize = 4;
+
     fn wanted(arguments: &[&str]) -> Result<Wanted> {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let all: Vec<String> = owned(&["index", "regex"]);
@@ -239,8 +242,35 @@ mod tests {
         assert!(names.len() >= 12, "{names:?}");
         for name in names {
             let folder = root.join("testdata/fuzz").join(&name);
-            assert!(fs::read_dir(&folder).is_ok_and(|mut all| all.next().is_some()), "{name}");
+            let n_inputs = fs::read_dir(&folder).map_or(0, Iterator::count);
+            assert!(n_inputs >= SEEDS_MIN, "{name} has {n_inputs} inputs");
         }
+    }
+
+    /// Nobody builds `fuzz/` but `cargo xtask fuzz`, so this keeps a target from being lost: the
+    /// workspace has the function that it calls, and a test that gives it the inputs.
+    #[test]
+    fn every_target_is_listed_and_calls_a_function_that_a_test_replays() {
+        let root = crate::root();
+        let read = |path: &str| fs::read_to_string(root.join(path)).expect(path);
+        let manifest = read("fuzz/Cargo.toml");
+        for name in targets(root).unwrap() {
+            let listed = format!("name = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\n");
+            assert!(manifest.contains(&listed), "fuzz/Cargo.toml lists no {name}");
+            let target = read(&format!("fuzz/fuzz_targets/{name}.rs"));
+            let called = format!("::fuzz::{name}(");
+            let before = target.split_once(&called).expect(&name).0;
+            let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let krate = before.rsplit(|c| !word(c)).next().expect(&name);
+            let needs = format!("\n{krate} = {{ path = \"../crates/{krate}\" }}\n");
+            assert!(manifest.contains(&needs), "fuzz/Cargo.toml does not need {krate}");
+            let entries = read(&format!("crates/{krate}/src/fuzz.rs"));
+            assert!(entries.contains(&format!("pub fn {name}(bytes: &[u8]")), "{krate}: {name}");
+            let replayed = format!("replay::replay(\"{name}\",");
+            assert!(entries.contains(&replayed), "no test of {krate} replays {name}");
+        }
+        let n_listed = manifest.matches("[[bin]]").count();
+        assert_eq!(n_listed, targets(root).unwrap().len(), "targets that have no file");
     }
 
     #[test]
