@@ -234,5 +234,5 @@ pub(super) enum Next {
 const END: [u8; 2] = [0xFF, 0xD9];
 
 fn cut_off() -> Error {
-    Error("the image's data is cut off".to_owned())
+    Error::Invalid("the image's data is cut off".to_owned())
 }

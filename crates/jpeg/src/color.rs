@@ -1,7 +1,10 @@
 //! From the components of an image to its channels.
 
 use super::header::{Frame, Header};
-use crate::error::{Result, invalid};
+use crate::error::{Result, ask, invalid};
+
+/// The pixels that are converted before the caller is asked again whether to go on.
+const AT_ONCE: usize = 1 << 14;
 
 /// The colour space of an image's components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,24 +22,44 @@ pub(super) fn convert(
     frame: &Frame,
     planes: &[Vec<u8>],
     channels: usize,
+    go_on: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Vec<u8>> {
     let n = planes[0].len();
     let adobe = header.adobe.is_some();
     let at = |plane: usize, i: usize| planes[plane][i];
-    let three = |f: &dyn Fn(usize) -> [u8; 3]| (0..n).flat_map(f).collect();
     let ycc = |i: usize| to_rgb(at(0, i), at(1, i), at(2, i));
     let black = |[c, m, y]: [u8; 3], k: u8| [c, m, y].map(|ink| with_black(ink, k, adobe));
-    Ok(match (space(header, frame), channels) {
-        (Space::Gray | Space::YCbCr, 1) => planes[0].clone(),
-        (Space::Gray, 3) => three(&|i| [at(0, i); 3]),
-        (Space::YCbCr, 3) => three(&ycc),
-        (Space::Rgb, 3) => three(&|i| [at(0, i), at(1, i), at(2, i)]),
-        (Space::Rgb, 1) => (0..n).map(|i| to_gray(at(0, i), at(1, i), at(2, i))).collect(),
-        (Space::Cmyk, 3) => three(&|i| black([at(0, i), at(1, i), at(2, i)], at(3, i))),
+    let mut pixels = Pixels { n, go_on };
+    match (space(header, frame), channels) {
+        (Space::Gray | Space::YCbCr, 1) => Ok(planes[0].clone()),
+        (Space::Gray, 3) => pixels.collect(|i| [at(0, i); 3]),
+        (Space::YCbCr, 3) => pixels.collect(ycc),
+        (Space::Rgb, 3) => pixels.collect(|i| [at(0, i), at(1, i), at(2, i)]),
+        (Space::Rgb, 1) => pixels.collect(|i| [to_gray(at(0, i), at(1, i), at(2, i))]),
+        (Space::Cmyk, 3) => pixels.collect(|i| black([at(0, i), at(1, i), at(2, i)], at(3, i))),
         // What is stored is the opposite of the inks.
-        (Space::Ycck, 3) => three(&|i| black(ycc(i).map(|x| 255 - x), at(3, i))),
-        (space, channels) => return invalid!("{space:?} as {channels} channels"),
-    })
+        (Space::Ycck, 3) => pixels.collect(|i| black(ycc(i).map(|x| 255 - x), at(3, i))),
+        (space, channels) => invalid!("{space:?} as {channels} channels"),
+    }
+}
+
+/// The pixels of an image, which are converted a few thousand at a time.
+struct Pixels<'a> {
+    n: usize,
+    go_on: &'a mut dyn FnMut(usize) -> bool,
+}
+
+impl Pixels<'_> {
+    /// The samples that a function gives for each pixel. Fails if the caller does not go on.
+    fn collect<const N: usize>(&mut self, of: impl Fn(usize) -> [u8; N]) -> Result<Vec<u8>> {
+        let mut samples = Vec::with_capacity(self.n * N);
+        for start in (0..self.n).step_by(AT_ONCE) {
+            let end = self.n.min(start + AT_ONCE);
+            ask(self.go_on, N * (end - start))?;
+            samples.extend((start..end).flat_map(&of));
+        }
+        Ok(samples)
+    }
 }
 
 fn space(header: &Header, frame: &Frame) -> Space {

@@ -1,6 +1,5 @@
 //! From coefficients to samples: the two integer transforms of libjpeg.
 
-use super::header::Component;
 use super::reduced;
 use super::scan::ORDER;
 
@@ -13,36 +12,42 @@ pub enum Dct {
     Accurate,
 }
 
-/// The samples of a component, in rows of whole blocks of `size` by `size`.
-pub(super) fn plane(
-    component: &Component,
-    blocks: &[[i16; 64]],
-    table: &[u16; 64],
+/// The transform of the blocks of a component to samples.
+#[derive(Debug)]
+pub(super) struct Inverse {
+    factors: [i32; 64],
     dct: Dct,
+    /// The samples of a block in each direction.
     size: usize,
-) -> Vec<u8> {
-    assert!(matches!(size, 1 | 2 | 4 | 8), "a block of 8 and its halves");
-    let dct = if size == 8 { dct } else { Dct::Accurate };
-    let factors = factors(table, dct);
-    let width = component.stride * size;
-    let mut samples = vec![0; blocks.len() * size * size];
-    for (i, block) in blocks.iter().enumerate() {
-        let mut values: [i32; 64] =
-            std::array::from_fn(|k| i32::from(block[k]).wrapping_mul(factors[k]));
-        match (size, dct) {
-            (8, Dct::Fast) => fast(&mut values),
-            (8, Dct::Accurate) => accurate(&mut values),
-            (4, _) => reduced::four(&mut values),
-            (2, _) => reduced::two(&mut values),
-            _ => values[0] = (values[0] + 4) >> 3,
-        }
-        let (x, y) = (i % component.stride * size, i / component.stride * size);
-        for (row, values) in values.as_chunks::<8>().0.iter().take(size).enumerate() {
-            let out = &mut samples[(y + row) * width + x..][..size];
-            out.iter_mut().zip(values).for_each(|(out, v)| *out = (v + 128).clamp(0, 255) as u8);
+}
+
+impl Inverse {
+    /// The transform to blocks of `size` by `size` samples.
+    pub(super) fn new(table: &[u16; 64], dct: Dct, size: usize) -> Self {
+        assert!(matches!(size, 1 | 2 | 4 | 8), "a block of 8 and its halves");
+        let dct = if size == 8 { dct } else { Dct::Accurate };
+        Self { factors: factors(table, dct), dct, size }
+    }
+
+    /// Writes the samples of a row of blocks, in as many rows as a block has.
+    pub(super) fn row(&self, blocks: &[[i16; 64]], samples: &mut [u8]) {
+        let width = blocks.len() * self.size;
+        for (x, block) in blocks.iter().enumerate() {
+            let mut values: [i32; 64] =
+                std::array::from_fn(|k| i32::from(block[k]).wrapping_mul(self.factors[k]));
+            match (self.size, self.dct) {
+                (8, Dct::Fast) => fast(&mut values),
+                (8, Dct::Accurate) => accurate(&mut values),
+                (4, _) => reduced::four(&mut values),
+                (2, _) => reduced::two(&mut values),
+                _ => values[0] = (values[0] + 4) >> 3,
+            }
+            for (y, values) in values.as_chunks::<8>().0.iter().take(self.size).enumerate() {
+                let out = samples[y * width + x * self.size..][..self.size].iter_mut();
+                out.zip(values).for_each(|(out, v)| *out = (v + 128).clamp(0, 255) as u8);
+            }
         }
     }
-    samples
 }
 
 /// Returns the factors of the coefficients, in the order of a block.

@@ -30,8 +30,9 @@ mod standard;
 mod upsample;
 
 use bits::Next;
-use error::invalid;
+use error::{ask, invalid};
 use header::{Frame, Header};
+use idct::Inverse;
 use scan::Outcome;
 use upsample::{Part, Size};
 
@@ -128,15 +129,20 @@ impl<'a> Decoder<'a> {
         self.memory_bytes
     }
 
-    /// Decodes the image. Fails for what is cut off; what is only damaged gives what libjpeg makes
-    /// of it.
-    pub fn decode(self) -> Result<Image<Vec<u8>>> {
+    /// Decodes the image. Before each row of blocks or pixels it calls `go_on` with a measure of
+    /// the work that comes next, and stops if that returns `false`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a file that is cut off; one that is only damaged gives what libjpeg
+    /// makes of it. [`Error::Stopped`] if `go_on` said so.
+    pub fn decode(self, go_on: &mut dyn FnMut(usize) -> bool) -> Result<Image<Vec<u8>>> {
         let Self { bytes, options, mut header, mut at, channels, size, window, .. } = self;
         let Some(frame) = &header.frame else { return invalid!("a scan before its frame") };
         let mut planes = scan::Planes::new(frame);
         let mut rows = size.height;
         while let Some(start) = at {
-            match scan::decode((bytes, start), &header, &mut planes, options.recover)? {
+            let data = (bytes, start);
+            match scan::decode(data, &header, &mut planes, options.recover, go_on)? {
                 Outcome::Done(next) => at = header.read(bytes, next, options.recover)?,
                 Outcome::CutOff(unit) => {
                     rows = rows_before(&header, unit, (size, options.fancy))?;
@@ -150,16 +156,17 @@ impl<'a> Decoder<'a> {
         }
         header.end();
         let Some(frame) = &header.frame else { return invalid!("a scan before its frame") };
-        let part = Part::new(frame, size, window);
+        let part = Part::new(frame, size, window, options.fancy);
         if smooth::is_open(frame) {
             for (i, component) in frame.components.iter().enumerate() {
-                smooth::fill(&mut planes, frame, i, part.first_block(frame, component));
+                let first = part.first_block(frame, component);
+                smooth::fill(&mut planes, frame, i, first, go_on)?;
             }
         }
-        let samples: Vec<Vec<u8>> = (0..frame.components.len())
-            .map(|i| plane(frame, planes.coefficients(i), i, (options, part)))
-            .collect();
-        let mut data = color::convert(&header, frame, &samples, channels)?;
+        let samples = (0..frame.components.len())
+            .map(|i| plane(frame, &planes, i, (options.dct, part), go_on))
+            .collect::<Result<Vec<Vec<u8>>>>()?;
+        let mut data = color::convert(&header, frame, &samples, channels, go_on)?;
         data[rows * window.width * channels..].fill(0);
         Ok(Image { height: window.height, width: window.width, channels, data })
     }
@@ -181,16 +188,24 @@ fn rows_before(header: &Header, unit: usize, (size, fancy): (Size, bool)) -> Res
 /// One component in the size of the part that is wanted.
 fn plane(
     frame: &Frame,
-    coefficients: &[[i16; 64]],
+    planes: &scan::Planes,
     number: usize,
-    (options, part): (Options, Part),
-) -> Vec<u8> {
+    (dct, part): (Dct, Part),
+    go_on: &mut dyn FnMut(usize) -> bool,
+) -> Result<Vec<u8>> {
     let component = &frame.components[number];
     let block = part.size.block_of(frame, component);
     // A component without a scan has no table and no coefficients.
     let table = component.quantization.unwrap_or([0; 64]);
-    let samples = idct::plane(component, coefficients, &table, options.dct, block);
-    part.of(frame, component, &samples, options.fancy)
+    let inverse = Inverse::new(&table, dct, block);
+    let blocks = planes.coefficients(number);
+    let mut samples = vec![0; blocks.len() * block * block];
+    let rows = samples.chunks_exact_mut(component.stride * block * block);
+    for (row, blocks) in rows.zip(blocks.chunks_exact(component.stride)) {
+        ask(go_on, 64 * blocks.len())?;
+        inverse.row(blocks, row);
+    }
+    part.of(frame, component, &samples, go_on)
 }
 
 #[cfg(test)]
@@ -209,7 +224,28 @@ mod tests {
     };
 
     fn decode(bytes: &[u8], options: Options) -> Result<Image<Vec<u8>>> {
-        Decoder::new(bytes, options)?.decode()
+        Decoder::new(bytes, options)?.decode(&mut |_| true)
+    }
+
+    #[test]
+    fn decoding_stops_when_it_is_told_to_wherever_that_is() {
+        let good: &[u8] = include_bytes!("../../../testdata/images/small.jpg");
+        let (mut n_asked, mut n_samples) = (0, 0);
+        let whole = Decoder::new(good, OPTIONS).unwrap().decode(&mut |n| {
+            (n_asked, n_samples) = (n_asked + 1, n_samples + n);
+            true
+        });
+        let image = whole.unwrap();
+        assert!(n_samples >= image.data.len() && n_asked > image.height, "{n_asked}: {n_samples}");
+        for last in 0..n_asked {
+            let mut left = last;
+            let stopped = Decoder::new(good, OPTIONS).unwrap().decode(&mut |_| {
+                left = left.checked_sub(1).unwrap_or(usize::MAX);
+                left != usize::MAX
+            });
+            assert_eq!(stopped.map(|_| ()), Err(Error::Stopped), "{last}");
+            assert_eq!(left, usize::MAX, "it asks no more");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::bits::{Bits, Halt, Next, Read};
 use super::header::{Frame, Header};
 use super::huffman::Table;
-use crate::error::{Result, invalid};
+use crate::error::{Result, ask, invalid};
 
 /// The place in a block of each coefficient of the file's order.
 pub(super) const ORDER: [u8; 64] = [
@@ -56,6 +56,7 @@ pub(super) fn decode(
     header: &Header,
     planes: &mut Planes,
     recover: bool,
+    go_on: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Outcome> {
     let Some(frame) = &header.frame else { return invalid!("a scan before its frame") };
     check_tables(header, frame)?;
@@ -69,6 +70,9 @@ pub(super) fn decode(
     let units = header.units(frame);
     let (mut left, mut turn) = (header.restart_interval, 0);
     for unit in 0..units.across * units.down {
+        if unit.is_multiple_of(units.across) {
+            ask(go_on, 64 * units.blocks * units.across)?;
+        }
         let mut step = || -> Read<()> {
             if header.restart_interval > 0 && left == 0 {
                 pass.restart(turn)?;

@@ -7,6 +7,7 @@
 
 use super::header::{Component, Frame, Known, N_KNOWN};
 use super::scan::{ORDER, Planes};
+use crate::error::{Result, ask};
 
 /// The weights of five by five levels, in parts of 256.
 type Weights = [[i32; 5]; 5];
@@ -81,9 +82,15 @@ pub(super) fn is_open(frame: &Frame) -> bool {
 
 /// Fills in what is not known of a component from its block column `first` on; what is to the left
 /// of that does not count.
-pub(super) fn fill(planes: &mut Planes, frame: &Frame, number: usize, first: usize) {
+pub(super) fn fill(
+    planes: &mut Planes,
+    frame: &Frame,
+    number: usize,
+    first: usize,
+    go_on: &mut dyn FnMut(usize) -> bool,
+) -> Result<()> {
     let component = &frame.components[number];
-    let Some(table) = component.quantization else { return };
+    let Some(table) = component.quantization else { return Ok(()) };
     let last_good = planes.last_good;
     let blocks = planes.coefficients_mut(number);
     let levels: Vec<i16> = blocks.iter().map(|block| block[0]).collect();
@@ -93,6 +100,7 @@ pub(super) fn fill(planes: &mut Planes, frame: &Frame, number: usize, first: usi
         if known[1..].iter().all(|low| *low == Some(0)) {
             continue;
         }
+        ask(go_on, 128 * component.blocks_across)?;
         let guesses: &[Guess] =
             if known[1..].iter().all(Option::is_none) { &FROM_LEVELS } else { &FROM_MORE };
         let rows = rows_around(component, y);
@@ -103,6 +111,7 @@ pub(super) fn fill(planes: &mut Planes, frame: &Frame, number: usize, first: usi
             guess(block, &around, guesses, (known, &table));
         }
     }
+    Ok(())
 }
 
 /// Guesses coefficients of a block that are zero and not known to the last bit.

@@ -2,7 +2,7 @@
 
 use super::Window;
 use super::header::{Component, Frame};
-use crate::error::{Result, invalid};
+use crate::error::{Result, ask, invalid};
 
 /// The size of a decoded image, which is the file's or half, a quarter or an eighth of it.
 #[derive(Debug, Clone, Copy)]
@@ -94,14 +94,16 @@ pub(super) struct Part {
     unit_width: usize,
     /// Set when columns are mixed as suits a narrow part rather than the whole image.
     is_narrow: bool,
+    /// Set when chroma is interpolated rather than repeated.
+    fancy: bool,
 }
 
 impl Part {
-    pub(super) fn new(frame: &Frame, size: Size, window: Window) -> Self {
+    pub(super) fn new(frame: &Frame, size: Size, window: Window, fancy: bool) -> Self {
         let alone = frame.components.len() == 1;
         let unit_width = size.block * if alone { 1 } else { frame.max_h };
-        let mut part =
-            Self { size, window, unit: window.x / unit_width, unit_width, is_narrow: false };
+        let unit = window.x / unit_width;
+        let mut part = Self { size, window, unit, unit_width, is_narrow: false, fancy };
         // One component that gets too narrow makes libjpeg choose anew for all.
         part.is_narrow = frame.components.iter().any(|c| {
             let whole = size.samples_across(frame, c, size.width);
@@ -127,8 +129,8 @@ impl Part {
         frame: &Frame,
         component: &Component,
         samples: &[u8],
-        fancy: bool,
-    ) -> Vec<u8> {
+        go_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Vec<u8>> {
         let (size, window) = (self.size, self.window);
         let block = size.block_of(frame, component);
         let (h, v) = (component.h * block, component.v * block);
@@ -139,12 +141,13 @@ impl Part {
         let row =
             |y: usize| &samples[y.min(height - 1) * component.stride * block + first..][..width];
         let (across, down) = size.steps(frame, component);
-        let fancy = fancy && size.block > 1;
+        let fancy = self.fancy && size.block > 1;
         let whole = size.samples_across(frame, component, size.width);
         let smooth = fancy && if self.is_narrow { width } else { whole } > 2;
         let mut out = Vec::with_capacity(window.width * window.height);
         let mut line: Vec<u8> = Vec::with_capacity(2 * width);
         for y in window.y..window.y + window.height {
+            ask(go_on, 2 * width)?;
             line.clear();
             match (across, down) {
                 (Some(2), Some(1)) if smooth => smooth_row(row(y), &mut line),
@@ -167,7 +170,7 @@ impl Part {
             let from = window.x - self.unit * self.unit_width;
             out.extend_from_slice(&line[from..][..window.width]);
         }
-        out
+        Ok(out)
     }
 }
 

@@ -66,7 +66,10 @@ impl From<Error> for Status {
 
 impl From<jpeg::Error> for Error {
     fn from(error: jpeg::Error) -> Self {
-        Self::InvalidArgument(error.to_string())
+        match error {
+            jpeg::Error::Invalid(text) => Self::InvalidArgument(text),
+            jpeg::Error::Stopped => Self::Cancelled,
+        }
     }
 }
 

@@ -159,7 +159,12 @@ impl Decode {
         };
         let decoder = jpeg::Decoder::new(bytes, options)?;
         let _booked = Booked::new(decoder.memory_bytes())?;
-        let jpeg::Image { height, width, channels, data } = decoder.decode()?;
+        let decoded = decoder.decode(&mut |n_samples| !is_stopped(n_samples));
+        if decoded.is_err() {
+            // A run that is stopped says why.
+            pace(0)?;
+        }
+        let jpeg::Image { height, width, channels, data } = decoded?;
         self.write(ctx, &Pixels { height, width, channels, data, _booked })
     }
 
@@ -170,17 +175,10 @@ impl Decode {
         let shape = Shape::checked(dims.iter().map(|dim| *dim as i64))?;
         let mut out = ctx.output(0, self.dtype, &shape)?;
         match self.dtype {
-            DType::U8 => {
-                let out = out.as_mut_slice::<u8>().iter_mut();
-                out.zip(pixels.data).for_each(|(out, x)| *out = x as u8);
-            }
-            DType::U16 => out.as_mut_slice().copy_from_slice(&pixels.data),
-            _ => {
-                let out = out.as_mut_slice::<f32>().iter_mut();
-                out.zip(pixels.data).for_each(|(out, x)| *out = f32::from(x) / 65535.);
-            }
+            DType::U8 => convert(&pixels.data, out.as_mut_slice(), |x| x as u8),
+            DType::U16 => convert(&pixels.data, out.as_mut_slice::<u16>(), |x| x),
+            _ => convert(&pixels.data, out.as_mut_slice(), |x| f32::from(x) / 65535.),
         }
-        Ok(())
     }
 
     fn gif(&self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> Result<()> {
@@ -225,18 +223,21 @@ impl Decode {
         assert!(data.len() <= MAX_ELEMENTS);
         let mut out = ctx.output(0, self.dtype, &shape)?;
         match self.dtype {
-            DType::U8 => out.as_mut_slice().copy_from_slice(data),
-            DType::U16 => {
-                let out = out.as_mut_slice::<u16>().iter_mut();
-                out.zip(data).for_each(|(out, x)| *out = u16::from(*x) << 8);
-            }
-            _ => {
-                let out = out.as_mut_slice::<f32>().iter_mut();
-                out.zip(data).for_each(|(out, x)| *out = f32::from(*x) / 255.);
-            }
+            DType::U8 => convert(data, out.as_mut_slice::<u8>(), |x| x),
+            DType::U16 => convert(data, out.as_mut_slice(), |x| u16::from(x) << 8),
+            _ => convert(data, out.as_mut_slice(), |x| f32::from(x) / 255.),
         }
-        Ok(())
     }
+}
+
+/// Writes each sample in the dtype that was asked for.
+fn convert<A: Copy, B>(from: &[A], to: &mut [B], of: impl Fn(A) -> B) -> Result<()> {
+    assert_eq!(from.len(), to.len(), "one for each");
+    for (from, to) in from.chunks(AT_ONCE).zip(to.chunks_mut(AT_ONCE)) {
+        pace(from.len())?;
+        to.iter_mut().zip(from).for_each(|(to, x)| *to = of(*x));
+    }
+    Ok(())
 }
 
 /// The part of an image that starts at the first two numbers and has the size of the last.

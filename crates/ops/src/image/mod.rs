@@ -11,6 +11,7 @@ mod encode_png;
 mod gif;
 mod heap;
 mod nms;
+mod paced_reader;
 mod pixels;
 mod png;
 mod resize;

@@ -337,7 +337,14 @@ impl ParseSequence {
             }
             found.copy_from_slice(flags);
         } else {
-            found.iter_mut().enumerate().for_each(|(d, found)| *found = is_named(d).into());
+            let n_names = match &self.form {
+                Form::Attrs { may_miss, .. } => may_miss.len(),
+                _ => ctx.input(1).n_elements(),
+            };
+            for (d, found) in found.iter_mut().enumerate() {
+                pace(n_names)?;
+                *found = is_named(d).into();
+            }
         }
         Ok(())
     }

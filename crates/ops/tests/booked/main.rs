@@ -4,11 +4,12 @@
 //! attributes that ask for giant results.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod bombs;
 mod hostility;
 
 use std::alloc::System;
-use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -51,6 +52,11 @@ thread_local! {
     /// The bytes of the heap that this thread holds, and the most of them that were not booked.
     static LIVE: Cell<i64> = const { Cell::new(0) };
     static MOST: Cell<i64> = const { Cell::new(0) };
+}
+
+thread_local! {
+    /// The ops whose kernels were begun.
+    static BEGUN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 /// The books of the bytes of the heap.
@@ -117,10 +123,9 @@ fn cases() -> Vec<Case> {
     opcases::read_all(&folder)
 }
 
-/// The ops of `testdata/ops_beyond_their_books.txt`, of which no hostile calls are made.
-fn listed() -> Vec<String> {
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/ops_beyond_their_books.txt");
+/// The ops that a file of `testdata` names with a reason.
+fn listed(file: &str) -> BTreeSet<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(file);
     let text = std::fs::read_to_string(file).unwrap();
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.filter_map(|line| line.split(" : ").next()).map(str::to_owned).collect()
@@ -156,6 +161,9 @@ fn call(node: &Node, inputs: &[Tensor], env: &Env<'_>) -> ops::Result<Vec<Tensor
     let n_outputs = op.infer_with(&specs, env.functions)?.len();
     let outputs = (0..n_outputs).map(|_| Output::Open(None));
     let mut ctx = Ctx::new(inputs.iter().map(Tensor::view), outputs, env);
+    if !BEGUN.with_borrow(|begun| begun.contains(&node.op)) {
+        BEGUN.with_borrow_mut(|begun| begun.insert(node.op.clone()));
+    }
     op.run(&mut ctx)?;
     Ok(ctx.finish()?.into_iter().map(|(_, tensor)| tensor).collect())
 }
@@ -227,9 +235,10 @@ fn no_call_however_hostile_takes_more_from_the_heap_than_it_booked() {
     let _scope = device::booked_to(&owner, Category::Requests);
     let mut findings = Findings::default();
     let (mut n_calls, mut n_refused, mut n_done) = (0, 0, 0);
+    let mut begun = BTreeSet::new();
     let progress = Path::new(env!("CARGO_TARGET_TMPDIR")).join("booked_op.txt");
-    let listed = listed();
-    for (op, cases) in by_op.iter().filter(|(op, _)| !listed.contains(op)) {
+    let listed = listed("ops_beyond_their_books.txt");
+    for (op, cases) in by_op.iter().filter(|(op, _)| !listed.contains(*op)) {
         std::fs::write(&progress, op).unwrap();
         let mut random = Random::new(op);
         for turn in 0..N_CALLS {
@@ -242,8 +251,11 @@ fn no_call_however_hostile_takes_more_from_the_heap_than_it_booked() {
                 let deadline = Some(Instant::now() + CALL_TIME);
                 let cancel = Cancel::new(Arc::new(AtomicBool::new(false)), deadline);
                 let env = Env { cancel: &cancel, ..*env };
+                // Kernels that the walk ran on its way do not count.
+                BEGUN.take();
                 let run = || call(&variant.node, &variant.inputs, &env);
                 let (excess, result) = watched(|| catch_unwind(AssertUnwindSafe(run)));
+                begun.append(&mut BEGUN.take());
                 n_calls += 1;
                 let excess = match &result {
                     Err(_) => i64::MAX,
@@ -267,8 +279,44 @@ fn no_call_however_hostile_takes_more_from_the_heap_than_it_booked() {
     }
     drop(std::panic::take_hook());
     findings.check();
+    let without: BTreeSet<String> =
+        by_op.keys().filter(|op| !begun.contains(*op)).cloned().collect();
+    assert_eq!(without, self::listed("ops_without_hostile_calls.txt"), "ops that never ran");
     assert!(n_calls > 5000, "only {n_calls} calls");
     assert!(n_refused > 100 && n_done > 1000, "{n_refused} refused, {n_done} done");
     let left = BOOKS.get().unwrap().books().in_use_bytes();
     assert!(left < 1 << 20, "{left} bytes are still booked");
+}
+
+#[test]
+fn no_picture_takes_more_from_the_heap_than_it_booked_however_small_its_file() {
+    start();
+    let (large, giant) = (bombs::large(), bombs::giant());
+    let n_large = large.len();
+    let cases = cases();
+    let owner = owner();
+    let _scope = device::booked_to(&owner, Category::Requests);
+    let mut findings = Findings::default();
+    let mut n_refused = 0;
+    for (i, bomb) in large.iter().chain(&giant).enumerate() {
+        let of_op = |case: &&Case| case.nodes.last().is_some_and(|node| node.op == bomb.op);
+        let case = cases.iter().find(of_op).unwrap();
+        walk(case, |node, inputs, env| {
+            if node.op != bomb.op {
+                return;
+            }
+            let mut inputs = inputs.to_vec();
+            inputs[0] = bomb.contents();
+            let cancel = Cancel::new(Arc::default(), Some(Instant::now() + 10 * CALL_TIME));
+            let _watch = cancel.watch();
+            let (excess, result) =
+                watched(|| call(node, &inputs, &Env { cancel: &cancel, ..*env }));
+            let free = FREE_TIMES * i64::try_from(bomb.file.len()).unwrap();
+            findings.add(&node.op, excess - free, || bomb.name.clone());
+            assert!(i >= n_large || result.is_ok(), "{}: {:?}", bomb.name, result.err());
+            n_refused += usize::from(result.is_err());
+        });
+    }
+    findings.check();
+    assert!(n_refused > 15, "{n_refused} of {} were refused", giant.len());
 }
