@@ -124,6 +124,13 @@ impl External {
         self.placed.refresh()
     }
 
+    /// Ends workers that each hold more than everybody together may hold of the host.
+    fn end_giants(&self) {
+        if let (Some(workers), Some(host)) = (self.workers(), self.devices.own().host()) {
+            workers.end_beyond(host.space.account().limit_bytes());
+        }
+    }
+
     /// Puts other limits in force, all or none. Gives the names of the devices that are ours
     /// to change, and how to take the change back.
     pub(crate) fn change(
@@ -154,6 +161,7 @@ impl External {
 pub(crate) async fn watch(external: Arc<External>, token: CancellationToken) {
     let mut was_missing = false;
     while token.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        external.end_giants();
         let missing = external.refresh();
         if missing > 0 && !was_missing {
             tracing::warn!("workers hold {missing} bytes more than cpu:0 has room for");

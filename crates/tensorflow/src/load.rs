@@ -86,12 +86,20 @@ impl Workers {
 
     /// The workers that there are.
     pub fn snapshot(&self) -> Vec<WorkerSnapshot> {
-        let workers: Vec<Arc<Worker>> = {
-            let mut all = self.all.lock();
-            all.retain(|worker| worker.strong_count() > 0);
-            all.iter().filter_map(Weak::upgrade).collect()
-        };
+        let workers = self.live();
         workers.iter().filter(|worker| worker.is_open()).map(|worker| worker.snapshot()).collect()
+    }
+
+    /// Ends the processes that each hold more than so many bytes, if they have models. Their
+    /// requests fail with `UNAVAILABLE`, and they are started again as after a crash.
+    pub fn end_beyond(&self, most_bytes: u64) {
+        self.live().iter().for_each(|worker| worker.end_beyond(most_bytes));
+    }
+
+    fn live(&self) -> Vec<Arc<Worker>> {
+        let mut all = self.all.lock();
+        all.retain(|worker| worker.strong_count() > 0);
+        all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The bytes of a model's variables, without loading it.
@@ -233,7 +241,10 @@ impl Workers {
     }
 
     /// Fails if the sandbox is required and cannot be had here.
-    fn check_sandbox(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` with what the kernel lacks.
+    pub fn check_sandbox(&self) -> Result<()> {
         if self.options.sandbox != Sandbox::Required {
             return Ok(());
         }

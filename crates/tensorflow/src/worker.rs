@@ -353,6 +353,21 @@ impl Worker {
         }
     }
 
+    /// Ends the process if it holds more than so many bytes, unless no model was let in: then it is
+    /// not the models that are too large. Its requests fail, and it is started again.
+    pub(crate) fn end_beyond(&self, most_bytes: u64) {
+        let pid = self.state.lock().pid;
+        let resident = pid.map_or(0, resident_bytes);
+        let mut state = self.state.lock();
+        let has_models = state.seats.values().any(|seat| seat.is_admitted);
+        if resident <= most_bytes || state.pid != pid || !has_models {
+            return;
+        }
+        state.excess = Some(format!("its process held {resident} bytes of at most {most_bytes}"));
+        drop(state);
+        self.bell.ring();
+    }
+
     /// Passes a line of the process's output on to our log, with the model that it is about if that
     /// can be but one, else with all that are there.
     fn log(&self, line: &str) {

@@ -153,6 +153,21 @@ fn a_limited_server_and_its_workers_stay_within_the_limit_whatever_they_are_sent
     }
 }
 
+#[test]
+fn a_worker_that_passes_the_limit_of_the_host_by_itself_is_ended_and_serves_again() {
+    let setup = Setup::new(&[("giants", "testdata/hostile/giants")]);
+    let server = setup.start(with_tensorflow(tensord()), "--engine=tensorflow");
+    let fill = |size: u64| {
+        let body = format!("{{\"signature_name\": \"fill\", \"inputs\": {size}}}");
+        server.rest("POST", "/v1/models/giants:predict", &body)
+    };
+    assert_eq!(fill(3).0, 200);
+    // 5 GB of strings at a limit of one.
+    let (status, text) = fill(5_000_000);
+    assert!(status == 503 && text.contains("bytes of at most"), "{status} {text}");
+    until("it is started again", || fill(3).0 == 200);
+}
+
 /// The next request is answered as soon as what the last ones held is gone.
 #[track_caller]
 fn recovers(server: &Server) {

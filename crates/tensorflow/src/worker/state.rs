@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) held: HashMap<u64, Block>,
     /// The next time at which something is too late.
     pub(super) next_check: Option<Instant>,
+    /// The reason to end the process if it holds far too much.
+    pub(super) excess: Option<String>,
     /// Set when a model has left since the process started.
     pub(super) has_leavers: bool,
     /// The time at which the process was started.
@@ -158,6 +160,7 @@ impl State {
             flights: HashMap::new(),
             held: HashMap::new(),
             next_check: None,
+            excess: None,
             has_leavers: false,
             began: now,
             n_threads,
@@ -348,6 +351,7 @@ impl State {
         self.pid = None;
         self.held.clear();
         self.has_leavers = false;
+        self.excess = None;
         for seat in self.seats.values_mut() {
             self.places.hold(&seat.entrance);
             let lost = || SeatState::Failed(Status::unavailable(why));

@@ -271,6 +271,9 @@ impl<'a> Serving<'a> {
             if matches!(state.phase, Phase::Ended) {
                 return Some(Ending::Unwanted);
             }
+            if let Some(why) = state.excess.take() {
+                return Some(Ending::Lost(why));
+            }
             if state.link.is_some() {
                 self.start_loads(&mut state);
             }

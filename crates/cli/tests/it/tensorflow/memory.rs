@@ -136,6 +136,37 @@ fn a_load_that_takes_too_long_is_given_up_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_worker_that_holds_far_too_much_is_ended_and_started_again() {
+    let workers = start(Renewal::Never);
+    let servable = load(&workers, "spin", &ModelSettings::default());
+    spin(&servable);
+    let before = workers.snapshot().remove(0);
+    workers.end_beyond(2 * before.resident_bytes);
+    spin(&servable);
+    assert_eq!(workers.snapshot()[0].pid, before.pid, "it holds less");
+    let is_cancelled = Arc::new(AtomicBool::new(false));
+    let (send, receive) = std::sync::mpsc::channel();
+    let endless = Run {
+        signature: "serving_default".to_owned(),
+        inputs: vec![Tensor::scalar(i64::MAX).unwrap()],
+        outputs: vec![0],
+        deadline: None,
+        level: None,
+        is_cancelled,
+    };
+    servable.engine.start(endless, Box::new(move |answer| send.send(answer).unwrap()));
+    until("it runs", || workers.snapshot()[0].n_running == 1);
+    workers.end_beyond(before.resident_bytes / 2);
+    let error = receive.recv().unwrap().unwrap_err();
+    assert_eq!(error.code, Code::Unavailable);
+    assert!(error.message.contains("bytes of at most"), "{error}");
+    spin(&servable);
+    let after = workers.snapshot().remove(0);
+    assert_ne!(after.pid, before.pid);
+    assert_eq!(after.n_restarts, 1);
+}
+
+#[test]
 fn a_shared_worker_is_renewed_when_a_model_leaves_if_asked() {
     let workers = start(Renewal::AtOnce);
     let stays = load(&workers, "spin", &ModelSettings::default());
