@@ -206,6 +206,26 @@ impl ExternalDevices {
         self.devices.iter().filter(may_be).cloned().collect()
     }
 
+    /// Returns whether a version would find a place if nobody else held anything: on a device that
+    /// it may be on; where there is none, on the host with a worker as large as the last one was
+    /// when it had no model.
+    pub fn could_hold(&self, claim: &Claim) -> bool {
+        let served = self.models.get(&claim.demand.model);
+        let (weights_bytes, nobody) = (claim.demand.needed.bytes, Usage::default());
+        let candidates = self.candidates(&served);
+        let fits = |one: &Arc<ExternalDevice>| {
+            let needed = one.needed(&served, &nobody, weights_bytes);
+            needed.bytes() <= one.account.limit_bytes()
+        };
+        let Some(host) = self.own.host().filter(|_| candidates.is_empty()) else {
+            return candidates.iter().any(fits);
+        };
+        let reserved_bytes = host.amount(served.rule.reservation).unwrap_or(0);
+        let with_worker = weights_bytes.saturating_add(self.books.worker_bytes());
+        weights_bytes <= host.limit_for(&served.rule)
+            && with_worker.max(reserved_bytes) <= host.space.account().limit_bytes()
+    }
+
     /// The versions that are being loaded on a device, and the bytes that each will take besides
     /// what was admitted for it; but for one.
     fn promises(&self, device: &ExternalDevice, but: Option<&Claim>) -> Vec<(Holder, u64)> {

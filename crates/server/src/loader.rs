@@ -58,8 +58,9 @@ struct Wanted<'a> {
     dir: Storage,
     path: &'a str,
     cancel: &'a CancellationToken,
-    /// Whether it would not fit if there were nothing else.
-    is_too_large: Cell<bool>,
+    /// Set when it fails at every attempt: it would not fit if there were nothing else, or the
+    /// machine lacks what it needs.
+    is_hopeless: Cell<bool>,
 }
 
 impl Loader for Engines {
@@ -78,8 +79,8 @@ impl Loader for Engines {
             .folders
             .open(path)
             .map_err(|error| LoadError::new(Code::NotFound, error.to_string()))?;
-        let is_too_large = Cell::new(false);
-        let wanted = Wanted { model, version, dir, path, cancel, is_too_large };
+        let is_hopeless = Cell::new(false);
+        let wanted = Wanted { model, version, dir, path, cancel, is_hopeless };
         let servable = match self.choices.of(model) {
             Engine::Auto => self.either(&wanted),
             Engine::Native => self.native(&wanted),
@@ -87,7 +88,7 @@ impl Loader for Engines {
         };
         let servable = servable.map_err(|error| {
             let failure = LoadError::from(error);
-            if wanted.is_too_large.get() { failure.finally() } else { failure }
+            if wanted.is_hopeless.get() { failure.finally() } else { failure }
         })?;
         let engine = servable.engine.name();
         tracing::info!(model, version, engine, "loaded");
@@ -126,7 +127,7 @@ impl Settings {
 impl Engines {
     /// Loads a version on our own engine, on as many devices as it is to be on.
     fn native(&self, wanted: &Wanted<'_>) -> status::Result<Servable> {
-        let Wanted { model, version, ref dir, path, cancel, ref is_too_large } = *wanted;
+        let Wanted { model, version, ref dir, path, cancel, ref is_hopeless } = *wanted;
         self.devices.check_rule(model).map_err(|e| Status::invalid(format!("{e:#}")))?;
         let opened = Opened::open(dir, &self.options)?;
         let needed = self.needed(model, &opened, dir)?;
@@ -142,7 +143,7 @@ impl Engines {
         let resident = self.devices.placement.admit(demand, files);
         let leases = self.find_place(&resident, cancel).inspect_err(|error| {
             let lacks_room = error.code == Code::ResourceExhausted;
-            is_too_large.set(lacks_room && !self.devices.own().could_hold(&resident));
+            is_hopeless.set(lacks_room && !self.devices.own().could_hold(&resident));
         })?;
         let mut opened = Some(opened);
         let (mut servable, mut members) = (None, Vec::new());

@@ -77,6 +77,28 @@ fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
+/// Adds a model of a name and a path that can never be served. Gives the answer once it is sure
+/// that its load was not tried again.
+#[track_caller]
+fn refused_at_once(server: &Server, (name, path): (&str, &str), more: &str, status: u16) -> String {
+    let before = loads(server, path);
+    let body = format!("{{\"base_path\": \"{path}\"{more}}}");
+    let (found, answer) = server.manage("POST", &format!("/v1/models/{name}"), &body);
+    assert_eq!(found, status, "{answer}");
+    let states = server.rest("GET", &format!("/v1/models/{name}"), "").1;
+    assert!(states.contains("\"END\""), "{states}");
+    assert_eq!(loads(server, path), before + 1, "{name}");
+    answer
+}
+
+/// The loads of a model's versions that the server counts.
+fn loads(server: &Server, path: &str) -> u64 {
+    let page = server.rest("GET", "/metrics", "").1;
+    let is_it = |line: &&str| line.contains("load_attempt_count") && line.contains(path);
+    let counts = page.lines().filter(is_it).map(|line| line.rsplit(' ').next().unwrap());
+    counts.map(|count| count.parse::<u64>().unwrap()).sum()
+}
+
 /// The processor time that a process has used, in ticks.
 fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The memory that workers hold of the host, in its ledger.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use device::{Category, Charge, Holder, Owner};
@@ -18,6 +19,8 @@ pub(super) struct Books {
     workers: Mutex<BTreeMap<u32, Charge>>,
     /// The memory that is reserved for models on the host.
     reserves: Mutex<Vec<Weak<Reserve>>>,
+    /// The memory that the last worker held by itself; 0 before the first one.
+    worker_bytes: AtomicU64,
 }
 
 /// The memory that was booked for a version in a worker; given back when it is dropped.
@@ -33,6 +36,11 @@ struct HostBooking {
 }
 
 impl Books {
+    /// The memory that the last worker held by itself; 0 before the first one.
+    pub(super) fn worker_bytes(&self) -> u64 {
+        self.worker_bytes.load(Ordering::Relaxed)
+    }
+
     /// The memory that is reserved for a model.
     fn reserve_of(&self, model: &Arc<str>) -> Arc<Reserve> {
         let mut reserves = self.reserves.lock();
@@ -97,6 +105,7 @@ impl ExternalDevices {
         weights_bytes: u64,
         worker_bytes: u64,
     ) -> Result<Booked, Box<Refusal>> {
+        self.books.worker_bytes.store(worker_bytes, Ordering::Relaxed);
         let gpu = device.map(|device| self.admit(claim, device, weights_bytes)).transpose()?;
         // What the worker holds by itself is in the books from now on.
         let usage = self.usage();

@@ -172,3 +172,32 @@ fn versions_of_a_model_take_what_is_reserved_for_it_together() {
     drop(new);
     assert_eq!(booked(), []);
 }
+
+#[test]
+fn a_version_that_fits_nowhere_by_itself_is_told_from_one_that_has_to_wait() {
+    let (placement, external) = external(&[6], Usage::default());
+    let limit = external.all()[0].account.limit_bytes();
+    let on_gpu = |name, bytes| admit(&placement, needing(name, bytes));
+    assert!(external.could_hold(&on_gpu("whole", limit)));
+    assert!(!external.could_hold(&on_gpu("more", limit + 1)));
+    // Another has the room for now.
+    let first = on_gpu("first", limit);
+    let _booked = external.book(&first, Some(&external.all()[0]), limit, 0).unwrap();
+    assert!(external.could_hold(&on_gpu("next", limit)));
+}
+
+#[test]
+fn on_the_host_a_version_must_fit_beside_its_worker() {
+    let (placement, external) = external(&[], Usage::default());
+    let limit = placement.own().host().unwrap().space.account().limit_bytes();
+    let version = admit(&placement, needing("m", limit - 10));
+    assert!(external.could_hold(&version));
+    drop(external.book(&version, None, 0, 11).unwrap());
+    assert!(!external.could_hold(&version), "with a worker of 11 bytes");
+}
+
+/// A version for a worker with so many bytes of variables.
+fn needing(model: &str, bytes: u64) -> Demand {
+    let needed = crate::Needed { bytes, ..crate::Needed::default() };
+    Demand { needed, within: Within::Workers, ..demand(model, 1, 0) }
+}

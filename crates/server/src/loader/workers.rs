@@ -9,7 +9,7 @@ use native::Opened;
 use parking_lot::Mutex;
 use placement::{Booked, Demand, Needed, Within};
 use session::{Member, Servable};
-use status::{Result, Status};
+use status::{Code, Result, Status};
 use tensorflow::{HOW_TO_INSTALL, ModelSettings, Request, Workers};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,10 @@ use crate::devices::{Resident, ServedVersion};
 impl Engines {
     /// Loads a version in a worker: on the GPUs that it is placed on, else on the host.
     pub(super) fn tensorflow(&self, wanted: &Wanted<'_>) -> Result<Servable> {
-        let workers = self.workers()?;
+        // The machine will not be another while the server runs.
+        let lacks = |_: &Status| wanted.is_hopeless.set(true);
+        let workers = self.workers().inspect_err(lacks)?;
+        workers.check_sandbox().inspect_err(lacks)?;
         let (model, version) = (wanted.model, wanted.version);
         let demand = Demand {
             model: model.into(),
@@ -32,16 +35,29 @@ impl Engines {
         };
         let files = ServedVersion::new(wanted.dir.clone(), wanted.path, &self.devices.left);
         let resident = self.devices.placement.admit(demand, files);
+        let loaded = self.load_on_leases(workers, &resident, wanted.cancel);
+        loaded.inspect_err(|error| {
+            let lacks_room = error.code == Code::ResourceExhausted;
+            wanted.is_hopeless.set(lacks_room && !self.external.placed.could_hold(&resident));
+        })
+    }
+
+    /// Loads a version on the devices that are found for it.
+    fn load_on_leases(
+        &self,
+        workers: &Workers,
+        resident: &Arc<Resident>,
+        cancel: &CancellationToken,
+    ) -> Result<Servable> {
         let (mut servable, mut members) = (None, Vec::new());
-        for lease in self.find_place(&resident, wanted.cancel)? {
-            let (loaded, booked) =
-                self.load_in(workers, &resident, &lease.device, wanted.cancel)?;
+        for lease in self.find_place(resident, cancel)? {
+            let (loaded, booked) = self.load_in(workers, resident, &lease.device, cancel)?;
             let member = Member::new(lease.device, Arc::clone(&loaded.engine));
             members.push(member.with(booked));
             servable.get_or_insert(loaded);
         }
         let servable = servable.expect("there is at least one place");
-        Ok(self.serve_on_all(servable, members, &resident))
+        Ok(self.serve_on_all(servable, members, resident))
     }
 
     fn workers(&self) -> Result<&Arc<Workers>> {

@@ -9,7 +9,8 @@ use tensor::{Shape, Strings, Tensor};
 use tensorflow::{ModelSettings, Renewal};
 
 use super::memory::{load, options, spin};
-use super::{fallback, predict, spec, with_tensorflow, workers};
+use super::{fallback, predict, refused_at_once, spec, with_tensorflow, workers};
+use crate::control::Files;
 use crate::support::{Server, python, tensord};
 
 /// The user that runs the server.
@@ -205,6 +206,21 @@ fn where_the_kernel_lacks_landlock_a_required_sandbox_starts_no_worker() {
     let line = server.logs("--worker_sandbox=required");
     assert!(line.contains("this system lacks Landlock"), "{line}");
     assert!(workers(server.id()).is_empty());
+}
+
+#[test]
+fn where_the_kernel_lacks_landlock_a_model_that_requires_the_sandbox_is_refused_at_once() {
+    let files = Files::new();
+    let flags = [
+        files.list(&["a"]),
+        format!("--model_roots={}", files.path("models")),
+        "--engine=tensorflow,a=native".to_owned(),
+        "--worker_sandbox=required".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let server = Server::start(without_landlock(&tensord()), &flags);
+    let answer = refused_at_once(&server, ("b", &files.path("models/b")), "", 400);
+    assert!(answer.contains("this system lacks Landlock"), "{answer}");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use pages::{
     Categories, DevicesPage, EngineName, MemoryCategory, MemoryPage, PlanPage, WorkerEntry,
 };
 
-use super::with_tensorflow;
+use super::{refused_at_once, with_tensorflow};
+use crate::control::Files;
 use crate::page::{Page as _, Shown as _, bytes_for, named};
 use crate::support::{Server, check_half_plus_two, root, tensord, until_some};
 
@@ -145,6 +146,31 @@ fn what_is_reserved_for_a_model_in_a_worker_is_promised_to_nobody_else() {
     machine.models(&[("one", some), ("two", some), ("three", some)]);
     let states = server.rest_until("/v1/models/three", "END");
     assert!(states.contains("RESOURCE_EXHAUSTED") && states.contains("2147483648"), "{states}");
+}
+
+#[test]
+fn a_model_that_no_worker_could_ever_hold_is_refused_at_once_with_the_reason() {
+    let files = Files::new();
+    let machine = Machine::new(&[6 * GIB]);
+    fs::write(machine.path("devices"), "device { name: 'cpu:0' memory_limit: '64MiB' }").unwrap();
+    let flags = [
+        files.list(&["a"]),
+        format!("--model_roots={}", files.path("models")),
+        format!("--device_config_file={}", machine.path("devices").display()),
+        "--engine=tensorflow,a=native".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let server = Server::start(machine.on(tensord()), &flags);
+    let path = files.path("models/b");
+    // More than the GPU has, which the placement knows; and a worker that is more than the host
+    // may hold, which is known when it has started.
+    let on_gpu = ", \"memory\": {\"limit\": \"9GiB\", \"reservation\": \"8GiB\"}";
+    let answer = refused_at_once(&server, ("on_gpu", &path), on_gpu, 429);
+    assert!(answer.contains("gpu:0 has no room"), "{answer}");
+    let other = files.path("models/a");
+    let on_host = ", \"memory\": {\"devices\": [\"cpu:0\"]}";
+    let answer = refused_at_once(&server, ("on_host", &other), on_host, 429);
+    assert!(answer.contains("cpu:0 has no room"), "{answer}");
 }
 
 /// The states of a model, as text.
