@@ -29,7 +29,7 @@ mod smooth;
 mod standard;
 mod upsample;
 
-use bits::Next;
+use bits::{Bits, Next};
 use error::{ask, invalid};
 use header::{Frame, Header};
 use idct::Inverse;
@@ -141,8 +141,8 @@ impl<'a> Decoder<'a> {
         let mut planes = scan::Planes::new(frame);
         let mut rows = size.height;
         while let Some(start) = at {
-            let data = (bytes, start);
-            match scan::decode(data, &header, &mut planes, options.recover, go_on)? {
+            let bits = Bits::new(bytes, start, options.recover);
+            match scan::decode(bits, &header, &mut planes, go_on)? {
                 Outcome::Done(next) => at = header.read(bytes, next, options.recover)?,
                 Outcome::CutOff(unit) => {
                     rows = rows_before(&header, unit, (size, options.fancy))?;
@@ -156,7 +156,7 @@ impl<'a> Decoder<'a> {
         }
         header.end();
         let Some(frame) = &header.frame else { return invalid!("a scan before its frame") };
-        let part = Part::new(frame, size, window, options.fancy);
+        let part = Part::new(frame, size, window, &options);
         if smooth::is_open(frame) {
             for (i, component) in frame.components.iter().enumerate() {
                 let first = part.first_block(frame, component);
@@ -164,7 +164,7 @@ impl<'a> Decoder<'a> {
             }
         }
         let samples = (0..frame.components.len())
-            .map(|i| plane(frame, &planes, i, (options.dct, part), go_on))
+            .map(|i| plane(frame, &planes, i, part, go_on))
             .collect::<Result<Vec<Vec<u8>>>>()?;
         let mut data = color::convert(&header, frame, &samples, channels, go_on)?;
         data[rows * window.width * channels..].fill(0);
@@ -190,14 +190,14 @@ fn plane(
     frame: &Frame,
     planes: &scan::Planes,
     number: usize,
-    (dct, part): (Dct, Part),
+    part: Part,
     go_on: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Vec<u8>> {
     let component = &frame.components[number];
     let block = part.size.block_of(frame, component);
     // A component without a scan has no table and no coefficients.
     let table = component.quantization.unwrap_or([0; 64]);
-    let inverse = Inverse::new(&table, dct, block);
+    let inverse = Inverse::new(&table, part.dct, block);
     let blocks = planes.coefficients(number);
     let mut samples = vec![0; blocks.len() * block * block];
     let rows = samples.chunks_exact_mut(component.stride * block * block);

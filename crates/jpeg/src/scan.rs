@@ -50,23 +50,17 @@ pub(super) enum Outcome {
     CutOff(usize),
 }
 
-/// Decodes the scan that `header` has read, from `at` on.
+/// Decodes the scan that `header` has read, from the bits behind it on.
 pub(super) fn decode(
-    (bytes, at): (&[u8], usize),
+    bits: Bits<'_>,
     header: &Header,
     planes: &mut Planes,
-    recover: bool,
     go_on: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Outcome> {
     let Some(frame) = &header.frame else { return invalid!("a scan before its frame") };
     check_tables(header, frame)?;
-    let mut pass = Pass {
-        header,
-        progressive: frame.progressive,
-        bits: Bits::new(bytes, at, recover),
-        last_dc: [0; 4],
-        zero_blocks: 0,
-    };
+    let mut pass =
+        Pass { header, progressive: frame.progressive, bits, last_dc: [0; 4], zero_blocks: 0 };
     let units = header.units(frame);
     let (mut left, mut turn) = (header.restart_interval, 0);
     for unit in 0..units.across * units.down {

@@ -1,7 +1,7 @@
 //! Components of fewer samples than the image has pixels, brought to its size.
 
-use super::Window;
 use super::header::{Component, Frame};
+use super::{Dct, Options, Window};
 use crate::error::{Result, ask, invalid};
 
 /// The size of a decoded image, which is the file's or half, a quarter or an eighth of it.
@@ -96,14 +96,17 @@ pub(super) struct Part {
     is_narrow: bool,
     /// Set when chroma is interpolated rather than repeated.
     fancy: bool,
+    /// The transform of its blocks.
+    pub(super) dct: Dct,
 }
 
 impl Part {
-    pub(super) fn new(frame: &Frame, size: Size, window: Window, fancy: bool) -> Self {
+    pub(super) fn new(frame: &Frame, size: Size, window: Window, options: &Options) -> Self {
+        let &Options { fancy, dct, .. } = options;
         let alone = frame.components.len() == 1;
         let unit_width = size.block * if alone { 1 } else { frame.max_h };
         let unit = window.x / unit_width;
-        let mut part = Self { size, window, unit, unit_width, is_narrow: false, fancy };
+        let mut part = Self { size, window, unit, unit_width, is_narrow: false, fancy, dct };
         // One component that gets too narrow makes libjpeg choose anew for all.
         part.is_narrow = frame.components.iter().any(|c| {
             let whole = size.samples_across(frame, c, size.width);
