@@ -10,14 +10,12 @@ tensord serves TensorFlow SavedModels, and knows every byte of their memory
 
 Usage: tensord COMMAND ...
        tensord [FLAGS] DIR...   the same as `tensord serve`
-
 Commands:
 ";
 
 /// The lines below them.
 const FOOT: &str = "
 Serve a folder of models (gRPC on port 8500, REST on 8501):  tensord models
-
 `tensord serve --help` shows the flags of the server in groups; `tensord help
 COMMAND` those of a command; `tensord --version` the version.";
 
@@ -33,13 +31,7 @@ pub(crate) fn screen() -> String {
 
 /// The command whose name is nearest to a mistyped one, if any is near.
 pub(crate) fn nearest(typed: &str) -> Option<&'static str> {
-    let distance = |name: &str| match name.starts_with(typed) && typed.len() > 2 {
-        true => 1,
-        false => strsim::osa_distance(typed, name),
-    };
-    let far = typed.chars().count() / 3 + 1;
-    let names = COMMANDS.iter().map(|entry| (distance(entry.name), entry.name));
-    names.filter(|(distance, _)| *distance < far.max(2)).min().map(|(_, name)| name)
+    status::nearest(typed, COMMANDS.iter().map(|entry| entry.name))
 }
 
 #[cfg(test)]

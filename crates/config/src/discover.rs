@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use storage::Storage;
 
+use crate::misplaced;
+
 /// A model found on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -23,8 +25,9 @@ pub(crate) fn discover(dirs: &[PathBuf]) -> Result<Vec<Found>> {
         if found.is_empty() {
             bail!(
                 "{} is no SavedModel, no model with versions and no folder of models: \
-                 expected saved_model.pb in it, in a numbered folder, or one level deeper",
-                dir.display()
+                 expected saved_model.pb in it, in a numbered folder, or one level deeper; {}",
+                dir.display(),
+                misplaced::remedy(dir)
             );
         }
         for model in found {
@@ -40,6 +43,8 @@ pub(crate) fn discover(dirs: &[PathBuf]) -> Result<Vec<Found>> {
 
 fn look(dir: &Path) -> Result<Vec<Found>> {
     let dir = dir.canonicalize().with_context(|| format!("cannot open {}", dir.display()))?;
+    let cannot = || format!("cannot read the folder {}", dir.display());
+    std::fs::read_dir(&dir).with_context(cannot)?;
     if is_saved_model(&dir) {
         return Ok(vec![saved_model(&dir)]);
     }
@@ -67,16 +72,16 @@ fn saved_model(dir: &Path) -> Found {
     }
 }
 
-fn has_versions(dir: &Path) -> bool {
+pub(crate) fn has_versions(dir: &Path) -> bool {
     children(dir).iter().any(|child| name(child).parse::<i64>().is_ok() && is_saved_model(child))
 }
 
-fn children(dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn children(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-fn name(dir: &Path) -> String {
+pub(crate) fn name(dir: &Path) -> String {
     dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 

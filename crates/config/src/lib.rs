@@ -23,6 +23,7 @@ pub mod flags;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod misplaced;
 pub mod model_config;
 pub mod monitoring;
 mod persona;
@@ -37,5 +38,6 @@ pub use config::{
 pub use defaults::{PLANS_MAX, n_cpus, split_tags};
 pub use discover::{is_saved_model, open_model};
 pub use flags::Flags;
+pub use misplaced::remedy as misplaced_remedy;
 pub use persona::Persona;
 pub use settle::Settling;

@@ -32,6 +32,14 @@ pub fn read(path: &Path) -> Result<String> {
 pub fn pem(text: &str, path: &Path) -> Result<Pem> {
     let config: SslConfig =
         proto::text::parse(text).map_err(|error| wrong(path, &error.to_string()))?;
+    let texts = [
+        ("server_key", &config.server_key),
+        ("server_cert", &config.server_cert),
+        ("custom_ca", &config.custom_ca),
+    ];
+    for (name, text) in texts {
+        check_is_content(name, text).map_err(|error| wrong(path, &error.to_string()))?;
+    }
     if config.client_verify && config.custom_ca.is_empty() {
         return Err(wrong(path, "client_verify needs a custom_ca to verify clients with"));
     }
@@ -40,6 +48,17 @@ pub fn pem(text: &str, path: &Path) -> Result<Pem> {
         certificates: config.server_cert,
         client_authorities: config.client_verify.then_some(config.custom_ca),
     })
+}
+
+/// Fails if a field has the path of a PEM file in place of its content.
+fn check_is_content(name: &str, text: &str) -> Result<()> {
+    let is_path = !text.trim().is_empty() && !text.contains("-----BEGIN");
+    ensure!(
+        !is_path || text.contains('\n'),
+        "{name} is {text:?}, but the content of that file belongs here: the lines from \
+         -----BEGIN to -----END, with \\n between them"
+    );
+    Ok(())
 }
 
 /// Says that a file is no good.

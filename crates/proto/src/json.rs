@@ -5,6 +5,7 @@ use prost_reflect::{DeserializeOptions, DynamicMessage, SerializeOptions};
 use serde_json::ser::PrettyFormatter;
 use serde_json::{Serializer, Value};
 
+use crate::meant::with_meant;
 use crate::numbers::Quoted;
 use crate::pool::descriptor;
 
@@ -31,17 +32,18 @@ pub fn parse<T: Message + Name + Default>(text: &str) -> Result<T, JsonError> {
     let message =
         DynamicMessage::deserialize_with_options(descriptor::<T>(), &mut deserializer, &options);
     let message = message.and_then(|message| deserializer.end().map(|()| message));
-    let message = message.map_err(|error| placed(&error, &quoted))?;
+    let message = message.map_err(|error| placed::<T>(&error, &quoted))?;
     message.transcode_to().map_err(|err| JsonError(err.to_string()))
 }
 
 /// A mistake with its place in the text as it was written.
-fn placed(error: &serde_json::Error, quoted: &Quoted) -> JsonError {
+fn placed<T: Name>(error: &serde_json::Error, quoted: &Quoted) -> JsonError {
     let (text, line, column) = (error.to_string(), error.line(), error.column());
     match text.strip_suffix(&format!(" at line {line} column {column}")) {
         None => JsonError(text),
         Some(what) => {
             let column = quoted.original_column(line, column);
+            let what = with_meant(what.to_owned(), &descriptor::<T>());
             JsonError(format!("{what} at line {line} column {column}"))
         }
     }

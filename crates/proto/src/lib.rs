@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod json;
+mod meant;
 mod numbers;
 mod pool;
 pub mod text;

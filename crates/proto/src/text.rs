@@ -6,6 +6,7 @@ use prost::{Message, Name};
 use prost_reflect::DynamicMessage;
 use prost_reflect::text_format::FormatOptions;
 
+use crate::meant::with_meant;
 use crate::numbers::Quoted;
 use crate::pool::descriptor;
 
@@ -37,10 +38,11 @@ pub fn parse<T: Message + Name + Default>(text: &str) -> Result<T, TextError> {
     check_depth(text)?;
     let quoted = Quoted::new(text, descriptor::<T>());
     let parsed = DynamicMessage::parse_text_format(descriptor::<T>(), &quoted.text);
+    let meant = |message| with_meant(message, &descriptor::<T>());
     let message = parsed.map_err(|err| {
         let place = err.labels().and_then(|mut labels| labels.next());
         let offset = place.map(|place| quoted.original(place.offset()));
-        error_at(text, offset.unwrap_or(text.trim_end().len()), err.to_string())
+        error_at(text, offset.unwrap_or(text.trim_end().len()), meant(err.to_string()))
     })?;
     message.transcode_to().map_err(|err| error_at(text, 0, err.to_string()))
 }

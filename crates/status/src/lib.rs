@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod code;
+mod nearest;
 mod status;
 
 pub use code::Code;
+pub use nearest::nearest;
 pub use status::{Result, Status, clipped};

@@ -17,6 +17,9 @@ const NAME_MAX: usize = 4 << 10;
 /// The end of a text that was cut.
 const TRUNCATED: &str = "...TRUNCATED";
 
+/// The longest hint, in bytes: what is longer is cut.
+const HINT_BYTES_MAX: usize = 600;
+
 /// A failure, as a client is told of it. Shown as text, it is its message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -27,6 +30,8 @@ pub struct Status {
     pub message: String,
     /// The time after which to try again, if that is worth it.
     pub retry_after: Option<Duration>,
+    /// The way to mend it. It stands behind the message, which it does not change.
+    pub hint: Option<Box<str>>,
 }
 
 /// The result of a call that fails with a status.
@@ -40,7 +45,7 @@ impl Status {
             Cow::Owned(cut) => cut,
             Cow::Borrowed(_) => message,
         };
-        Self { code, message, retry_after: None }
+        Self { code, message, retry_after: None, hint: None }
     }
 
     /// An `InvalidArgument`: the request or the file is wrong.
@@ -94,16 +99,44 @@ impl Status {
         Self { retry_after, ..self }
     }
 
+    /// The same status with a hint, in place of the one that it has. A long hint is cut.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        let mut hint = hint.into();
+        if hint.len() > HINT_BYTES_MAX {
+            hint.truncate(hint.floor_char_boundary(HINT_BYTES_MAX));
+            hint.push('…');
+        }
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same status with a hint, which is made only if it has none.
+    #[must_use]
+    pub fn or_hint(self, hint: impl FnOnce() -> String) -> Self {
+        if self.hint.is_some() { self } else { self.with_hint(hint()) }
+    }
+
+    /// The same status without a hint.
+    #[must_use]
+    pub fn without_hint(self) -> Self {
+        Self { hint: None, ..self }
+    }
+
     /// The same status with another message.
     #[must_use]
     pub fn map_message(self, change: impl FnOnce(&str) -> String) -> Self {
-        let retry_after = self.retry_after;
-        Self { retry_after, ..Self::new(self.code, change(&self.message)) }
+        let (retry_after, hint) = (self.retry_after, self.hint);
+        Self { retry_after, hint, ..Self::new(self.code, change(&self.message)) }
     }
 
-    /// The message as gRPC sends it: a long one is cut.
+    /// The message as gRPC sends it: a long one is cut. The hint is a line of its own behind it.
     pub fn grpc_message(&self) -> Cow<'_, str> {
-        clip(&self.message, GRPC_MESSAGE_MAX)
+        let mut message = clip(&self.message, GRPC_MESSAGE_MAX);
+        if let Some(hint) = &self.hint {
+            message.to_mut().push_str("\nhint: ");
+            message.to_mut().push_str(hint);
+        }
+        message
     }
 
     /// The milliseconds after which gRPC clients with a retry policy try again
@@ -166,6 +199,18 @@ mod tests {
         check(7, 1, 1);
         assert_eq!(Status::unavailable("gone").retry_after_seconds(), None);
         assert_eq!(Status::unavailable("gone").retry_pushback_millis(), None);
+    }
+
+    #[test]
+    fn a_hint_stands_behind_the_message_and_is_cut() {
+        let status = Status::invalid("TensorFlow's text").with_hint("mend it so");
+        assert_eq!(status.to_string(), "TensorFlow's text");
+        assert_eq!(status.grpc_message(), "TensorFlow's text\nhint: mend it so");
+        assert_eq!(status.clone().or_hint(|| "other".to_owned()), status);
+        assert_eq!(status.without_hint().grpc_message(), "TensorFlow's text");
+        let long = Status::invalid("a".repeat(2000)).with_hint("ä".repeat(2000));
+        assert!(long.grpc_message().len() < 1024 + 700, "{}", long.grpc_message().len());
+        assert!(long.grpc_message().ends_with("ä…"));
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn a_refusal_names_the_settings_that_caused_it() {
     ] {
         assert!(refused.contains(said), "{refused}");
     }
-    let refused = reload(&server, &config("n", "memory { limit: \"2000\" }")).unwrap_err();
+    let refused = reload(&server, &config("n", "memory { limit: \"2000B\" }")).unwrap_err();
     assert!(refused.contains("may hold 2000 there at most (its memory.limit)"), "{refused}");
 }
 

@@ -359,7 +359,7 @@ fn a_model_that_does_not_fit_is_refused_and_unloading_gives_everything_back() {
     assert_eq!(after.in_use_bytes, before.in_use_bytes);
     assert_eq!(after.categories, before.categories);
     let small = format!(
-        "{first} config {{ name: \"d\" base_path: \"{digits}\" memory {{ limit: \"1000\" }} }}"
+        "{first} config {{ name: \"d\" base_path: \"{digits}\" memory {{ limit: \"1000B\" }} }}"
     );
     assert!(reload(&server, &small).is_err());
     let states = server.rest_until("/v1/models/d", "has no room");

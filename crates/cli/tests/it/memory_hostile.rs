@@ -41,8 +41,8 @@ fn check_refused(flag: &str, cases: &[(String, &str)]) {
 fn device_configs_that_make_no_sense_are_refused_at_the_start() {
     let gpu = |more: &str| format!("device {{ name: \"gpu:0\" {more} }}");
     let cpu = |more: &str| format!("device {{ name: \"cpu:0\" {more} }}");
-    let share = "logical_device { memory_limit: \"1\" } ";
-    let urgent = "logical_device { memory_limit: \"1\" priority: -1 }";
+    let share = "logical_device { memory_limit: \"1B\" } ";
+    let urgent = "logical_device { memory_limit: \"1B\" priority: -1 }";
     let cases = [
         (gpu("memory_limit: \"0\""), "a memory limit of gpu:0 is 0 bytes"),
         (gpu("memory_limit: \"-1\""), "-1 is neither a size nor a fraction"),
@@ -65,7 +65,7 @@ fn device_configs_that_make_no_sense_are_refused_at_the_start() {
         (cpu("visible: false"), "cpu:0 cannot be hidden"),
         (gpu("logical_device { }"), GPU_LIMIT),
         (gpu(&format!("{share} {urgent}")), PRIORITIES),
-        (gpu(&format!("{share} logical_device {{ memory_limit: 1 ordinal: 0 }}")), ORDINALS),
+        (gpu(&format!("{share} logical_device {{ memory_limit: \"1B\" ordinal: 0 }}")), ORDINALS),
         ("device { name: \"cpu:0\" simulation { copy_rate: \"1GB/s\" } }".to_owned(), "simulated"),
         ("device {".to_owned(), "end of input"),
         ("{\"device\": [null]}".to_owned(), "null"),
@@ -158,7 +158,8 @@ fn what_tensorflow_would_refuse_or_means_nothing_here_is_a_warning() {
         }
         warnings
     };
-    let rules = "device { name: \"gpu:0\" allow_growth: true logical_device { memory_limit: 9 } }
+    let rules =
+        "device { name: \"gpu:0\" allow_growth: true logical_device { memory_limit: \"9B\" } }
                  device { name: \"gpu:1\" allow_growth: false memory_limit: \"2MiB\" }
                  device { name: \"gpu:2\" visible: false }";
     assert_eq!(
@@ -448,7 +449,7 @@ fn a_plan_refuses_what_the_server_would_and_says_what_to_change() {
         format!("config {{ name: \"{name}\" base_path: \"{}\" {more} }}", model("digits"))
     };
     let text = [
-        config("small", "memory { limit: \"1000\" }"),
+        config("small", "memory { limit: \"1000B\" }"),
         config("aside", "memory { reservation: \"65MiB\" }"),
         config("pinned", "memory { devices: \"gpu:1\" reservation: \"3MiB\" }"),
         config("fits", "memory { reservation: \"60MiB\" }"),

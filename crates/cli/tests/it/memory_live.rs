@@ -163,7 +163,7 @@ fn what_was_refused_is_loaded_when_devices_models_or_limits_have_changed() {
     // Its own limit is raised.
     let small =
         |limit: &str| config("small", "digits", &format!("memory {{ limit: \"{limit}\" }}"));
-    assert!(reload(&server, &format!("{half} {second} {}", small("1000"))).is_err());
+    assert!(reload(&server, &format!("{half} {second} {}", small("1000B"))).is_err());
     let states = server.rest_until("/v1/models/small", "END");
     assert!(states.contains("the model itself may hold 1000 there at most"), "{states}");
     reload(&server, &format!("{half} {second} {}", small("8MiB"))).unwrap();

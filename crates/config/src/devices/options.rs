@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use device::logical::{
     DeviceRule, Environment, GpuOptions, GrowthRule, LogicalRule, VirtualDevices,
 };
@@ -48,8 +48,10 @@ impl DeviceOptions {
         let (rules, simulations) = match flags.device_config_file.as_str() {
             "" => (None, Simulations::new()),
             path => {
-                let config = device_config(&read(path, "device config file")?)?;
-                (Some(device_rules(&config)?), simulations(&config)?)
+                let named = || format!("--device_config_file {path}");
+                let config = parse(&read(path, "device config file")?).with_context(named)?;
+                let rules = device_rules(&config).with_context(named)?;
+                (Some(rules), simulations(&config).with_context(named)?)
             }
         };
         let gpu_memory = flags.gpu_memory.map(|how| match how {
@@ -157,7 +159,8 @@ fn device_rule(rule: &RuleProto) -> Result<DeviceRule> {
     Ok(DeviceRule {
         device: rule.name.clone(),
         is_visible: rule.visible.unwrap_or(true),
-        limit: limit(&rule.memory_limit)?,
+        limit: limit("memory_limit", &rule.memory_limit)
+            .with_context(|| format!("device {}", rule.name))?,
         growth: rule.allow_growth.map(GrowthRule::allowed),
         n_lanes: lanes(rule.lanes),
         logical: logical.with_context(|| format!("device {}", rule.name))?,
@@ -166,7 +169,7 @@ fn device_rule(rule: &RuleProto) -> Result<DeviceRule> {
 
 fn logical_rule(rule: &LogicalDeviceRule) -> Result<LogicalRule> {
     Ok(LogicalRule {
-        limit: limit(&rule.memory_limit)?,
+        limit: limit("memory_limit", &rule.memory_limit)?,
         growth: rule.allow_growth.map(GrowthRule::allowed),
         priority: rule.priority,
         ordinal: rule.ordinal,
@@ -174,13 +177,27 @@ fn logical_rule(rule: &LogicalDeviceRule) -> Result<LogicalRule> {
     })
 }
 
+/// A number of bytes without a unit that is below this was meant to be one of MiB.
+const BYTES_MIN: u64 = 1 << 20;
+
 /// An amount; none if nothing is said.
-pub(crate) fn limit(text: &str) -> Result<Option<Amount>> {
+pub(crate) fn limit(setting: &str, text: &str) -> Result<Option<Amount>> {
     if text.is_empty() {
         return Ok(None);
     }
-    let amount = Amount::parse(text);
-    Ok(Some(amount.with_context(|| format!("{text} is neither a size nor a fraction"))?))
+    let is_size = "is neither a size (\"512MiB\", or bytes) nor a fraction (0.5)";
+    let amount = Amount::parse(text).with_context(|| format!("{text} {is_size}"))?;
+    let has_unit = text.trim().ends_with(|last: char| last.is_ascii_alphabetic());
+    if let Amount::Bytes(bytes @ 1..BYTES_MIN) = amount
+        && !has_unit
+    {
+        bail!(
+            "{setting}: {text} is {bytes} bytes, too few for any model: for MiB, write \
+             \"{bytes}MiB\" or {} (bytes)",
+            bytes << 20
+        );
+    }
+    Ok(Some(amount))
 }
 
 fn lanes(n: u32) -> Option<usize> {
@@ -206,6 +223,10 @@ mod tests {
         assert_eq!(read[0].limit, Some(Amount::Bytes(2 << 30)));
         assert_eq!(read[0].logical[0].priority, Some(-1));
         assert!(rules(r#"device { name: "gpu:0" memory_limit: "much" }"#).is_err());
+        let few = rules(r#"device { name: "gpu:0" memory_limit: 1024 }"#).unwrap_err();
+        let text = "write \"1024MiB\" or 1073741824 (bytes)";
+        assert!(format!("{few:#}").contains(text), "{few:#}");
+        assert!(rules(r#"device { name: "gpu:0" memory_limit: "1024B" }"#).is_ok());
         assert!(rules("device { colour: 1 }").is_err());
     }
 

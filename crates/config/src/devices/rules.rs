@@ -31,8 +31,8 @@ pub fn model_rule(model: &ModelConfig) -> Result<Rule> {
     }
     if let Some(memory) = &model.memory {
         let named = || format!("model {}", model.name);
-        rule.reservation = limit(&memory.reservation).with_context(named)?;
-        rule.limit = limit(&memory.limit).with_context(named)?.or(rule.limit);
+        rule.reservation = limit("memory.reservation", &memory.reservation).with_context(named)?;
+        rule.limit = limit("memory.limit", &memory.limit).with_context(named)?.or(rule.limit);
         // What is reserved is all that it may hold if nothing else is said.
         rule.limit = rule.limit.or(rule.reservation);
         rule.devices.clone_from(&memory.devices);

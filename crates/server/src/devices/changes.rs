@@ -362,7 +362,7 @@ mod tests {
         let (devices, _owners, _buffer) = devices();
         let gpu = |n: u32, more: &str| format!("device {{ name: \"gpu:{n}\" {more} }}");
         let cpu = |more: &str| format!("device {{ name: \"cpu:0\" {more} }}");
-        let two = "logical_device { memory_limit: 9 } logical_device { memory_limit: 9 }";
+        let two = "logical_device { memory_limit: '9B' } logical_device { memory_limit: '9B' }";
         let before = names(&devices);
         let in_use = [
             (gpu(0, "visible: false"), "Visible devices cannot be modified after being initia"),
@@ -370,14 +370,14 @@ mod tests {
             (gpu(0, "allow_growth: false"), "Physical devices cannot be modified after being"),
             (gpu(0, "lanes: 7"), "Physical devices cannot be modified after being initialized"),
             (cpu("lanes: 7"), "Physical devices cannot be modified after being initialized"),
-            (gpu(0, "memory_limit: 1"), "gpu:0 holds "),
+            (gpu(0, "memory_limit: '1B'"), "gpu:0 holds "),
         ];
         for (rules, expected) in in_use {
             let (code, text) = refusal(&devices, &rules).unwrap();
             assert_eq!(code, Code::FailedPrecondition, "{rules}: {text}");
             assert!(text.starts_with(expected), "{rules}: {text}");
         }
-        let lanes = "logical_device { memory_limit: 9 lanes: 256 }".repeat(17);
+        let lanes = "logical_device { memory_limit: '9B' lanes: 256 }".repeat(17);
         let nonsense = [
             ("device {".to_owned(), "device config: "),
             ("{\"device\": 3}".to_owned(), "device config: "),

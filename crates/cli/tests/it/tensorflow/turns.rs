@@ -87,7 +87,8 @@ fn what_cannot_be_answered_in_time_is_refused_by_what_was_measured() {
     let deadline = Instant::now() + 50 * one.forecast.finish;
     let refused = start(&servable, "serving_default", n(), Some(deadline));
     let answer = refused.answer.recv().unwrap();
-    let Err(Status { code: status::Code::Unavailable, message: text, retry_after }) = answer else {
+    let Err(Status { code: status::Code::Unavailable, message: text, retry_after, .. }) = answer
+    else {
         panic!("{answer:?}")
     };
     assert!(text.contains("98 requests wait already"), "{text}");

@@ -53,7 +53,7 @@ impl Bench {
             is_cancelled: Arc::clone(&is_cancelled),
         };
         let reply: Reply = Box::new(move |answer| {
-            let failed = |Status { code, message, retry_after }| {
+            let failed = |Status { code, message, retry_after, .. }| {
                 format!("{code:?}: {message}; again after {retry_after:?}")
             };
             let text = answer.map_or_else(failed, |_| "ok".to_owned());
