@@ -6,7 +6,8 @@ use proto::serving::model_spec::VersionChoice;
 use session::{DEFAULT_SIGNATURE, Servable, Urgency};
 use status::Status;
 
-use crate::Models;
+use crate::context::Context;
+use crate::hints;
 
 /// Everything that a request asks for, apart from its inputs.
 #[derive(Debug, Clone)]
@@ -32,13 +33,14 @@ impl Call {
     }
 
     /// The servable asked for.
-    pub(crate) fn servable(&self, models: &Models) -> Result<Handle<Servable>, Status> {
-        Ok(models.get(&self.target)?)
+    pub(crate) fn servable(&self, context: &Context) -> Result<Handle<Servable>, Status> {
+        let found = context.models.get(&self.target);
+        found.map_err(|error| hints::about_target(context, error.into(), &self.target))
     }
 
     /// The servable asked for, which is told that a run is on its way.
-    pub(crate) fn servable_to_run(&self, models: &Models) -> Result<Handle<Servable>, Status> {
-        let servable = self.servable(models)?;
+    pub(crate) fn servable_to_run(&self, context: &Context) -> Result<Handle<Servable>, Status> {
+        let servable = self.servable(context)?;
         servable.engine.expect();
         Ok(servable)
     }

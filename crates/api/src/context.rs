@@ -9,6 +9,7 @@ use crate::access::{Access, Action, Digest, Key, Scope};
 use crate::budget::Budget;
 use crate::call::MethodNames;
 use crate::codec::Codec;
+use crate::hints::Hints;
 use crate::record::Recorder;
 use crate::stats::{Api, Entrypoint, InFlight, Stats};
 use crate::trace::Trace;
@@ -30,6 +31,8 @@ pub struct Context {
     pub recorder: Option<Arc<dyn Recorder>>,
     /// The keys that calls need; without them, everybody may ask everything.
     pub access: Option<Arc<Access>>,
+    /// The switch of hints behind messages.
+    pub hints: Hints,
 }
 
 impl Context {

@@ -12,7 +12,7 @@ use status::{Status, clipped};
 use tensor::{DType, Shape, Tensor};
 
 use crate::codec::Codec;
-use crate::{predict, signature_text};
+use crate::{hints, predict, signature_text};
 
 /// The examples of an input as a vector of strings. A context is merged into each: its bytes come
 /// first, which is how protobuf merges messages. All of their bytes are booked before the first is
@@ -83,7 +83,7 @@ pub(crate) fn signature<'a>(
     name: &str,
 ) -> Result<&'a Arc<Signature>, Status> {
     let text = || format!("No signature was found with the name: {}", clipped(name));
-    let missing = || Status::invalid(text());
+    let missing = || Status::invalid(text()).with_hint(hints::of_signature(servable, name));
     servable.signature(name).ok_or_else(missing)?
 }
 

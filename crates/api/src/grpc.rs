@@ -44,6 +44,7 @@ use crate::audit::Audit;
 use crate::call::{Call, answered};
 use crate::context::Context;
 use crate::control::{self, Control};
+use crate::hints::Hints;
 use crate::level;
 use crate::listen::OpenCall;
 use crate::predict::{self, Answer};
@@ -57,7 +58,7 @@ use guard::Presented;
 pub use metered::Metered;
 use metered::{CallCharge, Limits};
 pub use profiler::Profiler;
-use to_tonic::to_tonic;
+pub(crate) use to_tonic::to_tonic;
 pub use transport::TransportOptions;
 
 /// The settings of the gRPC face.
@@ -170,7 +171,7 @@ impl Grpc {
                 move |inputs| {
                     let inputs = predict::inputs(&signature, inputs, &output_filter, limit_bytes);
                     charge.decoded();
-                    inputs
+                    inputs.map_err(|status| predict::of_inputs(status, &signature))
                 }
             };
             let n_bytes = predict::unfolded_bytes(&inputs);
@@ -242,10 +243,10 @@ type Reply<T> = Result<Response<T>, tonic::Status>;
 const GROWTH: usize = 3;
 
 /// A result as tonic wants it, if there is room to write it.
-fn reply<T: Message>(result: Result<T, Status>, charge: &CallCharge) -> Reply<T> {
+fn reply<T: Message>(hints: Hints, result: Result<T, Status>, charge: &CallCharge) -> Reply<T> {
     let charged = |answer: &T| charge.grow(answer.encoded_len().saturating_mul(GROWTH));
     let result = result.and_then(|answer| charged(&answer).map(|()| answer));
-    result.map(Response::new).map_err(|status| to_tonic(&status))
+    result.map(Response::new).map_err(|status| to_tonic(&hints.told(status)))
 }
 
 /// The charge of a call.
@@ -259,7 +260,7 @@ impl PredictionService for Grpc {
         let asked = Asked::new(&request);
         let charge = asked.charge.clone();
         let answer = self.predict_one(request.into_inner(), asked).await;
-        let answer = answer.map_err(|status| to_tonic(&status))?;
+        let answer = answer.map_err(|status| to_tonic(&self.context.hints.told(status)))?;
         let (n_bytes, layout) = (proto_bytes(&answer.1), self.options.layout);
         let encode = move || encode(answer, layout, |bytes| charge.grow(bytes));
         let message = self.context.codec.run(n_bytes, encode).await.flatten();
@@ -280,7 +281,7 @@ impl PredictionService for Grpc {
         }
         .await;
         in_flight.end(answer.as_ref().err());
-        reply(answer, &charge)
+        reply(self.context.hints, answer, &charge)
     }
 
     async fn regress(&self, request: Request<RegressionRequest>) -> Reply<RegressionResponse> {
@@ -294,7 +295,7 @@ impl PredictionService for Grpc {
         }
         .await;
         in_flight.end(answer.as_ref().err());
-        reply(answer, &charge)
+        reply(self.context.hints, answer, &charge)
     }
 
     async fn multi_inference(
@@ -308,7 +309,7 @@ impl PredictionService for Grpc {
             request.tasks.iter().try_for_each(|task| admit(task.model_spec.as_ref()))?;
             multi_inference::multi_inference(&self.context, request, urgency?).await
         };
-        reply(answer.await, &charge)
+        reply(self.context.hints, answer.await, &charge)
     }
 
     async fn get_model_metadata(
@@ -318,7 +319,11 @@ impl PredictionService for Grpc {
         let (charge, presented) = (charge(&request), Presented::of(request.extensions()));
         let request = request.into_inner();
         let may = self.admit_model(presented, Action::ReadModel, request.model_spec.as_ref());
-        reply(may.and_then(|()| metadata::metadata(&self.context.models, request)), &charge)
+        reply(
+            self.context.hints,
+            may.and_then(|()| metadata::metadata(&self.context, request)),
+            &charge,
+        )
     }
 
     type PredictStreamedStream =
@@ -339,7 +344,7 @@ impl PredictionService for Grpc {
             let (face, asked) = (face.clone(), asked.clone());
             async move {
                 let answer = face.predict_one(request?, asked).await;
-                answer.map_err(|status| to_tonic(&status))
+                answer.map_err(|status| to_tonic(&face.context.hints.told(status)))
             }
         });
         let (layout, mut room) = (self.options.layout, self.context.budget.charge());
@@ -387,7 +392,11 @@ impl ModelService for Grpc {
         let (charge, presented) = (charge(&request), Presented::of(request.extensions()));
         let request = request.into_inner();
         let may = self.admit_model(presented, Action::ReadModel, request.model_spec.as_ref());
-        reply(may.and_then(|()| model_status::model_status(&self.context.models, request)), &charge)
+        reply(
+            self.context.hints,
+            may.and_then(|()| model_status::asked(&self.context, request)),
+            &charge,
+        )
     }
 
     async fn handle_reload_config_request(
@@ -403,6 +412,6 @@ impl ModelService for Grpc {
         let charge = charge(&request);
         let answer = control::reload(&**control, &self.context.stats, request.into_inner()).await;
         audit.end(answer.as_ref().err());
-        reply(answer, &charge)
+        reply(self.context.hints, answer, &charge)
     }
 }

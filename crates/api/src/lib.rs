@@ -18,6 +18,7 @@ mod examples;
 pub mod fuzz;
 mod grpc;
 mod held;
+mod hints;
 mod level;
 mod listen;
 mod metadata;
@@ -43,6 +44,7 @@ pub use codec::Codec;
 pub use context::Context;
 pub use control::{Changing, Control};
 pub use grpc::{Direct, DirectLayer, Grpc, GrpcOptions, Metered, Profiler, TransportOptions};
+pub use hints::Hints;
 pub use listen::{
     Client, ConnectInfo, Connection, ListenOptions, Listener, Local, Peer, connections,
 };

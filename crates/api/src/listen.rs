@@ -6,15 +6,19 @@ mod local;
 mod open_call;
 mod patient;
 mod peer;
+mod rewound;
 mod slots;
+mod sniffed;
+mod stray;
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
@@ -29,8 +33,10 @@ pub use local::Local;
 pub(crate) use open_call::OpenCall;
 use patient::Patient;
 pub use peer::Peer;
+use rewound::Rewound;
 pub use slots::Client;
 use slots::{Slot, Slots};
+use sniffed::Sniffed;
 
 /// The interval at which the system probes a silent connection: one that answers no probe for a
 /// minute is ended.
@@ -46,6 +52,8 @@ pub struct ListenOptions {
     pub tls: Option<Tls>,
     /// The protocol that is spoken.
     pub protocol: Protocol,
+    /// The answer to a client that speaks the protocol of another port: where to go instead.
+    pub elsewhere: Arc<str>,
     /// The most connections at once. For a further one, a connection whose client is slow or idle
     /// is closed; the new connection waits if there is none.
     pub connections_max: usize,
@@ -134,7 +142,7 @@ pub struct ConnectInfo {
 pub struct Connection {
     stream: Patient<Box<dyn Transport>>,
     info: ConnectInfo,
-    _slot: Slot,
+    _slot: Arc<Slot>,
 }
 
 /// Takes connections until the token is cancelled, and then those that wait to be taken.
@@ -202,8 +210,12 @@ impl Door {
     async fn hand_on(&self, slot: Slot, (stream, peer): Accepted) -> bool {
         let (patience, is_local) = (self.options.write_timeout, self.is_local);
         let cut = slot.client.cut().clone();
+        let (protocol, elsewhere) = (self.options.protocol, Arc::clone(&self.options.elsewhere));
         let connection = move |stream: Box<dyn Transport>| {
-            let stream = if is_local { Box::new(Local::new(stream)) } else { stream };
+            let (slot, elsewhere) = (Arc::new(slot), Arc::clone(&elsewhere));
+            let stream = Sniffed::new(stream, protocol, elsewhere, Arc::clone(&slot));
+            let stream: Box<dyn Transport> =
+                if is_local { Box::new(Local::new(stream)) } else { Box::new(stream) };
             let info = ConnectInfo { peer, client: slot.client.clone() };
             Connection { stream: Patient::new(stream, patience), info, _slot: slot }
         };
@@ -213,19 +225,43 @@ impl Door {
         let acceptor = TlsAcceptor::from(tls.config(self.options.protocol));
         let (send, timeout) = (self.send.clone(), self.options.handshake_timeout);
         tokio::spawn(async move {
-            let agreed = tokio::time::timeout(timeout, acceptor.accept(stream));
+            let agreed = tokio::time::timeout(timeout, agree(&acceptor, stream));
             let agreed = tokio::select! {
                 agreed = agreed => agreed,
                 () = cut.is_ended() => return,
             };
             match agreed {
-                Ok(Ok(stream)) => drop(send.send(Ok(connection(Box::new(stream)))).await),
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(stream))) => drop(send.send(Ok(connection(stream))).await),
                 Ok(Err(error)) => tracing::debug!("no agreement on TLS: {error}"),
                 Err(_) => tracing::debug!("no agreement on TLS in time"),
             }
         });
         true
     }
+}
+
+/// The bytes that are read to see that a client speaks TLS.
+const FIRST_BYTES: usize = 16;
+
+/// The answer to clients that do not speak TLS where it is spoken.
+const PLAIN: &str = "this port speaks TLS, and the request came without it: use https://, or a \
+                     secure channel for gRPC";
+
+/// Agrees on TLS with a client. One that speaks HTTP without it is answered so; none is left then.
+async fn agree(
+    acceptor: &TlsAcceptor,
+    mut stream: Box<dyn Transport>,
+) -> io::Result<Option<Box<dyn Transport>>> {
+    let mut first = vec![0; FIRST_BYTES];
+    let n_read = stream.read(&mut first).await?;
+    first.truncate(n_read);
+    if let Some(spoken) = stray::spoken(&first) {
+        stray::answer(spoken, first, stream, PLAIN.to_owned()).await;
+        return Ok(None);
+    }
+    let stream = acceptor.accept(Rewound::new(first, stream)).await?;
+    Ok(Some(Box::new(stream)))
 }
 
 impl AsyncRead for Connection {

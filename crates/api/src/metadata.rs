@@ -5,14 +5,14 @@ use prost_types::Any;
 use proto::serving::{GetModelMetadataRequest, GetModelMetadataResponse, SignatureDefMap};
 use status::Status;
 
-use crate::Models;
 use crate::call::{Call, answered};
+use crate::context::Context;
 
 const SIGNATURES: &str = "signature_def";
 
 /// The metadata that a request asks for.
 pub(crate) fn metadata(
-    models: &Models,
+    context: &Context,
     request: GetModelMetadataRequest,
 ) -> Result<GetModelMetadataResponse, Status> {
     if request.model_spec.is_none() {
@@ -26,7 +26,7 @@ pub(crate) fn metadata(
         return Err(Status::invalid(format!("Metadata field {unknown} is not supported")));
     }
     let call = Call::from_spec(request.model_spec, session::Urgency::default())?;
-    let (version, signatures) = signatures(models, &call)?;
+    let (version, signatures) = signatures(context, &call)?;
     let any = Any {
         type_url: "type.googleapis.com/tensorflow.serving.SignatureDefMap".to_owned(),
         value: signatures.encode_to_vec(),
@@ -38,8 +38,8 @@ pub(crate) fn metadata(
 }
 
 /// The version that a call means, and its signatures.
-pub(crate) fn signatures(models: &Models, call: &Call) -> Result<(i64, SignatureDefMap), Status> {
-    let servable = call.servable(models)?;
+pub(crate) fn signatures(context: &Context, call: &Call) -> Result<(i64, SignatureDefMap), Status> {
+    let servable = call.servable(context)?;
     let signature_def = servable.signature_defs.clone();
     Ok((servable.version(), SignatureDefMap { signature_def }))
 }

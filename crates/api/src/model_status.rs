@@ -1,7 +1,7 @@
 //! `GetModelStatus`: the states of a model's versions. The rules are those of TensorFlow Serving's
 //! `get_model_status_impl.cc`.
 
-use lifecycle::VersionStatus;
+use lifecycle::{Choice, Target, VersionStatus};
 use proto::serving::model_spec::VersionChoice;
 use proto::serving::{
     GetModelStatusRequest, GetModelStatusResponse, ModelVersionStatus, StatusProto,
@@ -9,6 +9,26 @@ use proto::serving::{
 use status::Status;
 
 use crate::Models;
+use crate::context::Context;
+use crate::hints;
+
+/// The states of one version or of all, for a caller who is told what there is if it is not there.
+pub(crate) fn asked(
+    context: &Context,
+    request: GetModelStatusRequest,
+) -> Result<GetModelStatusResponse, Status> {
+    let target = request.model_spec.clone().map(|spec| Target {
+        model: spec.name,
+        choice: match spec.version_choice {
+            Some(VersionChoice::Version(version)) => Choice::Version(version),
+            Some(VersionChoice::VersionLabel(_)) | None => Choice::Latest,
+        },
+    });
+    model_status(&context.models, request).map_err(|status| match &target {
+        Some(target) => hints::about_target(context, status, target),
+        None => status,
+    })
+}
 
 /// The states of one version or of all. A label is ignored, as upstream.
 pub(crate) fn model_status(

@@ -17,6 +17,7 @@ use tensor::Tensor;
 use crate::call::{Call, MethodNames, answered};
 use crate::context::Context;
 use crate::examples;
+use crate::hints;
 use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
@@ -30,7 +31,7 @@ pub(crate) async fn multi_inference(
 ) -> Result<MultiInferenceResponse, Status> {
     let first = request.tasks.first().and_then(|task| task.model_spec.clone());
     let call = Call::from_spec(Some(first.unwrap_or_default()), urgency)?;
-    let servable = call.servable_to_run(&context.models)?;
+    let servable = call.servable_to_run(context)?;
     let chosen = check(&call.target.model, &request.tasks, &servable, context.method_names)?;
     let logged = context.sampled(&call.target.model).map(|recorder| (recorder, request.clone()));
     let input = examples::serialized_by(&context.codec, request.input).await?;
@@ -93,7 +94,7 @@ fn check<'a>(
         }
         let missing = || {
             let text = format!("Requested signature not found in model graph: {}", clipped(name));
-            Status::invalid(text)
+            Status::invalid(text).with_hint(hints::of_signature(servable, name))
         };
         let signature = servable.signature(name).ok_or_else(missing)??;
         let kind = match task.method_name.as_str() {

@@ -12,12 +12,17 @@ use tensor::{DType, Tensor, proto_dtype};
 
 use crate::call::{Call, MethodNames};
 use crate::context::Context;
+use crate::hints;
 use crate::record::{Exchange, Record};
 use crate::run::Run;
 use crate::stats::Api;
 use crate::{classify, regress};
 
 const PREDICT: &str = "tensorflow/serving/predict";
+
+/// A hint for a run that finds no memory.
+const TOO_MUCH: &str = "send fewer rows at once, or let the device or the model hold more: \
+                        GET /v1/memory says who holds what, `tensord plan` what fits";
 
 /// The most output filters that a request may have.
 const FILTERS_MAX: usize = 10_000;
@@ -50,12 +55,13 @@ pub(crate) fn find(
     context: &Context,
     call: &Call,
 ) -> Result<(Handle<Servable>, Arc<Signature>), Status> {
-    let servable = call.servable_to_run(&context.models)?;
+    let servable = call.servable_to_run(context)?;
     let name = call.signature_name();
     let signature = servable.signature(name).ok_or_else(|| {
         // FAILED_PRECONDITION as in `predict_util.cc`.
         let text = format!("Serving signature key \"{}\" not found.", clipped(name));
-        Status::new(Code::FailedPrecondition, text)
+        let hint = hints::of_signature(&servable, name);
+        Status::new(Code::FailedPrecondition, text).with_hint(hint)
     })??;
     context.method_names.check_predict(signature)?;
     let signature = Arc::clone(signature);
@@ -87,8 +93,10 @@ pub(crate) async fn run(
     let model = &servable.id().model;
     // Clones of tensors share their memory.
     let sampled = context.sampled(model).map(|recorder| (recorder, tensors.clone()));
+    let misfit = hints::misfit(signature, &tensors);
     let run = Run { servable, signature, inputs: tensors, outputs, urgency };
-    let values = run.outputs(context, Api::Predict).await?;
+    let values =
+        run.outputs(context, Api::Predict).await.map_err(|status| of_run(status, misfit))?;
     let outputs: Vec<(String, Tensor)> = wanted.into_iter().zip(values).collect();
     if let Some((recorder, tensors)) = sampled {
         let inputs = signature.inputs.keys().cloned().zip(tensors).collect();
@@ -100,6 +108,23 @@ pub(crate) async fn run(
         });
     }
     Ok(Answer { version: servable.version(), signature: signature.name.clone(), outputs })
+}
+
+/// A failure to read inputs, with what the signature takes if that is what is wrong.
+pub(crate) fn of_inputs(status: Status, signature: &Signature) -> Status {
+    match status.code {
+        Code::InvalidArgument => status.or_hint(|| hints::taken(signature)),
+        _ => status,
+    }
+}
+
+/// A failed run, with what does not fit the signature, or with what to do for want of memory.
+fn of_run(status: Status, misfit: Option<String>) -> Status {
+    match (status.code, misfit) {
+        (Code::InvalidArgument, Some(misfit)) => status.or_hint(|| misfit),
+        (Code::ResourceExhausted, _) => status.or_hint(|| TOO_MUCH.to_owned()),
+        _ => status,
+    }
 }
 
 impl MethodNames {
@@ -162,28 +187,34 @@ pub(crate) fn inputs<T: Given>(
     filter: &[String],
     limit_bytes: usize,
 ) -> Result<Inputs, Status> {
-    check_count(signature, &given)?;
+    check_count(signature, &given).map_err(|status| {
+        status.with_hint(hints::of_inputs(signature, given.keys().map(|s| &**s)))
+    })?;
     let mut found = Vec::with_capacity(signature.inputs.len());
     for (alias, endpoint) in &signature.inputs {
         let value = given.remove(alias);
         if value.is_none() && !signature.defaults.contains_key(alias) {
-            return Err(Status::invalid(format!(
+            let text = format!(
                 "Signature input alias: {alias}(feed name: {}) not found in request and no \
                  default value provided. Inputs expected to be in the request {{{}}}, or default \
                  input alias set: {}",
                 endpoint.tensor,
                 joined(signature.inputs.keys()),
                 joined(signature.defaults.keys()),
-            )));
+            );
+            let hint = hints::of_inputs(signature, given.keys().map(|name| &**name));
+            return Err(Status::invalid(text).with_hint(hint));
         }
         found.push((alias, endpoint, value));
     }
     if let Some(extra) = given.keys().next() {
-        return Err(Status::invalid(format!(
+        let text = format!(
             "Inputs contains invalid name. Used request inputs: {}, request input: {}",
             joined(signature.inputs.keys()),
             clipped(extra),
-        )));
+        );
+        let hint = hints::of_inputs(signature, [extra.as_str()]);
+        return Err(Status::invalid(text).with_hint(hint));
     }
     let outputs = outputs(signature, filter)?;
     for (number, (_, endpoint, value)) in found.iter().enumerate() {

@@ -21,7 +21,7 @@ pub(crate) async fn regress(
     call: &Call,
     input: Option<Input>,
 ) -> Result<RegressionResponse, Status> {
-    let servable = call.servable_to_run(&context.models)?;
+    let servable = call.servable_to_run(context)?;
     let signature = examples::signature(&servable, call.signature_name())?;
     check(&servable, signature, context.method_names)?;
     let request = context.sampled(&call.target.model).map(|recorder| (recorder, input.clone()));

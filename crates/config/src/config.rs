@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use api::{Hints, MethodNames};
 use lifecycle::{LabelRule, Missing, Policy, Poll, RetryRule, StartWhen};
 use proto::serving::{ModelConfig, SessionBundleConfig};
 
@@ -88,6 +89,10 @@ pub struct Config {
     pub devices: DeviceOptions,
     /// `true` if a model that does not load ends the process, as under TensorFlow Serving's name.
     pub must_load_all: bool,
+    /// The switch of hints behind refusals.
+    pub hints: Hints,
+    /// The check that the method name of a signature fits the call.
+    pub method_names: MethodNames,
 }
 
 /// The file that lists the models.
@@ -162,6 +167,14 @@ impl Config {
             shutdown_grace: Duration::from_secs(flags.shutdown_grace_seconds),
             devices: DeviceOptions::new(flags)?,
             must_load_all: !is_tensord,
+            hints: match flags.error_hints.unwrap_or(is_tensord) {
+                true => Hints::Shown,
+                false => Hints::Hidden,
+            },
+            method_names: match flags.enable_signature_method_name_check {
+                true => MethodNames::Checked,
+                false => MethodNames::Unchecked,
+            },
         })
     }
 }

@@ -292,6 +292,17 @@ pub struct Flags {
     /// means that it may be as slow as it likes
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Requests")]
     pub request_bytes_per_second_min: u64,
+    /// Behind each refusal, say how to mend it [default: true under tensord, false under
+    /// tensorflow_model_server, whose answers are TensorFlow Serving's byte for byte]
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Requests"
+    )]
+    pub error_hints: Option<bool>,
     /// File with a MonitoringConfig (text proto): serves Prometheus metrics on the REST port
     #[arg(long, value_name = "FILE", default_value = "", help_heading = "Requests")]
     pub monitoring_config_file: String,
@@ -419,6 +430,18 @@ pub struct Flags {
     #[arg(long, value_name = "SIZE", default_value = "1MiB", help_heading = "Devices")]
     pub memory_growth_step: String,
 
+    /// Check the flags, the files that they name and the folders of the models, print what is
+    /// wrong, and end with 0 if nothing is, else with 1
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        help_heading = "Process"
+    )]
+    pub check_config: bool,
     /// How log lines look on standard error
     #[arg(
         long,

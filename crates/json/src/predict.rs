@@ -104,7 +104,10 @@ impl<'s> PredictReader<'_, 's> {
                 Ok((Format::Row, self.rows(instances)?))
             }
             (None, Some(inputs)) => Ok((Format::Columnar, self.columns(inputs)?)),
-            (None, None) => Err(Status::invalid("Missing 'inputs' or 'instances' key")),
+            (None, None) => {
+                let missing = Status::invalid("Missing 'inputs' or 'instances' key");
+                Err(missing.with_hint(document.meant()))
+            }
         }
     }
 

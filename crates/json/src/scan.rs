@@ -1,7 +1,7 @@
 //! Reads past values, checking their syntax; and the outline of a document that a careful reading
 //! needs: where the members of its object are, and how long its lists are.
 
-use status::{Result, Status};
+use status::{Result, Status, nearest};
 
 use super::cursor::{Cursor, Kind};
 use super::quote::quoted;
@@ -18,7 +18,12 @@ pub(crate) struct Document<'a> {
     /// Members that somebody may ask for, by name; the first of each name.
     members: Vec<(&'static str, usize)>,
     sizes: Sizes,
+    /// The first key that nobody asks for, if it is short.
+    stranger: Option<String>,
 }
+
+/// A key as long as this is not compared with those that are known.
+const STRANGER_MAX: usize = 32;
 
 /// The number of elements of each list, by the place of its bracket.
 #[derive(Debug, Default)]
@@ -45,7 +50,8 @@ impl<'a> Document<'a> {
             return Err(Syntax::new(syntax::EMPTY, cursor.at).into());
         }
         let start = cursor.at;
-        let mut document = Self { text, start, members: Vec::new(), sizes: Sizes::default() };
+        let mut document =
+            Self { text, start, members: Vec::new(), sizes: Sizes::default(), stranger: None };
         if first != b'{' {
             skip(&mut cursor, None)?;
             return Err(document.invalid("Is not object"));
@@ -62,6 +68,9 @@ impl<'a> Document<'a> {
             {
                 document.members.push((known, cursor.at));
             }
+            if known.is_none() && document.stranger.is_none() {
+                document.stranger = Some(name.to_text()).filter(|key| key.len() < STRANGER_MAX);
+            }
             skip(&mut cursor, Some(&mut document.sizes))?;
             if end_of_member(&mut cursor)? {
                 return Ok(document);
@@ -73,6 +82,15 @@ impl<'a> Document<'a> {
     pub(crate) fn find(&self, name: &str) -> Option<Cursor<'a>> {
         let (_, at) = self.members.iter().find(|member| member.0 == name)?;
         Some(Cursor { text: self.text, at: *at })
+    }
+
+    /// A hint about the keys of a request, for one that lacks them.
+    pub(crate) fn meant(&self) -> String {
+        let taken = "a request is {\"instances\": [...]}, a list with one entry for each row, or \
+                     {\"inputs\": {...}}, a tensor for each input";
+        let nearest = self.stranger.as_deref().and_then(|key| nearest(key, KNOWN));
+        let meant = nearest.map(|name| format!("did you mean the key \"{name}\"? "));
+        meant.unwrap_or_default() + taken
     }
 
     /// The signature that the request names; empty if it names none.

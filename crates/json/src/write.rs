@@ -298,11 +298,15 @@ pub fn regressions(result: &RegressionResult) -> Result<Vec<u8>> {
 }
 
 /// Writes the answer of a failed request.
-pub fn error(message: &str) -> Vec<u8> {
+pub fn error(message: &str, hint: Option<&str>) -> Vec<u8> {
     let mut out = Pretty::new(Lists::ManyLines);
     out.start_object();
     out.string(b"error");
     out.string(message.as_bytes());
+    if let Some(hint) = hint {
+        out.string(b"hint");
+        out.string(hint.as_bytes());
+    }
     out.end_object();
     out.into_bytes()
 }

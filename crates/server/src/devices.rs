@@ -29,6 +29,7 @@ pub(crate) use undo::Undo;
 pub(crate) use versions::{Change, Left, Resident, ServedVersion, Way, serve};
 
 use host::HostLimit;
+pub(crate) use host::{host_bytes, machine_bytes};
 
 use crate::active::Active;
 

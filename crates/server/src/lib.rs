@@ -20,6 +20,7 @@ mod api_keys;
 mod arrange;
 mod banner;
 mod batching;
+mod check;
 mod commands;
 mod control;
 mod devices;
@@ -38,6 +39,7 @@ mod ssl_config;
 mod warmup;
 mod warmups;
 
+pub use check::{Finding, Verdict, config_findings, machine_findings};
 pub use commands::devices::{devices_page, find as find_devices};
 pub use commands::serve::{Refused, main as serve};
 pub use devices::{Devices, Logical};

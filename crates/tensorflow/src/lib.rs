@@ -46,5 +46,6 @@ pub use inside::main as worker_main;
 pub use load::{Needed, Request, Workers};
 pub use nvml::{Gpu, GpuProcess, Nvml};
 pub use options::{MemoryLimit, ModelSettings, Options, Placement, Program, Renewal, Sandbox};
+pub use sandbox::lacking as sandbox_lacks;
 pub use snapshot::{ModelSnapshot, ModelState, WorkerSnapshot, WorkerState};
 pub use visible::visible;

@@ -57,7 +57,7 @@ pub(crate) fn enter(rules: &Rules) -> Vec<String> {
 }
 
 /// The parts of the sandbox that this kernel lacks, in words. Confines nobody.
-pub(crate) fn lacking() -> Vec<String> {
+pub fn lacking() -> Vec<String> {
     let parts = [("Landlock", files::probe()), ("seccomp", calls::probe())];
     let lacking = parts.into_iter().filter_map(|(part, probed)| Some((part, probed.err()?)));
     lacking.map(|(part, why)| format!("{part} ({why})")).collect()

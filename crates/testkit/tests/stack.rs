@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use api::{ArrivalLimits, Budget, Codec, Context, Grpc, GrpcOptions, MethodNames, Stats};
+use api::{ArrivalLimits, Budget, Codec, Context, Grpc, GrpcOptions, Hints, MethodNames, Stats};
 use lifecycle::{
     Child, LabelRule, Lifecycle, LoadError, Loader, ModelOptions, Options, Policy, Poll, Source,
     StartWhen, Target, Tree, VersionPolicy,
@@ -188,6 +188,7 @@ fn handler(lifecycle: &Lifecycle<Servable>) -> Grpc {
         method_names: MethodNames::Unchecked,
         recorder: None,
         access: None,
+        hints: Hints::Hidden,
     };
     let options = GrpcOptions {
         layout: Layout::Values,

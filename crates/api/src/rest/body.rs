@@ -19,6 +19,23 @@ use crate::budget::Charge;
 use crate::held::HeldBytes;
 use crate::listen::OpenCall;
 
+/// A hint for a request that is too large.
+const TOO_LARGE: &str =
+    "send fewer instances in a request, or use gRPC, which packs numbers tighter";
+
+/// A hint about a body whose compression and header do not fit each other.
+pub(super) fn hint(headers: &HeaderMap, body: &[u8]) -> Option<&'static str> {
+    let is_said = matches!(encoding(headers), Ok(Encoding::Gzip));
+    if is_said && body.is_empty() {
+        return Some(
+            "Content-Encoding says gzip, but the body is not packed with it, was cut, or unfolds \
+             to more than this server takes",
+        );
+    }
+    let is_packed = body.starts_with(&[0x1f, 0x8b]);
+    (is_packed && !is_said).then_some("the body is packed: send Content-Encoding: gzip with it")
+}
+
 /// So many bytes are unfolded before there must be room for more.
 const STEP: usize = 64 << 10;
 
@@ -71,7 +88,7 @@ where
     let max = options.body_bytes_max;
     let too_large = || {
         let text = format!("the body is larger than {max} bytes");
-        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, text).with_hint(TOO_LARGE)
     };
     if body.size_hint().lower() > max as u64 {
         return Err(too_large());

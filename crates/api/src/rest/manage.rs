@@ -70,7 +70,7 @@ impl Rest {
         let (parts, content) = request.into_parts();
         let changed = self.try_change(change, &parts, content, &mut audit.caller).await;
         audit.end(changed.as_ref().err().map(|failure| &failure.status));
-        changed.map_or_else(|failure| self.refusal(&failure), reply::json)
+        changed.map_or_else(|failure| self.refusal(failure), reply::json)
     }
 
     async fn try_change<B>(

@@ -110,7 +110,7 @@ pub(crate) async fn made(
 }
 
 fn refusal(shared: &Shared) -> impl FnOnce(Failure) -> Reply {
-    |failure| reply::error(&failure, &shared.context.budget)
+    |failure| reply::error(&failure.told(shared.context.hints), &shared.context.budget)
 }
 
 /// The page that the monitoring config names may not be asked anything.
@@ -134,9 +134,9 @@ pub(crate) fn status(models: &Models, target: &Target) -> Result<Vec<u8>, Status
 }
 
 /// The signatures of a model, put together as `http_rest_api_util.cc` does.
-pub(crate) fn metadata(models: &Models, target: Target) -> Result<Vec<u8>, Status> {
+pub(crate) fn metadata(context: &Context, target: Target) -> Result<Vec<u8>, Status> {
     let call = Call { target, signature: String::new(), urgency: Urgency::default() };
-    let (version, signatures) = metadata::signatures(models, &call)?;
+    let (version, signatures) = metadata::signatures(context, &call)?;
     let spec = answered(&call.target.model, version, "");
     let spec = proto::json::print(&spec).map_err(|error| unprintable(&error))?;
     let signatures = signature_text::json(&signatures).map_err(|error| unprintable(&error))?;

@@ -8,6 +8,7 @@ use json::write;
 use status::Status;
 
 use crate::budget::Budget;
+use crate::hints::Hints;
 
 /// An answer that is whole in memory.
 pub type Reply = Response<Full<Bytes>>;
@@ -49,6 +50,18 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The same failure with a hint.
+    pub(crate) fn with_hint(self, hint: &str) -> Self {
+        Self { status: self.status.with_hint(hint), ..self }
+    }
+
+    /// The failure as clients are told of it.
+    pub(crate) fn told(self, hints: Hints) -> Self {
+        Self { status: hints.told(self.status), ..self }
+    }
+}
+
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         let code = StatusCode::from_u16(status.code.to_http());
@@ -59,12 +72,13 @@ impl From<Status> for Failure {
 /// An error, with its message as JSON. A long one is charged until it is sent, and gives way to a
 /// short one where there is no room.
 pub(crate) fn error(failure: &Failure, budget: &Budget) -> Reply {
-    let text = write::error(&failure.status.message);
+    let Status { message, hint, .. } = &failure.status;
+    let text = write::error(message, hint.as_deref());
     let body = match text.len() {
         ..=SHORT_BYTES => Bytes::from(text),
         n_bytes => match budget.charged(n_bytes) {
             Ok(charge) => charge.onto(text),
-            Err(_) => write::error(&failure.status.grpc_message()).into(),
+            Err(_) => write::error(&failure.status.grpc_message(), None).into(),
         },
     };
     let mut reply = page(failure.code, Some(JSON), body);

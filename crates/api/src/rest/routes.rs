@@ -1,5 +1,6 @@
 //! The table of routes, and the handler of each.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,6 +28,7 @@ use crate::budget::Charge;
 use crate::call::Call;
 use crate::codec::Codec;
 use crate::context::Context;
+use crate::hints;
 use crate::level;
 use crate::listen::Peer;
 use crate::predict::{self, Inputs};
@@ -39,6 +41,12 @@ const CALL_BYTES: usize = 4 << 10;
 
 /// The bytes that an element takes as JSON, about.
 const ELEMENT_BYTES: usize = 8;
+
+/// The body of a request, and its charge.
+struct Arrived {
+    content: Bytes,
+    charge: Charge,
+}
 
 impl Rest {
     /// Answers a request of the other side of a connection.
@@ -54,12 +62,12 @@ impl Rest {
         if let Err(failure) = self.shared.door.check_call(&parts, peer)
             && !is_health
         {
-            return self.refusal(&failure);
+            return self.refusal(failure);
         }
         if let Some(page) = page {
             return match self.admit(&parts.headers, page.action(), Scope::Server) {
                 Ok(_) => page.reply(&self.shared, &path).await,
-                Err(failure) => self.refusal(&failure),
+                Err(failure) => self.refusal(failure),
             };
         }
         if let Some(file) = self.shared.site.as_ref().and_then(|site| site(&parts)) {
@@ -111,7 +119,7 @@ impl Rest {
                 Ok(key) => pages::made(&self.shared, move || list(key, &context)).await,
                 Err(failure) => Err(failure),
             }
-            .map_or_else(|failure| self.refusal(&failure), reply::json);
+            .map_or_else(|failure| self.refusal(failure), reply::json);
         }
         if let Some(change) = Change::parse(request.method(), path)
             && self.knows(&change)
@@ -126,7 +134,7 @@ impl Rest {
                 Ok(_) => pages::made(&self.shared, move || ask.answer(&*memory)).await,
                 Err(failure) => Err(failure),
             }
-            .map_or_else(|failure| self.refusal(&failure), reply::json);
+            .map_or_else(|failure| self.refusal(failure), reply::json);
         }
         let (path, word) = wait::split(request.method(), path);
         let route = target::parse(request.method().as_str(), path);
@@ -141,13 +149,14 @@ impl Rest {
         in_flight.end(answer.as_ref().err().map(|failure| &failure.status));
         match answer {
             Ok((text, charge)) => packed(&self.shared.context, &parts.headers, text, charge).await,
-            Err(failure) => self.refusal(&failure),
+            Err(failure) => self.refusal(failure),
         }
     }
 
     /// The answer to a request that fails.
-    pub(super) fn refusal(&self, failure: &Failure) -> Reply {
-        reply::error(failure, &self.shared.context.budget)
+    pub(super) fn refusal(&self, failure: Failure) -> Reply {
+        let context = &self.shared.context;
+        reply::error(&failure.told(context.hints), &context.budget)
     }
 
     async fn answer<B>(
@@ -165,18 +174,38 @@ impl Rest {
         self.admit_route(headers, route.as_ref().ok())?;
         let charge = self.shared.context.budget.charged(CALL_BYTES)?;
         let (content, charge) = body::read(parts, content, &self.shared, charge).await?;
+        let hint = body::hint(headers, &content);
+        let answer = self.act(route, word, headers, Arrived { content, charge }).await;
+        answer.map_err(|failure| match hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        })
+    }
+
+    /// Does what a route says with a body that is there.
+    async fn act(
+        &self,
+        route: Result<Route, Status>,
+        word: Option<&str>,
+        headers: &HeaderMap,
+        Arrived { content, charge }: Arrived,
+    ) -> Result<(Vec<u8>, Charge), Failure> {
         let Route { method, target } = route?;
         // The time that a body takes to arrive does not count.
         let timeout = self.shared.options.timeout;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let urgency = Urgency { deadline, level: level::read(headers)? };
-        let models = &self.shared.context.models;
+        let context = &self.shared.context;
+        let about = |target| move |status| hints::about_target(context, status, target);
         let (text, mut charge) = match method {
             Method::Predict => self.predict(target, content, urgency, charge).await?,
             Method::Classify => self.classify(target, content, urgency, charge).await?,
             Method::Regress => self.regress(target, content, urgency, charge).await?,
-            Method::Status => (wait::status(models, &target, word).await?, charge),
-            Method::Metadata => (pages::metadata(models, target)?, charge),
+            Method::Status => {
+                let page = wait::status(&context.models, &target, word).await;
+                (page.map_err(about(&target))?, charge)
+            }
+            Method::Metadata => (pages::metadata(context, target)?, charge),
         };
         charge.set(CALL_BYTES.max(text.len()))?;
         Ok((text, charge))
@@ -219,7 +248,7 @@ impl Rest {
         let context = &self.shared.context;
         let call = Call { target, signature: String::new(), urgency };
         // What is wrong with the text is said before what is wrong with the target.
-        let servable = call.servable_to_run(&context.models);
+        let servable = call.servable_to_run(context);
         let takes_strings = servable.as_ref().map_or(Strings::Refused, |s| takes_strings(s));
         let ((signature, format, inputs), mut charge) = {
             let (servable, n_bytes) = (servable.clone(), body.len());
@@ -232,7 +261,8 @@ impl Rest {
         };
         charge.shrink_to(CALL_BYTES);
         let servable = servable?;
-        let signature = servable.signature(&signature).ok_or_else(|| missing(&signature))??;
+        let signature =
+            servable.signature(&signature).ok_or_else(|| missing(&servable, &signature))??;
         context.method_names.check_predict(signature)?;
         let answer = predict::run(context, &servable, signature, inputs, urgency).await?;
         let n_elements: usize = answer.outputs.iter().map(|(_, tensor)| tensor.n_elements()).sum();
@@ -349,9 +379,11 @@ fn read_inputs(
     body: &[u8],
     servable: &Result<Handle<Servable>, Status>,
 ) -> Result<(String, Format, Inputs), Status> {
+    let chosen = Cell::new(None);
     let find = |name: &str| -> Result<(&Signature, json::Inputs<'_>), Status> {
         let servable = servable.as_ref().map_err(Status::clone)?;
-        let signature = servable.signature(name).ok_or_else(|| missing(name))??;
+        let signature = servable.signature(name).ok_or_else(|| missing(servable, name))??;
+        chosen.set(Some(signature));
         let inputs = signature.inputs.iter().map(|(name, endpoint)| json::Input {
             name,
             tensor: &endpoint.tensor,
@@ -359,15 +391,20 @@ fn read_inputs(
         });
         Ok((signature, json::Inputs::new(inputs)))
     };
-    let json::Request { signature, format, inputs } = json::Request::read(body, find)?;
+    let read = json::Request::read(body, find).map_err(|status| match chosen.get() {
+        Some(signature) => predict::of_inputs(status, signature),
+        None => status,
+    });
+    let json::Request { signature, format, inputs } = read?;
     let inputs = predict::inputs(signature, inputs, &[], usize::MAX)?;
     Ok((signature.name.clone(), format, inputs))
 }
 
 /// REST has a text of its own for an unknown signature.
-fn missing(name: &str) -> Status {
+fn missing(servable: &Servable, name: &str) -> Status {
     let name = if name.is_empty() { DEFAULT_SIGNATURE } else { &clipped(name) };
     Status::invalid(format!("Serving signature name: \"{name}\" not found in signature def"))
+        .with_hint(hints::of_signature(servable, name))
 }
 
 /// An answer, packed if the client asks for that. It stays charged until it is sent.

@@ -5,6 +5,8 @@
 use lifecycle::{Choice, Target};
 use status::Status;
 
+use crate::hints;
+
 /// The target and the method of a request below `/v1/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -36,7 +38,10 @@ pub(crate) fn parse(http_method: &str, path: &str) -> Result<Route, Status> {
         "GET" => parse_get(path),
         _ => None,
     };
-    let malformed = || Status::invalid(format!("Malformed request: {http_method} {path}"));
+    let malformed = || {
+        Status::invalid(format!("Malformed request: {http_method} {path}"))
+            .with_hint(hints::of_path(http_method, path))
+    };
     let Parts { name, version, label, verb } = found.ok_or_else(malformed)?;
     // Upstream sends no body with this one; a message does no harm.
     let number = |text: &str| {
@@ -172,7 +177,8 @@ mod tests {
 
     #[track_caller]
     fn check_error(http_method: &str, path: &str, expected: &str) {
-        assert_eq!(parse(http_method, path), Err(Status::invalid(expected)), "{path}");
+        let refused = parse(http_method, path).map_err(Status::without_hint);
+        assert_eq!(refused, Err(Status::invalid(expected)), "{path}");
     }
 
     #[test]

@@ -43,6 +43,7 @@ async fn start(server: &Server, connections_max: usize) -> (SocketAddr, JoinHand
     let rest = rest.with_door(Door::Management(Vec::new()));
     let both = BothFaces::new(Grpc::new(server.context.clone(), grpc, None), rest);
     let listening = ListenOptions {
+        elsewhere: "elsewhere".into(),
         tls: None,
         protocol: Protocol::Http1,
         connections_max,

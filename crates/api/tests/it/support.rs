@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use api::{
     Access, ArrivalLimits, Budget, Changing, Codec, Context, Control, Door, Grpc, GrpcOptions,
-    ListenOptions, Listener, MethodNames, Metrics, ModelsPage, Page, Profiler, Protocol, Rest,
-    RestOptions, Stats, Tls, TransportOptions, connections,
+    Hints, ListenOptions, Listener, MethodNames, Metrics, ModelsPage, Page, Profiler, Protocol,
+    Rest, RestOptions, Stats, Tls, TransportOptions, connections,
 };
 use lifecycle::Lifecycle;
 use proto::serving::model_service_client::ModelServiceClient;
@@ -48,6 +48,7 @@ pub(crate) struct Setup {
     pub(crate) streams_max: u32,
     pub(crate) tls: Option<Tls>,
     pub(crate) access: Option<Arc<Access>>,
+    pub(crate) hints: Hints,
     pub(crate) door: Door,
     pub(crate) page: Page,
 }
@@ -68,6 +69,7 @@ impl Setup {
             streams_max: 100,
             tls: None,
             access: None,
+            hints: Hints::Hidden,
             door: Door::Closed("elsewhere".to_owned()),
             page: Arc::new(|| "# a page\n".to_owned()),
         }
@@ -86,6 +88,7 @@ impl Setup {
             method_names: self.method_names,
             recorder: None,
             access: self.access.clone(),
+            hints: self.hints,
         };
         let grpc = self.start_grpc(&context, &token).await;
         let rest = self.start_rest(&context, &token).await;
@@ -155,6 +158,7 @@ impl Setup {
 
     fn listening(&self, protocol: Protocol) -> ListenOptions {
         ListenOptions {
+            elsewhere: "elsewhere".into(),
             tls: self.tls.clone(),
             protocol,
             connections_max: self.connections_max,

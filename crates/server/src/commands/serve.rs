@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use api::{Access, Codec, MethodNames, Stats};
+use api::{Access, Codec, Stats};
 use config::Flags;
 use config::Persona;
 use config::engines::{self, Choices};
@@ -43,9 +43,10 @@ use crate::request_log::RequestLog;
 use crate::scheduler::Scheduler;
 use crate::source::Models;
 use crate::warmups::Warmups;
-use crate::{arrange, banner, memory, signals};
+use crate::{arrange, banner, check, memory, signals};
 
-use doors::{Doors, Files};
+use doors::Doors;
+pub(crate) use doors::Files;
 
 /// How long a client may take to agree on TLS, for the head of a request, between two parts of its
 /// body, and to take some of its answer.
@@ -62,6 +63,9 @@ const IDLE_THREAD: Duration = Duration::from_millis(100);
 pub fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
     heap::share_system();
     crate::logging::start(flags.log_format);
+    if flags.check_config {
+        return Ok(check::main(persona, flags));
+    }
     let config = Config::new(persona, flags)?;
     let runtime = threads().enable_all().build()?;
     let served = runtime.block_on(serve(&config, flags));
@@ -100,7 +104,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     let options = config.control.clone();
     let control = Arc::new(Control::new(Arc::clone(&lifecycle), active, folders.fence, options));
     let tasks = TaskTracker::new();
-    let requests = context(flags, &lifecycle, &devices, &log, Files::access(api_keys, &token))?;
+    let requests = context(config, &lifecycle, &devices, &log, Files::access(api_keys, &token))?;
     tasks.spawn(batching::watch(versions, token.clone()));
     tasks.spawn(memory::watch(Arc::clone(&devices), token.clone()));
     tasks.spawn(arrange::watch(engines, give_way, Arc::clone(&lifecycle), token.clone()));
@@ -195,7 +199,7 @@ async fn open(doors: &Doors<'_>) -> Result<Addresses> {
 }
 
 fn context(
-    flags: &Flags,
+    config: &Config,
     lifecycle: &Lifecycle<Servable>,
     devices: &Devices,
     log: &Arc<RequestLog>,
@@ -207,13 +211,10 @@ fn context(
         stats: Arc::new(Stats::new()),
         budget: devices.requests(),
         codec: Codec::start(threads(), n_threads).context("cannot start the codec threads")?,
-        method_names: if flags.enable_signature_method_name_check {
-            MethodNames::Checked
-        } else {
-            MethodNames::Unchecked
-        },
+        method_names: config.method_names,
         recorder: Some(Arc::clone(log) as Arc<dyn api::Recorder>),
         access,
+        hints: config.hints,
     })
 }
 

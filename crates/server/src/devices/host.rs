@@ -146,7 +146,7 @@ fn say(host: &PhysicalDevice, limit_bytes: u64, is_over: bool) {
 }
 
 /// What this process may have of the host's memory: all of it, or what its cgroup allows.
-pub(super) fn host_bytes(root: &Path) -> Result<u64> {
+pub(crate) fn host_bytes(root: &Path) -> Result<u64> {
     let total = machine_bytes(root)?;
     let cgroup = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let limit = cgroup_limit(&root.join("sys/fs/cgroup"), &cgroup);
@@ -154,7 +154,7 @@ pub(super) fn host_bytes(root: &Path) -> Result<u64> {
 }
 
 /// All memory of the machine.
-pub(super) fn machine_bytes(root: &Path) -> Result<u64> {
+pub(crate) fn machine_bytes(root: &Path) -> Result<u64> {
     let text = std::fs::read_to_string(root.join("proc/meminfo"));
     let text = text.context("cannot read /proc/meminfo")?;
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));

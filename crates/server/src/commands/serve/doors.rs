@@ -79,11 +79,31 @@ impl Doors<'_> {
         }
     }
 
+    /// Where a client is to go that speaks the other protocol at a port of this one.
+    fn elsewhere(&self, protocol: Protocol) -> String {
+        let Config { grpc_port, rest_port, .. } = self.config;
+        match (protocol, grpc_port, rest_port) {
+            (Protocol::Http1, Some(port), _) => {
+                format!("this is the REST port, and the call is gRPC: that is at port {port}")
+            }
+            (Protocol::Http1, None, _) => "this is the REST port, and the call is gRPC: start the \
+                                           server with --port=PORT for that"
+                .to_owned(),
+            (Protocol::Http2, _, Some(port)) => {
+                format!("this is the gRPC port, and the request is HTTP/1: REST is at port {port}")
+            }
+            (Protocol::Http2, _, None) => "this is the gRPC port, and the request is HTTP/1: \
+                                           start the server with --rest_api_port=PORT for REST"
+                .to_owned(),
+        }
+    }
+
     /// How a face takes connections.
     pub(super) fn listening(&self, protocol: Protocol) -> ListenOptions {
         ListenOptions {
             tls: self.tls.clone(),
             protocol,
+            elsewhere: self.elsewhere(protocol).into(),
             connections_max: self.flags.max_connections.get(),
             handshake_timeout: PATIENCE,
             write_timeout: PATIENCE,
@@ -102,7 +122,7 @@ pub(super) fn clear(socket: &Path) {
 }
 
 /// What the files say that the flags name.
-pub(super) struct Files {
+pub(crate) struct Files {
     pub(super) ssl: Option<SslConfigFile>,
     pub(super) api_keys: Option<ApiKeysFile>,
     pub(super) metrics_path: Option<String>,
@@ -110,7 +130,7 @@ pub(super) struct Files {
 
 impl Files {
     /// Reads the files.
-    pub(super) fn read(flags: &Flags) -> Result<Self> {
+    pub(crate) fn read(flags: &Flags) -> Result<Self> {
         let ssl = &flags.ssl_config_file;
         let ssl = (!ssl.is_empty()).then(|| SslConfigFile::open(Path::new(ssl))).transpose()?;
         let monitoring = &flags.monitoring_config_file;
