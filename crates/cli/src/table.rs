@@ -9,9 +9,11 @@ use clap::{ArgMatches, Parser};
 use crate::commands::bench::Bench;
 use crate::commands::completions::Completions;
 use crate::commands::devices::Devices;
+use crate::commands::doctor::Doctor;
 use crate::commands::inspect::Inspect;
 use crate::commands::keys::Keys;
 use crate::commands::memory::{Memory, Top};
+use crate::commands::migrate::Migrate;
 use crate::commands::plan::Plan;
 use crate::commands::predict::Predict;
 use crate::commands::profile::Profile;
@@ -29,6 +31,8 @@ pub(crate) const COMMANDS: &[Entry] = &[
     Entry::of::<Devices>("devices", Words::OfServer),
     Entry::of::<Bench>("bench", Words::Plain),
     Entry::of::<Profile>("profile", Words::Plain),
+    Entry::of::<Doctor>("doctor", Words::OfServer),
+    Entry::of::<Migrate>("migrate", Words::Plain),
     Entry::of::<Keys>("keys", Words::Plain),
     Entry::of::<Selftest>("selftest", Words::Plain),
     Entry::of::<Completions>("completions", Words::Plain),

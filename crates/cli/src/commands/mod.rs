@@ -3,11 +3,13 @@
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod devices;
+pub(crate) mod doctor;
 mod drive;
 mod inputs;
 pub(crate) mod inspect;
 pub(crate) mod keys;
 pub(crate) mod memory;
+pub(crate) mod migrate;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod profile;
