@@ -62,7 +62,7 @@ fn predicts_over_a_unix_socket_that_another_server_left_behind() {
 }
 
 /// Writes an `SSLConfig` with a new key, and gives its certificate.
-fn write_keys(file: &Path) -> CertificateDer<'static> {
+pub(crate) fn write_keys(file: &Path) -> CertificateDer<'static> {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let certificate = params.self_signed(&key).unwrap();

@@ -32,6 +32,7 @@ mod memory_hostile;
 mod memory_knobs;
 mod memory_live;
 mod memory_reserve;
+mod mistakes;
 mod names;
 mod page;
 mod placement;
