@@ -9,6 +9,7 @@
 
 mod announced;
 mod batching;
+mod checks;
 mod clients;
 mod command_line;
 mod control;
