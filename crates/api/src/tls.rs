@@ -30,6 +30,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2, for gRPC.
     Http2,
+    /// Either of them, for an address that serves both.
+    Either,
 }
 
 /// The keys in use. Clones are one and the same.
@@ -66,7 +68,7 @@ impl Tls {
     pub(crate) fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
         let configs = self.shared.load();
         Arc::clone(match protocol {
-            Protocol::Http1 => &configs.http1,
+            Protocol::Http1 | Protocol::Either => &configs.http1,
             Protocol::Http2 => &configs.http2,
         })
     }

@@ -144,7 +144,8 @@ impl Engines {
         let leases = self.find_place(&resident, cancel).inspect_err(|error| {
             let lacks_room = error.code == Code::ResourceExhausted;
             is_hopeless.set(lacks_room && !self.devices.own().could_hold(&resident));
-        })?;
+        });
+        let leases = leases.map_err(|refusal| self.devices.with_absent(model, refusal))?;
         let mut opened = Some(opened);
         let (mut servable, mut members) = (None, Vec::new());
         for lease in leases {

@@ -49,7 +49,9 @@ impl Sniffed {
     /// Looks at the first bytes. `false` if the client is a stray one, which is answered.
     fn look(&mut self, first: &[u8]) -> bool {
         self.is_known = true;
-        let spoken = stray::spoken(first).filter(|spoken| *spoken != self.protocol);
+        let is_stray =
+            |spoken: &Protocol| self.protocol != Protocol::Either && *spoken != self.protocol;
+        let spoken = stray::spoken(first).filter(is_stray);
         let Some(spoken) = spoken else { return true };
         self.held.clear();
         if let Some(stream) = self.inner.take() {

@@ -49,7 +49,7 @@ pub(super) async fn answer(
 ) {
     let answered = async {
         match spoken {
-            Protocol::Http1 => answer_http1(stream, &text).await,
+            Protocol::Http1 | Protocol::Either => answer_http1(stream, &text).await,
             Protocol::Http2 => answer_http2(Rewound::new(first, stream), text).await,
         }
     };

@@ -45,7 +45,7 @@ async fn start(server: &Server, connections_max: usize) -> (SocketAddr, JoinHand
     let listening = ListenOptions {
         elsewhere: "elsewhere".into(),
         tls: None,
-        protocol: Protocol::Http1,
+        protocol: Protocol::Either,
         connections_max,
         handshake_timeout: PATIENCE,
         write_timeout: PATIENCE,

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use config::devices::{TOO_MUCH, model_rule, served_model, without_effect_of_model};
+use status::Status;
 
 use super::Devices;
 
@@ -13,6 +14,34 @@ impl Devices {
         self.placement.models().replace(models);
     }
 
+    /// A refusal of a model, which also names the devices that its config names and that are not
+    /// there.
+    pub(crate) fn with_absent(&self, model: &str, refusal: Status) -> Status {
+        let named = model_rule(&self.active.get(model)).map(|rule| rule.devices);
+        let named = named.unwrap_or_default();
+        let absent: Vec<&str> = self.absent(&named).collect();
+        if absent.is_empty() {
+            return refusal;
+        }
+        let there = self.names().join(", ");
+        refusal.map_message(|message| {
+            format!(
+                "{message}; its config names {}, which is not there: there are {there}",
+                absent.join(", ")
+            )
+        })
+    }
+
+    /// The names, of those of devices, that no device has.
+    fn absent<'a>(&'a self, names: &'a [String]) -> impl Iterator<Item = &'a str> {
+        names.iter().map(String::as_str).filter(|name| self.logical(name).is_none())
+    }
+
+    /// The names of all devices.
+    fn names(&self) -> Vec<String> {
+        self.all().iter().map(|logical| logical.space.name().to_string()).collect()
+    }
+
     /// Refuses a model whose config contradicts itself.
     pub(crate) fn check_rule(&self, model: &str) -> Result<()> {
         let config = self.active.get(model);
@@ -20,8 +49,11 @@ impl Devices {
         for text in without_effect_of_model(&config) {
             tracing::warn!("model {model}: {text}");
         }
-        for name in rule.devices.iter().filter(|name| self.logical(name).is_none()) {
-            tracing::warn!("model {model} may be on {name}, but there is no such device");
+        for name in self.absent(&rule.devices) {
+            let there = self.names().join(", ");
+            tracing::warn!(
+                "model {model} may be on {name}, but there is no such device: there are {there}"
+            );
         }
         for device in self.own().candidates(&rule) {
             let (limit, name) = (device.limit_for(&rule), device.name());

@@ -219,7 +219,7 @@ fn hints_stand_behind_the_same_message_and_only_where_they_are_wanted() {
     };
     let message = "Servable not found for request: Latest(defualt)";
     let (rest, grpc) = asked(&Server::start(model_server(), &[&models]));
-    assert_eq!(rest, format!("{{ \"error\": \"{message}\" }}"));
+    assert_eq!(rest.trim_end(), format!("{{\n    \"error\": \"{message}\"\n}}"));
     assert_eq!(grpc, message);
     let (rest, grpc) = asked(&Server::start(model_server(), &[&models, "--error_hints"]));
     assert!(
@@ -265,4 +265,21 @@ fn a_client_without_tls_is_told_so_in_its_own_protocol() {
         });
         assert!(message.contains(PLAIN), "{message}");
     }
+}
+
+#[test]
+fn a_refused_model_is_told_that_a_device_it_names_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("models.config");
+    let good = half_plus_two();
+    let text = format!(
+        "model_config_list {{ config {{ name: 'good' base_path: '{good}' }} config {{ name: 'lost' \
+         base_path: '{good}' memory {{ devices: 'gpu:7' limit: '9B' }} }} }}"
+    );
+    std::fs::write(&file, text).unwrap();
+    let flag = format!("--model_config_file={}", file.display());
+    let server = Server::start(tensord(), &[&flag, "--max_num_load_retries=0"]);
+    let states = server.rest_until("/v1/models/lost", "END");
+    let wanted = "its config names gpu:7, which is not there: there are cpu:0";
+    assert!(states.contains(wanted), "{states}");
 }

@@ -95,6 +95,7 @@ impl Doors<'_> {
             (Protocol::Http2, _, None) => "this is the gRPC port, and the request is HTTP/1: \
                                            start the server with --rest_api_port=PORT for REST"
                 .to_owned(),
+            (Protocol::Either, ..) => String::new(),
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) async fn start(doors: &Doors<'_>) -> Result<Option<String>> {
     };
     info!("Management at {address} ...");
     // TLS is for the data ports.
-    let listening = ListenOptions { tls: None, ..doors.listening(Protocol::Http1) };
+    let listening = ListenOptions { tls: None, ..doors.listening(Protocol::Either) };
     let connections = connections(listener, listening, (*token).clone());
     tasks.spawn(api::serve_both(connections, BothFaces::new(grpc, rest), (*token).clone()));
     Ok(Some(address))
