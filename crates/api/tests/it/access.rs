@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Access, Digest, Door, Key, Right};
+use api::{Access, Digest, Door, Hints, Key, Right};
 use proto::serving::MultiInferenceRequest;
 use tonic::Code;
 
@@ -55,6 +55,22 @@ async fn a_manager_of_some_models_changes_no_others_and_not_the_server() {
     assert_eq!(code(&server, add(1), "all", b"{}").await, 200);
     assert_eq!(code(&server, add(1), "one", b"{}").await, 403);
     assert_eq!(code(&server, add(1), "none", b"{}").await, 401);
+}
+
+/// Names of models may be none of the business of a key's holder.
+#[tokio::test]
+async fn a_hint_names_other_models_only_where_there_are_no_keys() {
+    let keys = Arc::new(Access::new(vec![key("all", &Right::ALL, &["*"])]));
+    for (access, names_m) in [(None, true), (Some(keys), false)] {
+        let server = Setup { access, hints: Hints::Shown, ..Setup::new() }.start().await;
+        let headers = ["x-api-key: all", "Content-Type: application/json"];
+        let answer =
+            server.ask_with("POST", "/v1/models/other:predict", &headers, b"{\"inputs\": 1}").await;
+        assert_eq!(answer.code, 404);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(text.contains("\"hint\""), "{text}");
+        assert_eq!(text.contains("this server has"), names_m, "{text}");
+    }
 }
 
 #[tokio::test]

@@ -47,11 +47,15 @@ const MISTAKES: &[Mistake] = &[
         "--check_config --model_base_path={kit}/nowhere",
         "cannot read the folder ",
     ),
-    row("an empty saved_model.pb", "--check_config --model_base_path={kit}/zero/m", "version 1: "),
+    row(
+        "an empty saved_model.pb",
+        "--check_config --model_base_path={kit}/zero/m",
+        "version 1: saved_model.pb is empty",
+    ),
     row(
         "a saved_model.pb that was cut",
         "--check_config --model_base_path={kit}/cut/m",
-        "version 1: ",
+        "saved_model.pb: damaged, or truncated at ",
     ),
     row("a mistyped command", "insepct m", "did you mean `inspect`?"),
     row("a mistyped flag", "serve --modle_name=a", "'--model_name'"),
@@ -69,13 +73,17 @@ const MISTAKES: &[Mistake] = &[
     row(
         "a trailing comma in a JSON config",
         "--model_config_file={kit}/comma.json",
-        "comma.json:2:",
+        "comma.json:3:1: trailing comma",
     ),
-    row("a wrong type in a JSON config", "--model_config_file={kit}/type.json", "type.json:2:"),
+    row(
+        "a wrong type in a JSON config",
+        "--model_config_file={kit}/type.json",
+        "type.json:2:12: invalid type: integer `7`, expected a string",
+    ),
     row(
         "a mistake in a device config",
         "--device_config_file={kit}/device.json {kit}/models",
-        "device.json: ",
+        "device.json: unrecognized field name 'colour' at line 1 column 38",
     ),
     row(
         "a label for a version that is not there",
@@ -151,7 +159,8 @@ fn the_book_lists_every_mistake() {
     let all = MISTAKES.iter().map(|mistake| (mistake.name, mistake.said)).chain(requests);
     let mut n_rows = 0;
     for (name, said) in all {
-        let _ = writeln!(list, "| {name} | `{}` |", said.trim());
+        let quote = if said.contains('`') { "``" } else { "`" };
+        let _ = writeln!(list, "| {name} | {quote}{}{quote} |", said.trim());
         n_rows += 1;
     }
     assert!(n_rows >= 40, "{n_rows}");

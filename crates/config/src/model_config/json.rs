@@ -19,6 +19,8 @@ pub(super) struct At {
 }
 
 pub(super) fn parse(text: &str) -> Result<ModelServerConfig, At> {
+    // Broken JSON is told as such: read as a message, half of a list is a value of another type.
+    serde_json::from_str::<&RawValue>(text).map_err(|error| broken(text, &error.to_string()))?;
     let Some((start, end)) = plain_list(text) else {
         return proto::json::parse(text).map_err(|error| at(&error.to_string()));
     };
@@ -32,6 +34,19 @@ pub(super) fn parse(text: &str) -> Result<ModelServerConfig, At> {
         }
         found
     })
+}
+
+/// A mistake in the syntax. A comma before the end of a list or an object is called so.
+fn broken(text: &str, message: &str) -> At {
+    let found = at(message);
+    let line = text.lines().nth(found.line.saturating_sub(1)).unwrap_or_default();
+    let here = line.get(found.column.saturating_sub(1)..).unwrap_or_default();
+    let before = text.lines().take(found.line.saturating_sub(1)).collect::<Vec<_>>().join("\n");
+    let before = before + line.get(..found.column.saturating_sub(1)).unwrap_or_default();
+    match here.starts_with([']', '}']) && before.trim_end().ends_with(',') {
+        true => At { message: "trailing comma".to_owned(), ..found },
+        false => found,
+    }
 }
 
 /// Returns the range in bytes of a list that is the value of `model_config_list`.

@@ -1,5 +1,6 @@
 //! Checks of flags, of the files that they name, and of the folders of models.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
@@ -7,7 +8,7 @@ use config::devices::model_rule;
 use config::engines::{self, Choices};
 use config::model_config::{self, tenants};
 use config::{Config, Flags, Persona, channel_arguments, misplaced_remedy};
-use lifecycle::{ModelOptions, Source as _, VersionPolicy};
+use lifecycle::{Child, ModelOptions, Source as _, VersionPolicy};
 use proto::serving::ModelConfig;
 
 use super::Finding;
@@ -33,7 +34,7 @@ pub fn config_findings(persona: Persona, flags: &Flags) -> Vec<Finding> {
     let choices = Choices::parse(&flags.engine);
     let workers = choices.and_then(|choices| engines::worker_options(flags, &choices, &config));
     note("engines", workers.map(drop));
-    note("tenants", tenants::check(&config.models, &std::collections::BTreeMap::new()));
+    note("tenants", tenants::check(&config.models, &BTreeMap::new()));
     if config.models.is_empty() {
         findings.push(Finding::warning("models", "there are none"));
     }
@@ -58,14 +59,21 @@ fn check_model(config: &Config, model: &ModelConfig) -> Vec<Finding> {
         Err(finding) => return vec![Finding { about, ..finding }],
     };
     for version in wanted(&options.versions, &versions) {
-        let path = format!("{}/{version}", options.base_path.trim_end_matches('/'));
+        // A folder may be called 00000123.
+        let name = versions.get(&version).cloned().unwrap_or_else(|| version.to_string());
+        let path = format!("{}/{name}", options.base_path.trim_end_matches('/'));
         if let Err(error) = folders.check(&path) {
-            let text = format!("version {version}: {error}");
+            let file = Path::new(&path).join("saved_model.pb");
+            let is_empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+            let text = match is_empty {
+                true => format!("version {version}: saved_model.pb is empty"),
+                false => format!("version {version}: {error}"),
+            };
             findings.push(Finding::problem(&*about, text).mended_by("export or copy it anew"));
         }
     }
     for (label, version) in &options.labels {
-        if !versions.contains(version) {
+        if !versions.contains_key(version) {
             let text = format!("label {label} points to version {version}, which is not there");
             let there = format!("there are {}", listed(&versions));
             findings.push(Finding::problem(&*about, text).mended_by(there));
@@ -77,19 +85,18 @@ fn check_model(config: &Config, model: &ModelConfig) -> Vec<Finding> {
     findings
 }
 
-/// The versions in the folder of a model, or what is wrong with it.
-fn versions(folders: &Models, options: &ModelOptions) -> Result<Vec<i64>, Finding> {
+/// The versions in the folder of a model with the names of their folders, or what is wrong with it.
+fn versions(folders: &Models, options: &ModelOptions) -> Result<BTreeMap<i64, String>, Finding> {
     let path = &options.base_path;
     let children = folders.list(path).map_err(|error| {
         let text = format!("cannot read the folder {path}: {}", error.status.message);
         Finding::problem("", text).mended_by("give a folder that is there and may be read")
     })?;
-    let mut versions: Vec<i64> = children
-        .iter()
-        .filter(|child| child.is_folder)
-        .filter_map(|child| child.name.parse().ok().filter(|version| *version >= 0))
-        .collect();
-    versions.sort_unstable();
+    let version = |child: Child| {
+        let version = child.name.parse().ok().filter(|version| *version >= 0)?;
+        child.is_folder.then_some((version, child.name))
+    };
+    let versions: BTreeMap<i64, String> = children.into_iter().filter_map(version).collect();
     if versions.is_empty() {
         let remedy = misplaced_remedy(Path::new(path));
         return Err(Finding::problem("", format!("{path} has no versions")).mended_by(remedy));
@@ -98,12 +105,12 @@ fn versions(folders: &Models, options: &ModelOptions) -> Result<Vec<i64>, Findin
 }
 
 /// The versions that are to be served.
-fn wanted(policy: &VersionPolicy, versions: &[i64]) -> Vec<i64> {
+fn wanted(policy: &VersionPolicy, versions: &BTreeMap<i64, String>) -> Vec<i64> {
     match policy {
-        VersionPolicy::All => versions.to_vec(),
+        VersionPolicy::All => versions.keys().copied().collect(),
         VersionPolicy::Latest(n) => {
             let n = usize::try_from(*n).unwrap_or(usize::MAX);
-            versions.iter().rev().take(n).copied().collect()
+            versions.keys().rev().take(n).copied().collect()
         }
         VersionPolicy::Specific(specific) => specific.clone(),
     }
@@ -128,7 +135,7 @@ fn unknown_devices(config: &Config, model: &ModelConfig, about: &str) -> Vec<Fin
     named.iter().filter(|name| !known.contains(name)).map(warn).collect()
 }
 
-fn listed(versions: &[i64]) -> String {
-    let shown: Vec<String> = versions.iter().map(ToString::to_string).collect();
+fn listed(versions: &BTreeMap<i64, String>) -> String {
+    let shown: Vec<String> = versions.keys().map(ToString::to_string).collect();
     shown.join(", ")
 }
