@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use savedmodel::foreign;
 use storage::Storage;
 
 use crate::misplaced;
@@ -21,8 +22,11 @@ pub(crate) struct Found {
 pub(crate) fn discover(dirs: &[PathBuf]) -> Result<Vec<Found>> {
     let mut all = BTreeMap::new();
     for dir in dirs {
-        let found = look(dir)?;
-        if found.is_empty() {
+        let models = look(dir)?;
+        if models.is_empty() {
+            if let Some(advice) = other_format(dir) {
+                bail!("{advice}");
+            }
             bail!(
                 "{} is no SavedModel, no model with versions and no folder of models: \
                  expected saved_model.pb in it, in a numbered folder, or one level deeper; {}",
@@ -30,7 +34,7 @@ pub(crate) fn discover(dirs: &[PathBuf]) -> Result<Vec<Found>> {
                 misplaced::remedy(dir)
             );
         }
-        for model in found {
+        for model in models {
             let name = model.name.clone();
             if let Some(before) = all.insert(name.clone(), model) {
                 let (a, b) = (before.base_path.display(), dir.display());
@@ -42,7 +46,7 @@ pub(crate) fn discover(dirs: &[PathBuf]) -> Result<Vec<Found>> {
 }
 
 fn look(dir: &Path) -> Result<Vec<Found>> {
-    let dir = dir.canonicalize().with_context(|| format!("cannot open {}", dir.display()))?;
+    let dir = found(dir)?;
     let cannot = || format!("cannot read the folder {}", dir.display());
     std::fs::read_dir(&dir).with_context(cannot)?;
     if is_saved_model(&dir) {
@@ -59,6 +63,39 @@ fn look(dir: &Path) -> Result<Vec<Found>> {
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+/// The folder that was named, also by the `saved_model.pb` in it.
+///
+/// # Errors
+/// If it is not there; if it is a file of another format, with how to get a SavedModel.
+fn found(path: &Path) -> Result<PathBuf> {
+    let shown = path.display();
+    let path = path.canonicalize().with_context(|| format!("cannot open {shown}"))?;
+    if !path.is_file() {
+        return Ok(path);
+    }
+    let parent = path.parent().unwrap_or(&path).to_path_buf();
+    match other_format(&path) {
+        None if is_saved_model(&parent) => Ok(parent),
+        None => bail!("{shown} is a file: expected the folder that holds saved_model.pb"),
+        Some(advice) => bail!("{advice}"),
+    }
+}
+
+/// Says of a file, or of a folder, or of one with versions, which other format it has, and how to
+/// get a SavedModel.
+fn other_format(path: &Path) -> Option<String> {
+    if path.is_file() {
+        let dir = storage::open(path.parent()?.to_str()?).ok()?;
+        return foreign::advice_on_file(&dir, path.file_name()?.to_str()?);
+    }
+    let in_folder = |dir: &Path| foreign::advice_on(&storage::open(dir.to_str()?).ok()?);
+    let versions = || {
+        let mut folders = children(path).into_iter();
+        folders.find(|child| name(child).parse::<i64>().is_ok())
+    };
+    in_folder(path).or_else(|| in_folder(&versions()?))
 }
 
 /// A SavedModel by itself: in a numbered folder it is that version of the model around it.
@@ -95,13 +132,15 @@ pub fn is_saved_model(dir: &Path) -> bool {
 /// # Errors
 /// If there is no such folder, or it cannot be opened.
 pub fn open_model(dir: &Path) -> Result<Storage> {
-    let mut dir = dir.canonicalize().with_context(|| format!("cannot open {}", dir.display()))?;
+    let mut dir = found(dir)?;
     if !is_saved_model(&dir) {
         let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
         let version = |path: &Path| path.file_name()?.to_str()?.parse::<i64>().ok();
         let versions = entries.map(|entry| entry.path()).filter(|path| is_saved_model(path));
         if let Some(newest) = versions.max_by_key(|path| version(path)) {
             dir = newest;
+        } else if let Some(advice) = other_format(&dir) {
+            bail!("{advice}");
         }
     }
     Ok(storage::open(&dir.to_string_lossy())?)

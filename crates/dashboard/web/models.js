@@ -22,7 +22,7 @@ export function versions(list, memory) {
         state: version.state, error: version.status?.error_message ?? '',
         labels: labels.map(([label]) => label),
         holdings: held, bytes: held.reduce((sum, one) => sum + one.bytes, 0),
-        engine: version.engine ?? engineOf(held, worker), worker,
+        engine: ENGINES[version.engine] ?? engineOf(held, worker), worker,
         progress: progressOf(version, worker),
       };
     });
@@ -55,6 +55,8 @@ function workersOf(memory) {
   }
   return versions;
 }
+
+const ENGINES = { native: 'native', tensorflow: 'TensorFlow' };
 
 function engineOf(holdings, worker) {
   if (worker || holdings.some((one) => one.engine === 'tensorflow')) return 'TensorFlow';

@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! # async fn serve(options: lifecycle::Options, models: Vec<lifecycle::ModelOptions>) {
-//! use lifecycle::{Folders, Lifecycle, LoadError, Loader, Target};
+//! use lifecycle::{Attempt, Folders, Lifecycle, LoadError, Loader, Target};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! struct Names;
@@ -22,7 +22,7 @@
 //!         model: &str,
 //!         version: i64,
 //!         _path: &str,
-//!         _cancel: &CancellationToken,
+//!         _attempt: &Attempt,
 //!     ) -> Result<String, LoadError> {
 //!         Ok(format!("{model} {version}"))
 //!     }
@@ -60,6 +60,6 @@ pub use look::{Source, Tree};
 pub use models::{Choice, ModelSnapshot, Models, Target};
 pub use options::{LabelRule, Missing, ModelOptions, Options, Poll, RetryRule, StartWhen};
 pub use policy::Policy;
-pub use shell::{Applied, Lifecycle, Loader};
+pub use shell::{Applied, Attempt, Lifecycle, Loader};
 pub use state::{Retried, State, VersionStatus};
 pub use versions::{Child, VersionPolicy};

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use metrics::{Headway, HeadwaySnapshot};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::{Absence, Error, LoadError};
-use crate::handle::Handle;
+use crate::handle::{Handle, Id};
 use crate::state::{State, VersionStatus};
 
 /// All models, as of now. Cheap to clone; clones see the same models.
@@ -19,6 +20,8 @@ use crate::state::{State, VersionStatus};
 /// and never waits.
 pub struct Models<S> {
     published: Arc<ArcSwap<Published<S>>>,
+    /// How far each load under way is.
+    loads: Arc<Mutex<BTreeMap<Id, Arc<Headway>>>>,
     ready: watch::Receiver<bool>,
     changes: watch::Sender<u64>,
     /// The start of the times of retries.
@@ -105,6 +108,7 @@ impl<S> Clone for Models<S> {
     fn clone(&self) -> Self {
         Models {
             published: Arc::clone(&self.published),
+            loads: Arc::clone(&self.loads),
             ready: self.ready.clone(),
             changes: self.changes.clone(),
             started: self.started,
@@ -123,7 +127,8 @@ impl<S> Models<S> {
     pub(crate) fn new(ready: watch::Receiver<bool>, started: Instant) -> Self {
         let published = Published { models: HashMap::new(), is_configured: false };
         let changes = watch::Sender::new(0);
-        Models { published: Arc::new(ArcSwap::from_pointee(published)), ready, changes, started }
+        let published = Arc::new(ArcSwap::from_pointee(published));
+        Models { published, loads: Arc::default(), ready, changes, started }
     }
 
     /// A handle to the version that the target names. Costs one atomic load and one look-up.
@@ -199,6 +204,24 @@ impl<S> Models<S> {
     /// One model, if it is or was there.
     pub fn model(&self, name: &str) -> Option<Arc<ModelSnapshot>> {
         self.published.load().models.get(name).map(|shown| Arc::clone(&shown.snapshot))
+    }
+
+    /// How far the load of a version is, if it is being loaded.
+    pub fn headway(&self, model: &str, version: i64) -> Option<HeadwaySnapshot> {
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |(id, _): &(&Id, &Arc<Headway>)| *id.model == *model && id.version == version;
+        loads.iter().find(of).map(|(_, headway)| headway.snapshot())
+    }
+
+    /// Shows how far a load is from now on.
+    pub(crate) fn begin_load(&self, id: &Id, headway: &Arc<Headway>) {
+        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        loads.insert(id.clone(), Arc::clone(headway));
+    }
+
+    /// Forgets a load that has ended.
+    pub(crate) fn end_load(&self, id: &Id) {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
     /// All models that are or were there, by name.

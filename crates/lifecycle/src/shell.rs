@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Headway;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -36,15 +37,24 @@ pub trait Loader: Send + Sync + 'static {
     /// it returns.
     ///
     /// # Errors
-    /// What clients see in `GetModelStatus`. When `cancel` is set, nobody wants the version any
-    /// more, and the loader should give up early with any error.
+    /// What clients see in `GetModelStatus`. When the attempt is cancelled, nobody wants the version
+    /// any more, and the loader should give up early with any error.
     fn load(
         &self,
         model: &str,
         version: i64,
         path: &str,
-        cancel: &CancellationToken,
+        attempt: &Attempt,
     ) -> Result<Self::Servable, LoadError>;
+}
+
+/// An attempt to load a version: the lifecycle may call it off, and reads how far it is.
+#[derive(Debug, Clone, Default)]
+pub struct Attempt {
+    /// Cancelled when nobody wants the version any more.
+    pub cancel: CancellationToken,
+    /// The place where the loader says how far it is.
+    pub headway: Arc<Headway>,
 }
 
 /// The running lifecycle. Dropping it does not stop it: the token does.
@@ -103,7 +113,7 @@ impl<S: Send + Sync + 'static> Lifecycle<S> {
             loads: Arc::new(Semaphore::new(options.n_load_threads.max(1))),
             unloads: Arc::new(Semaphore::new(options.n_unload_threads.max(1))),
             loaded: HashMap::new(),
-            cancels: HashMap::new(),
+            attempts: HashMap::new(),
             models: models.clone(),
             mail: mail_sender,
             home: home_sender,
@@ -215,7 +225,7 @@ struct Shell<L: Loader> {
     /// The lifecycle's own handles, one for each available version.
     loaded: HashMap<Id, Handle<L::Servable>>,
     /// The loads in progress.
-    cancels: HashMap<Id, CancellationToken>,
+    attempts: HashMap<Id, Attempt>,
     models: Models<L::Servable>,
     mail: mpsc::UnboundedSender<Mail<L::Servable>>,
     home: Home<L::Servable>,
@@ -263,15 +273,14 @@ impl<L: Loader> Shell<L> {
     fn take(&mut self, mail: Mail<L::Servable>) {
         match mail {
             Mail::Loaded(id, servable) => {
-                info!(model = %id.model, version = id.version, "loaded");
-                self.cancels.remove(&id);
+                self.end_attempt(&id);
                 let handle = Handle::new(id.clone(), servable, self.home.clone());
                 self.loaded.insert(id.clone(), handle);
                 self.apply(Event::Loaded(id));
             }
             Mail::LoadFailed(id, error) => {
                 warn!(model = %id.model, version = id.version, %error, "loading failed");
-                self.cancels.remove(&id);
+                self.end_attempt(&id);
                 self.apply(Event::LoadFailed(id, error));
             }
             Mail::Freed(id) => {
@@ -341,8 +350,8 @@ impl<L: Loader> Shell<L> {
                 Order::Publish(_) => {}
                 Order::Load { id, path } => self.start_load(id, path),
                 Order::Cancel(id) => {
-                    if let Some(cancel) = self.cancels.get(&id) {
-                        cancel.cancel();
+                    if let Some(attempt) = self.attempts.get(&id) {
+                        attempt.cancel.cancel();
                     }
                 }
                 Order::Unload(id) => {
@@ -353,6 +362,11 @@ impl<L: Loader> Shell<L> {
         }
         self.waiters.answer(&self.machine);
         self.update_ready();
+    }
+
+    fn end_attempt(&mut self, id: &Id) {
+        self.attempts.remove(id);
+        self.models.end_load(id);
     }
 
     fn publish(&self, orders: &[Order]) {

@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod counts;
+mod headway;
 mod histogram;
 mod metric;
 mod page;
 
 pub use counts::Counts;
+pub use headway::{Headway, HeadwaySnapshot};
 pub use histogram::{Histogram, LATENCY_LIMITS, Limits, SIZE_LIMITS};
 pub use metric::{Kind, Metric, Point, Value};
 pub use page::write;

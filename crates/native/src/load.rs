@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use device::{Category, Holder, Home, Owner};
 use graph::{Adoption, Bindings, Build, Graph, Homes, Library, Program, Request};
+use metrics::Headway;
 use ops::{Cancel, Env, NoFunctions, Resources};
 use pool::Pool;
 use rustc_hash::FxHashSet;
@@ -52,10 +53,15 @@ pub struct Opened {
     source: graph::Source,
     traced: Traced,
     init: Option<Graph>,
+    /// The bytes of its variables.
+    variables_bytes: u64,
+    /// The same with other constants.
     weights_bytes: u64,
     weight_keys: Vec<WeightKey>,
     /// The batch whose plan is to be made when it is loaded.
     ahead: OnceLock<Batch>,
+    /// The place where loading it says how far it is.
+    headway: Option<Arc<Headway>>,
 }
 
 impl Opened {
@@ -73,8 +79,18 @@ impl Opened {
         let constants = nodes.filter_map(|node| node.as_const());
         let constants_bytes = constants.map(Tensor::n_bytes).sum::<usize>() as u64;
         let weights_bytes = variables_bytes + constants_bytes;
-        let ahead = OnceLock::new();
-        Ok(Self { model, source, traced, init, weights_bytes, weight_keys, ahead })
+        let (ahead, headway) = (OnceLock::new(), None);
+        Ok(Self {
+            model,
+            source,
+            traced,
+            init,
+            variables_bytes,
+            weights_bytes,
+            weight_keys,
+            ahead,
+            headway,
+        })
     }
 
     /// Says that a batch fits only by a search, whose plan is then made when it is loaded, and not
@@ -82,6 +98,12 @@ impl Opened {
     pub fn plan_ahead(&self, batch: Batch) {
         // The first one stays; there is no other.
         drop(self.ahead.set(batch));
+    }
+
+    /// Has loading it say in `headway` how far it is.
+    #[must_use]
+    pub fn tell(self, headway: Arc<Headway>) -> Self {
+        Self { headway: Some(headway), ..self }
     }
 
     /// The bytes of its weights, and of other constants.
@@ -146,6 +168,13 @@ impl Opened {
         Ok(Loaded { servable, engine })
     }
 
+    /// Tells which phase begins, if anybody listens.
+    fn begin(&self, phase: &'static str, total_bytes: u64) {
+        if let Some(headway) = &self.headway {
+            headway.begin(phase, total_bytes);
+        }
+    }
+
     /// Reads the weights and builds the programs.
     fn build(
         &self,
@@ -159,13 +188,16 @@ impl Opened {
         let (model, source, traced) = (&self.model, &self.source, &self.traced);
         let resources = Resources::default();
         let owner = lease.0.as_ref();
-        let mut weights = variables::restore(model, &traced.uses, &resources, owner)?;
+        self.begin("reading weights", self.variables_bytes);
+        let headway = self.headway.as_ref();
+        let mut weights = variables::restore(model, &traced.uses, &resources, owner, headway)?;
         let graphs = traced.graphs.values().chain(&self.init);
         tables::restore(model, graphs, &resources, &mut weights)?;
         let is_split = owner.is_some_and(|owner| owner.is_split());
         let homes = if is_split { Homes::Two { border: Home::Host } } else { Homes::One };
         let holder = owner.map(|owner| owner.holder());
         let loading = Loading { source, model, pool, options, homes, holder };
+        self.begin("preparing", 0);
         loading.run_init(self.init.clone(), &resources)?;
         let built = loading.build(traced, &resources)?;
         let BuiltPrograms { mut programs, mut library, refused } = built;
@@ -174,6 +206,7 @@ impl Opened {
         // Programs that are packed no longer know the functions that all of them call.
         let rows = rows::prove(&traced.signatures, &traced.writes, &programs, &library);
         let all = programs.values_mut().flat_map(|one| one.all_mut());
+        self.begin("packing weights", 0);
         graph::pack(all, &mut library)?;
         let workspaces = parking_lot::Mutex::default();
         let specs = traced.specs.clone();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use device::{Buffer, Category, Owner};
 use graph::{Library, Node, Program, VariableUse};
+use metrics::Headway;
 use ops::{Kind, Resources, Variable};
 use rustc_hash::FxHashMap;
 use savedmodel::{Assignment, Checkpoint, Fault, SavedModel, Source, VariableKind};
@@ -33,12 +34,14 @@ pub(crate) fn restore(
     uses: &Uses,
     resources: &Resources,
     owner: Option<&Arc<Owner>>,
+    headway: Option<&Arc<Headway>>,
 ) -> Result<Weights> {
     let mut weights = Weights::default();
     let sources = model.restore().map_err(|error| read_error(&error))?;
     let Some(checkpoint) = model.checkpoint().map_err(|error| read_error(&error))? else {
         return Ok(weights);
     };
+    let checkpoint = checkpoint.counted_in(headway.cloned());
     let mut alike = Alike::default();
     for assignment in sources.assignments {
         let id = assignment.variable;

@@ -145,3 +145,14 @@ pub enum EngineName {
     /// TensorFlow, in a worker process.
     TensorFlow,
 }
+
+impl EngineName {
+    /// The engine of this name; `None` if there is none.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "native" => Some(Self::Native),
+            "tensorflow" => Some(Self::TensorFlow),
+            _ => None,
+        }
+    }
+}

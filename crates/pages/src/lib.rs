@@ -28,8 +28,8 @@ pub use memory::{
     VersionMemory, WorkspaceMemory,
 };
 pub use models::{
-    FailureEntry, ModelEntry, ModelListPage, RequestCounts, RequestLatency, VersionEntry,
-    VersionState,
+    FailureEntry, LoadProgress, ModelEntry, ModelListPage, RequestCounts, RequestLatency,
+    VersionEntry, VersionState,
 };
 pub use plan::{
     BatchPlan, CopiesAlone, PlanEntry, PlanPage, PlannedDevice, PlannedModel, PlannedWorker,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::devices::EngineName;
+
 /// The models of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -39,6 +41,25 @@ pub struct VersionEntry {
     pub state: VersionState,
     /// The failure of its load.
     pub status: FailureEntry,
+    /// The engine that serves it; only while it is served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineName>,
+    /// How far its load is; only while it is being loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<LoadProgress>,
+}
+
+/// The progress of a load.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LoadProgress {
+    /// The phase, such as `reading weights`; others may come. Empty while it waits for a thread.
+    pub phase: String,
+    /// The bytes of this phase that are done.
+    pub done_bytes: u64,
+    /// All bytes of this phase; 0 if that is not known.
+    pub total_bytes: u64,
 }
 
 /// The state of a version, by TensorFlow Serving's names.

@@ -11,7 +11,9 @@ mod table;
 mod varint;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use metrics::Headway;
 use prost::Message as _;
 use proto::tensorflow::BundleHeaderProto;
 use proto::tensorflow::bundle_header_proto::Endianness;
@@ -34,6 +36,7 @@ pub struct Checkpoint {
     dir: Storage,
     prefix: String,
     n_shards: i32,
+    headway: Option<Arc<Headway>>,
     /// By key. A damaged entry does no harm as long as nobody wants it.
     entries: BTreeMap<Vec<u8>, Result<Entry, Fault>>,
 }
@@ -63,7 +66,14 @@ impl Checkpoint {
         })
         .map_err(malformed)?;
         let n_shards = header.ok_or_else(|| malformed("there is no header".to_owned()))??;
-        Ok(Self { dir: dir.clone(), prefix: prefix.to_owned(), n_shards, entries })
+        let (dir, prefix, headway) = (dir.clone(), prefix.to_owned(), None);
+        Ok(Self { dir, prefix, n_shards, headway, entries })
+    }
+
+    /// Counts the bytes that are read from now on in `headway`.
+    #[must_use]
+    pub fn counted_in(self, headway: Option<Arc<Headway>>) -> Self {
+        Self { headway, ..self }
     }
 
     /// Returns the entry of the tensor `key` in the index.

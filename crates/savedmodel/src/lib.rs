@@ -9,6 +9,7 @@ mod assets;
 pub mod checkpoint;
 mod complete;
 mod error;
+pub mod foreign;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

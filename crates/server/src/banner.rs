@@ -1,57 +1,155 @@
-//! What a person sees when the server is up: addresses, models, and a request to paste.
+//! What a person sees when the server is up: addresses, models, and requests to paste.
+
+mod progress;
+mod table;
+mod try_line;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use api::Models;
-use lifecycle::{Handle, ModelSnapshot, VersionStatus};
-use session::{DEFAULT_SIGNATURE, Servable};
-use tensor::DType;
+use lifecycle::{Handle, ModelSnapshot, State};
+use pages::MemoryPage;
+use session::Servable;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-use crate::sample;
+use crate::devices::Devices;
+use crate::external::External;
+use crate::memory;
+use crate::sample::{self, Samples};
 
-/// How much of an error is shown.
-const LINE_CHARS_MAX: usize = 100;
+pub(crate) use self::progress::{Screen, watch as watch_loads};
+use self::try_line::{Encryption, Entrance, Keys, encoded, near};
+
+/// How long the table waits for the models to be loaded.
+const TABLE_AFTER: Duration = Duration::from_secs(1);
+
+/// For how many models there is a line to paste.
+const TRY_LINES_MAX: usize = 5;
 
 /// The addresses that the server listens on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Addresses {
     pub(crate) grpc: Option<SocketAddr>,
     pub(crate) rest: Option<SocketAddr>,
     pub(crate) management: Option<String>,
 }
 
-/// Prints the addresses, all models with their states, and a curl line that works.
-pub(crate) fn print(addresses: &Addresses, models: &Models) {
-    say!();
-    if let Some(address) = addresses.rest {
-        say!("  REST    http://{}/v1/models{}", near(address), elsewhere(address));
-    }
-    if let Some(address) = addresses.grpc {
-        say!("  gRPC    {}{}", near(address), elsewhere(address));
-    }
-    if let Some(address) = &addresses.management {
-        say!("  manage  {address}");
-    }
-    let available = models.available();
-    say!("\n  {:<24} {:>8}  {:<10} signatures", "model", "version", "state");
-    for model in models.snapshot().iter().filter(|model| model.is_configured) {
-        for row in rows(model, &available) {
-            say!("  {:<24} {:>8}  {:<10} {}", model.name, row.version, row.state, row.rest);
-        }
-    }
-    if let Some(address) = addresses.rest
-        && let Some(line) = curl(&near(address), &available)
-    {
-        say!("\n  try\n    {line}");
-    }
-    say!();
+/// What callers have to show at the addresses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guards {
+    pub(crate) has_tls: bool,
+    pub(crate) checks_clients: bool,
+    pub(crate) has_keys: bool,
 }
 
-/// The address as one calls it on this machine.
-fn near(address: SocketAddr) -> String {
-    match address.ip().is_unspecified() {
-        true => format!("localhost:{}", address.port()),
-        false => address.to_string(),
+/// The first screen.
+pub(crate) struct Banner {
+    pub(crate) addresses: Addresses,
+    pub(crate) guards: Guards,
+    pub(crate) models: Models,
+    pub(crate) devices: Arc<Devices>,
+    pub(crate) external: Arc<External>,
+    pub(crate) samples: Arc<Samples>,
+}
+
+impl Banner {
+    /// Prints the screen when all models are loaded or have failed, or after a second; then, once
+    /// the last one is, the lines for those that came later.
+    pub(crate) async fn show(self, token: CancellationToken) {
+        let wait = tokio::time::timeout(TABLE_AFTER, settled(&self.models));
+        let Some(in_time) = token.run_until_cancelled(wait).await else { return };
+        let shown = self.print();
+        // What it took is not needed again.
+        heap::trim();
+        if in_time.is_ok() || token.run_until_cancelled(settled(&self.models)).await.is_none() {
+            return;
+        }
+        let late = newest(&self.models);
+        self.print_lines("now served", late.iter().filter(|one| !shown.contains(one.id())));
+    }
+
+    /// Prints addresses, models and lines; gives the versions that can be asked.
+    fn print(&self) -> Vec<lifecycle::Id> {
+        Screen::clear();
+        let Addresses { grpc, rest, management } = &self.addresses;
+        say!();
+        if let Some(entrance) = self.entrance() {
+            let elsewhere = rest.map_or("", elsewhere);
+            say!("  REST    {}/v1/models{elsewhere}", entrance.base());
+        }
+        if let Some(address) = *grpc {
+            let tls = if self.guards.has_tls { "  (TLS)" } else { "" };
+            say!("  gRPC    {}{}{tls}", near(address), elsewhere(address));
+        }
+        if let Some(address) = management {
+            say!("  manage  {address}");
+        }
+        say!();
+        let models = self.models.snapshot();
+        let models: Vec<_> = models.iter().filter(|model| model.is_configured).collect();
+        let available = self.models.available();
+        let memory = self.memory();
+        let headway = |model: &str, version| self.models.headway(model, version);
+        let seen = table::Seen { available: &available, memory: &memory, headway: &headway };
+        for line in table::lines(&models, &seen) {
+            say!("  {line}");
+        }
+        let newest = newest(&self.models);
+        self.print_lines("try", newest.iter());
+        say!();
+        newest.iter().map(|handle| handle.id().clone()).collect()
+    }
+
+    /// Prints a line to paste for some of the models.
+    fn print_lines<'a>(&self, title: &str, handles: impl Iterator<Item = &'a Handle<Servable>>) {
+        let Some(entrance) = self.entrance() else { return };
+        let mut lines = handles.map(|handle| self.line(&entrance, handle));
+        let shown: Vec<String> = lines.by_ref().take(TRY_LINES_MAX).collect();
+        if shown.is_empty() {
+            return;
+        }
+        Screen::clear();
+        say!("\n  {title}");
+        shown.iter().for_each(|line| say!("    {line}"));
+        entrance.remarks().iter().for_each(|remark| say!("    # {remark}"));
+        let n_more = lines.count();
+        if n_more > 0 {
+            say!("    # and so on: {n_more} more models, by their names");
+        }
+    }
+
+    /// The line for a model, or a remark where its input cannot be made up.
+    fn line(&self, entrance: &Entrance, handle: &Handle<Servable>) -> String {
+        let model = &handle.id().model;
+        let save = |body: &str| self.samples.save(&format!("{}.json", encoded(model)), body);
+        let body = sample::body(handle);
+        let line = body.and_then(|body| entrance.line(model, &body, save));
+        line.unwrap_or_else(|| {
+            let base = entrance.base();
+            let page = format!("{base}/v1/models/{}/metadata", encoded(model));
+            format!("# {model}: its input cannot be made up; {page} tells its signatures")
+        })
+    }
+
+    fn entrance(&self) -> Option<Entrance> {
+        let Guards { has_tls, checks_clients, has_keys } = self.guards;
+        let tls = match (has_tls, checks_clients) {
+            (false, _) => Encryption::None,
+            (true, false) => Encryption::Server,
+            (true, true) => Encryption::Mutual,
+        };
+        let keys = if has_keys { Keys::Needed } else { Keys::None };
+        self.addresses.rest.map(|address| Entrance { address, tls, keys })
+    }
+
+    fn memory(&self) -> MemoryPage {
+        let mut page = memory::memory(&self.devices);
+        self.external.refresh();
+        self.external.add_memory(&mut page);
+        page
     }
 }
 
@@ -59,61 +157,38 @@ fn elsewhere(address: SocketAddr) -> &'static str {
     if address.ip().is_unspecified() { "  (on all addresses)" } else { "" }
 }
 
-/// A version of a model, or a model without versions yet.
-struct Row {
-    version: String,
-    state: String,
-    /// Its signatures, or why there are none.
-    rest: String,
-}
-
-fn rows(model: &ModelSnapshot, available: &[Handle<Servable>]) -> Vec<Row> {
-    let row = |status: &VersionStatus| {
-        let mut handles = available.iter();
-        let handle = handles
-            .find(|handle| *handle.id().model == *model.name && handle.version() == status.version);
-        let rest = match (handle, &status.error) {
-            (Some(handle), _) => {
-                let names: Vec<&str> = handle.signatures.keys().map(String::as_str).collect();
-                names.join(", ")
-            }
-            (None, Some(error)) => first_line(&error.to_string()),
-            (None, None) => String::new(),
-        };
-        let state = status.state.name().to_lowercase();
-        let state = if status.error.is_some() { "failed".to_owned() } else { state };
-        Row { version: status.version.to_string(), state, rest }
-    };
-    if !model.versions.is_empty() {
-        return model.versions.iter().map(row).collect();
+/// The newest version of each model that can be asked.
+fn newest(models: &Models) -> Vec<Handle<Servable>> {
+    let mut newest: Vec<Handle<Servable>> = Vec::new();
+    for handle in models.available() {
+        if newest.last().is_some_and(|last| last.id().model == handle.id().model) {
+            newest.pop();
+        }
+        newest.push(handle);
     }
-    let (state, rest) = match &model.problem {
-        Some(problem) => ("missing", first_line(&problem.to_string())),
-        None => ("waiting", String::new()),
-    };
-    vec![Row { version: "-".to_owned(), state: state.to_owned(), rest }]
+    newest
 }
 
-/// The beginning of a text that may be long.
-fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(LINE_CHARS_MAX) {
-        Some((end, _)) => format!("{}...", &line[..end]),
-        None => line.to_owned(),
+/// Waits until all models are loaded or have failed.
+async fn settled(models: &Models) {
+    let mut changes: watch::Receiver<u64> = models.changes();
+    loop {
+        changes.mark_unchanged();
+        if models.snapshot().iter().all(|model| is_settled(model)) {
+            return;
+        }
+        if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 
-/// A request to one of the models: numbers rather than strings, which may have to be of a kind that
-/// the signature does not tell, and the shortest.
-fn curl(address: &str, available: &[Handle<Servable>]) -> Option<String> {
-    let request = |handle: &Handle<Servable>| {
-        let signature = handle.signatures.get(DEFAULT_SIGNATURE)?;
-        let mut inputs = signature.inputs.values();
-        let takes_strings = inputs.any(|input| input.spec.dtype == DType::String);
-        let body = sample::body(signature)?;
-        Some((takes_strings, body.len(), body, handle.id().model.to_string()))
+/// Whether nothing is expected of a model for the time being.
+fn is_settled(model: &ModelSnapshot) -> bool {
+    let is_done = |status: &lifecycle::VersionStatus| match status.state {
+        State::Start | State::Loading => status.retried.is_some(),
+        State::Available | State::Unloading | State::End => true,
     };
-    let (_, _, body, model) = available.iter().filter_map(request).min()?;
-    let url = format!("http://{address}/v1/models/{model}:predict");
-    Some(format!("curl -d '{body}' {url}"))
+    let has_any = !model.versions.is_empty() || model.problem.is_some();
+    !model.is_configured || has_any && model.versions.iter().all(is_done)
 }

@@ -4,18 +4,19 @@ mod workers;
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Instant;
 
 use config::engines::{Choices, Engine};
 use config::{Session, Warmup};
-use lifecycle::{LoadError, Loader};
+use lifecycle::{Attempt, LoadError, Loader};
 use native::Opened;
 use parking_lot::Mutex;
 use placement::{Claim, Demand, Lease, Needed, Refusal, WeightKey, Within};
+use savedmodel::foreign;
 use session::{Member, Replicas, Servable};
 use status::{Code, Status};
 use storage::Storage;
 use tensorflow::HOW_TO_INSTALL;
-use tokio_util::sync::CancellationToken;
 
 use crate::active::Active;
 use crate::arrange::GivingWay;
@@ -57,7 +58,7 @@ struct Wanted<'a> {
     version: i64,
     dir: Storage,
     path: &'a str,
-    cancel: &'a CancellationToken,
+    attempt: &'a Attempt,
     /// Set when it fails at every attempt: it would not fit if there were nothing else, or the
     /// machine lacks what it needs.
     is_hopeless: Cell<bool>,
@@ -71,8 +72,10 @@ impl Loader for Engines {
         model: &str,
         version: i64,
         path: &str,
-        cancel: &CancellationToken,
+        attempt: &Attempt,
     ) -> Result<Servable, LoadError> {
+        let start = Instant::now();
+        attempt.headway.begin("opening", 0);
         self.settings.tell(model, version);
         let dir = self
             .settings
@@ -80,18 +83,20 @@ impl Loader for Engines {
             .open(path)
             .map_err(|error| LoadError::new(Code::NotFound, error.to_string()))?;
         let is_hopeless = Cell::new(false);
-        let wanted = Wanted { model, version, dir, path, cancel, is_hopeless };
+        let wanted = Wanted { model, version, dir, path, attempt, is_hopeless };
         let servable = match self.choices.of(model) {
             Engine::Auto => self.either(&wanted),
             Engine::Native => self.native(&wanted),
             Engine::TensorFlow => self.tensorflow(&wanted),
         };
         let servable = servable.map_err(|error| {
+            let advice = (error.code == Code::NotFound).then(|| foreign::advice_on(&wanted.dir));
+            if let Some(advice) = advice.flatten() {
+                tracing::warn!(model, version, "{advice}");
+            }
             let failure = LoadError::from(error);
             if wanted.is_hopeless.get() { failure.finally() } else { failure }
         })?;
-        let engine = servable.engine.name();
-        tracing::info!(model, version, engine, "loaded");
         for (signature, why) in &servable.refused {
             tracing::warn!(model, version, signature, "signature is not served: {why}");
         }
@@ -104,8 +109,11 @@ impl Loader for Engines {
         if let Some(options) = self.settings.warmup {
             let dir = &wanted.dir;
             let fresh = warmup::Version { model, version, servable: &servable, dir, path };
-            fresh.warm_up(options, &self.settings.warmups, cancel)?;
+            attempt.headway.begin("warming up", 0);
+            fresh.warm_up(options, &self.settings.warmups, &attempt.cancel)?;
         }
+        let (engine, took) = (servable.engine.name(), start.elapsed());
+        tracing::info!(model, version, engine, ?took, "loaded");
         Ok(servable)
     }
 }
@@ -127,7 +135,7 @@ impl Settings {
 impl Engines {
     /// Loads a version on our own engine, on as many devices as it is to be on.
     fn native(&self, wanted: &Wanted<'_>) -> status::Result<Servable> {
-        let Wanted { model, version, ref dir, path, cancel, ref is_hopeless } = *wanted;
+        let Wanted { model, version, ref dir, path, attempt, ref is_hopeless } = *wanted;
         self.devices.check_rule(model).map_err(|e| Status::invalid(format!("{e:#}")))?;
         let opened = Opened::open(dir, &self.options)?;
         let needed = self.needed(model, &opened, dir)?;
@@ -141,7 +149,8 @@ impl Engines {
         };
         let files = ServedVersion::new(dir.clone(), path, &self.devices.left);
         let resident = self.devices.placement.admit(demand, files);
-        let leases = self.find_place(&resident, cancel).inspect_err(|error| {
+        attempt.headway.begin("looking for room", 0);
+        let leases = self.find_place(&resident, &attempt.cancel).inspect_err(|error| {
             let lacks_room = error.code == Code::ResourceExhausted;
             is_hopeless.set(lacks_room && !self.devices.own().could_hold(&resident));
         });
@@ -154,6 +163,7 @@ impl Engines {
                 Some(opened) => opened,
                 None => Opened::open(dir, &self.options)?,
             };
+            let opened = opened.tell(Arc::clone(&attempt.headway));
             let loaded = self.load_on(opened, &lease, &resident)?;
             // What it was promised until now is told more exactly when it is made ready.
             if let Some(owner) = &lease.owner {

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use lifecycle::{LoadError, Loader};
+use lifecycle::{Attempt, LoadError, Loader};
 use metrics::{Point, Value};
 use parking_lot::{Condvar, Mutex};
 use status::Code;
-use tokio_util::sync::CancellationToken;
 
 /// How much a thread that loads gives way to others: of two threads on one core, the one that
 /// serves gets nine tenths.
@@ -84,13 +83,13 @@ impl<L: Loader> Loader for Counted<L> {
         model: &str,
         version: i64,
         path: &str,
-        cancel: &CancellationToken,
+        attempt: &Attempt,
     ) -> Result<Self::Servable, LoadError> {
         let start = Instant::now();
         let refused = |error| {
             LoadError::new(Code::ResourceExhausted, format!("no thread for a load: {error}"))
         };
-        let loaded = aside(|| self.loader.load(model, version, path, cancel));
+        let loaded = aside(|| self.loader.load(model, version, path, attempt));
         let loaded = loaded.map_err(refused).flatten();
         self.loads.count(path, loaded.is_ok(), start.elapsed());
         loaded

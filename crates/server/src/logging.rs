@@ -5,6 +5,8 @@ use std::io::IsTerminal as _;
 use config::flags::LogFormat;
 use tracing_subscriber::EnvFilter;
 
+use crate::banner::Screen;
+
 /// Starts logging. `TENSORD_LOG` chooses what is logged, `info` if it is not set.
 pub fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_env("TENSORD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
@@ -12,7 +14,7 @@ pub fn start(format: LogFormat) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(is_terminal)
-        .with_writer(std::io::stderr);
+        .with_writer(|| Screen);
     // Only a second start could fail, and there is none.
     drop(match format {
         LogFormat::Text => tracing::subscriber::set_global_default(builder.finish()),

@@ -51,22 +51,22 @@ pub(crate) async fn watch(devices: Arc<Devices>, token: CancellationToken) {
     devices.all().iter().for_each(|one| say(one.space.name(), &one.space.take_events()));
 }
 
-/// Each large growth and release, and the small ones summed by cause; those one by one for who
-/// debugs.
+/// Tells who debugs of each large growth and release, and of the small ones summed by cause; those
+/// one by one at the level of traces.
 fn say(device: &str, recent: &Recent) {
     for event in &recent.events {
         let Event { bytes, cause, duration } = event;
         match (event.is_large(), *bytes > 0) {
-            (true, true) => tracing::info!(device, bytes, cause, ?duration, "memory grew"),
-            (true, false) => tracing::info!(device, bytes, cause, ?duration, "memory went back"),
-            (false, _) => tracing::debug!(device, bytes, cause, ?duration, "memory changed"),
+            (true, true) => tracing::debug!(device, bytes, cause, ?duration, "memory grew"),
+            (true, false) => tracing::debug!(device, bytes, cause, ?duration, "memory went back"),
+            (false, _) => tracing::trace!(device, bytes, cause, ?duration, "memory changed"),
         }
     }
     for EventSum { bytes, cause, n_events: times, longest } in &recent.sums {
-        tracing::info!(device, bytes, cause, times, ?longest, "memory changed by little");
+        tracing::debug!(device, bytes, cause, times, ?longest, "memory changed by little");
     }
     if recent.n_summed > 0 {
         let n = recent.n_summed;
-        tracing::info!(device, "memory changed so often that {n} changes are only in the sums");
+        tracing::debug!(device, "memory changed so often that {n} changes are only in the sums");
     }
 }

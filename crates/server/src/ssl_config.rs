@@ -20,14 +20,19 @@ pub(crate) struct SslConfigFile {
     text: String,
     settling: Settling<String>,
     pub(crate) tls: Tls,
+    /// Whether clients have to show a certificate.
+    pub(crate) checks_clients: bool,
 }
 
 impl SslConfigFile {
     /// Reads the file.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let text = read(path)?;
-        let tls = Tls::new(&pem(&text, path)?).map_err(|status| wrong(path, &status.message))?;
-        Ok(Self { path: path.to_owned(), text, settling: Settling::default(), tls })
+        let pem = pem(&text, path)?;
+        let tls = Tls::new(&pem).map_err(|status| wrong(path, &status.message))?;
+        let (path, settling) = (path.to_owned(), Settling::default());
+        let checks_clients = pem.client_authorities.is_some();
+        Ok(Self { path, text, settling, tls, checks_clients })
     }
 
     /// Looks at the file again and again until the token is cancelled.

@@ -136,7 +136,7 @@ impl Loader for Native {
         _model: &str,
         _version: i64,
         path: &str,
-        _cancel: &CancellationToken,
+        _attempt: &lifecycle::Attempt,
     ) -> Result<Servable, LoadError> {
         let options = native::Options { tags: vec!["serve".to_owned()], plans_max: 8 };
         Ok(native::load(&storage::open(path).unwrap(), &options, &self.0).unwrap().servable)

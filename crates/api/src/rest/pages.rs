@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ::pages::{FailureEntry, ModelEntry, ModelListPage, VersionEntry, VersionState};
+use ::pages::{
+    EngineName, FailureEntry, LoadProgress, ModelEntry, ModelListPage, VersionEntry, VersionState,
+};
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use lifecycle::{Choice, ModelSnapshot, State, Target, VersionStatus};
@@ -164,14 +166,21 @@ fn listed(context: &Context, model: &ModelSnapshot) -> ModelEntry {
     let labels = model.labels.iter().map(|(label, version)| (label.clone(), version.to_string()));
     ModelEntry {
         name: model.name.clone(),
-        versions: model.versions.iter().map(version).collect(),
+        versions: model.versions.iter().map(|status| version(context, model, status)).collect(),
         labels: labels.collect(),
         requests: context.stats.requests(&model.name),
     }
 }
 
-fn version(status: &VersionStatus) -> VersionEntry {
+fn version(context: &Context, model: &ModelSnapshot, status: &VersionStatus) -> VersionEntry {
     let error = status.failure();
+    let served = context.models.get(&Target::version(model.name.clone(), status.version)).ok();
+    let headway = context.models.headway(&model.name, status.version);
+    let progress = headway.filter(|_| status.state == State::Loading).map(|headway| LoadProgress {
+        phase: headway.phase.to_owned(),
+        done_bytes: headway.done_bytes,
+        total_bytes: headway.total_bytes,
+    });
     VersionEntry {
         version: status.version.to_string(),
         state: match status.state {
@@ -185,5 +194,7 @@ fn version(status: &VersionStatus) -> VersionEntry {
             error_code: error.map_or("OK", |error| error.status.code.name()).to_owned(),
             error_message: error.map(|error| error.status.message.clone()).unwrap_or_default(),
         },
+        engine: served.and_then(|handle| EngineName::parse(handle.engine.name())),
+        progress,
     }
 }

@@ -17,6 +17,7 @@ mod dashboard;
 mod doors;
 mod endless;
 mod engine;
+mod first_screen;
 mod golden;
 mod growth;
 mod homes;

@@ -280,7 +280,8 @@ fn in_steady_state_no_request_makes_a_device_grow() {
 #[test]
 fn devices_grow_by_the_step_that_was_asked_for_and_every_change_is_told() {
     let args = ["--simulated_gpus=1GiB", "--memory_growth_step=16MiB"];
-    let server = start(&args, &GROWTH);
+    let [growth] = GROWTH;
+    let server = start(&args, &[growth, ("TENSORD_LOG", "info,server=debug")]);
     assert_eq!(ask(&server, "half_plus_two", 400_000).0, 200);
     // A growth and a release, each with its device, its bytes, its cause and how long it took.
     let told = |what: &str, causes: &[&str]| loop {

@@ -143,17 +143,6 @@ fn nothing_to_serve_and_bad_flags_are_refused_with_a_hint() {
 }
 
 #[test]
-fn the_request_that_is_printed_works_when_pasted() {
-    let server = Server::start(tensord(), &[&root().join("models").to_string_lossy()]);
-    let line = server.says("curl -d '");
-    let (_, rest) = line.split_once("curl -d '").unwrap();
-    let (body, url) = rest.split_once("' ").unwrap();
-    let path = url.trim().split_once(&server.rest.to_string()).unwrap().1;
-    let (status, answer) = server.rest("POST", path, body);
-    assert_eq!(status, 200, "{line}: {answer}");
-}
-
-#[test]
 fn all_models_are_shown_with_their_states_though_only_one_can_serve() {
     let folder = tempfile::tempdir().unwrap();
     copy(Path::new(&models("half_plus_two")), &folder.path().join("good"));

@@ -48,15 +48,20 @@ impl Model {
 
 /// A record of a predict request to a signature, with nothing in it if that is empty.
 pub(crate) fn record(signature: &str) -> Vec<u8> {
+    record_of(signature, &[1.0, 2.0])
+}
+
+/// A record of a predict request with these numbers.
+pub(crate) fn record_of(signature: &str, values: &[f32]) -> Vec<u8> {
     let spec = ModelSpec {
         name: "another model".to_owned(),
         signature_name: signature.to_owned(),
         ..ModelSpec::default()
     };
     let mut request = PredictRequest { model_spec: Some(spec), ..PredictRequest::default() };
-    let x = proto::text::parse(
-        "dtype: DT_FLOAT tensor_shape { dim { size: 2 } } float_val: 1 float_val: 2",
-    );
+    let listed: String = values.iter().map(|value| format!(" float_val: {value}")).collect();
+    let shape = format!("tensor_shape {{ dim {{ size: {} }} }}", values.len());
+    let x = proto::text::parse(&format!("dtype: DT_FLOAT {shape}{listed}"));
     request.inputs.insert("x".to_owned(), x.unwrap());
     let log = PredictLog { request: Some(request), ..PredictLog::default() };
     framed(Some(LogType::PredictLog(log)))

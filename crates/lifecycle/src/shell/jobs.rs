@@ -7,23 +7,23 @@ use status::Code;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::views::Looked;
-use super::{Loader, Mail, Shell};
+use super::{Attempt, Loader, Mail, Shell};
 use crate::error::LoadError;
 use crate::handle::Id;
 
 impl<L: Loader> Shell<L> {
     /// Loads a version once there is a thread for it.
     pub(super) fn start_load(&mut self, id: Id, path: String) {
-        let cancel = CancellationToken::new();
-        let before = self.cancels.insert(id.clone(), cancel.clone());
+        let attempt = Attempt::default();
+        let before = self.attempts.insert(id.clone(), attempt.clone());
         assert!(before.is_none(), "a version is loaded once at a time");
         let (loader, loads) = (Arc::clone(&self.loader), Arc::clone(&self.loads));
+        self.models.begin_load(&id, &attempt.headway);
         let mail = self.mail.clone();
         tokio::spawn(async move {
-            let outcome = load(loader, loads, id.clone(), path, cancel).await;
+            let outcome = load(loader, loads, id.clone(), path, attempt).await;
             // The task outlives its jobs, unless the whole runtime ends.
             drop(mail.send(match outcome {
                 Ok(servable) => Mail::Loaded(id, servable),
@@ -80,17 +80,17 @@ async fn load<L: Loader>(
     loads: Arc<Semaphore>,
     id: Id,
     path: String,
-    cancel: CancellationToken,
+    attempt: Attempt,
 ) -> Result<L::Servable, LoadError> {
     let permit = tokio::select! {
         biased;
-        () = cancel.cancelled() => None,
+        () = attempt.cancel.cancelled() => None,
         permit = loads.acquire() => permit.ok(),
     };
     let Some(_permit) = permit else {
         return Err(LoadError::new(Code::Cancelled, "no longer wanted"));
     };
-    let job = move || loader.load(&id.model, id.version, &path, &cancel);
+    let job = move || loader.load(&id.model, id.version, &path, &attempt);
     spawn_blocking(job).await.unwrap_or_else(|error| Err(broken("the loader", &error)))
 }
 

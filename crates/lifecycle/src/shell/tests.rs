@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::SystemTime;
 
+use metrics::HeadwaySnapshot;
 use status::Code;
 
 use super::*;
@@ -117,8 +118,10 @@ impl Loader for FakeLoader {
         model: &str,
         version: i64,
         path: &str,
-        cancel: &CancellationToken,
+        Attempt { cancel, headway }: &Attempt,
     ) -> Result<Servable, LoadError> {
+        headway.begin("reading", 10);
+        headway.add(4);
         assert_eq!(path, format!("/models/{model}/{version}"));
         self.0.change(|state| {
             state.n_loads += 1;
@@ -462,6 +465,27 @@ async fn a_model_that_leaves_while_it_loads_is_cancelled() {
     applied.available().await.unwrap();
     bench.world.change(|_| {});
     bench.reaches("m", "1:end").await;
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_tells_how_far_it_is_until_it_ends() {
+    let bench = Bench::new();
+    bench.world.change(|state| {
+        state.stuck.insert(1);
+    });
+    bench.world.put("m", &[1]);
+    let applied = bench.lifecycle.apply_config(list(&["m"])).await.unwrap();
+    bench.reaches("m", "1:loading").await;
+    let world = Arc::clone(&bench.world);
+    let begun = move || world.wait_while(|state| state.n_loading == 0);
+    tokio::task::spawn_blocking(begun).await.unwrap();
+    let expected = HeadwaySnapshot { phase: "reading", done_bytes: 4, total_bytes: 10 };
+    assert_eq!(bench.models().headway("m", 1), Some(expected));
+    assert_eq!(bench.models().headway("m", 2), None);
+    bench.world.change(|state| state.stuck.clear());
+    applied.available().await.unwrap();
+    assert_eq!(bench.models().headway("m", 1), None);
     bench.stop().await;
 }
 

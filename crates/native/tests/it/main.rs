@@ -2,6 +2,7 @@
 //! an allocator of its own.
 
 mod ahead;
+mod headway;
 mod homes;
 mod needs;
 mod rows;

@@ -177,7 +177,11 @@ impl Transfer<'_> {
     fn read(&self, into: &mut [u8], offset: u64) -> Result<()> {
         self.file
             .read_exact_at(into, offset)
-            .map_err(|source| Error::Shard { tensor: self.key.to_owned(), source })
+            .map_err(|source| Error::Shard { tensor: self.key.to_owned(), source })?;
+        if let Some(headway) = &self.checkpoint.headway {
+            headway.add(into.len() as u64);
+        }
+        Ok(())
     }
 
     fn check(&self, crc: Crc) -> Result<()> {

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use half::{bf16, f16};
+use metrics::Headway;
 use proto::tensorflow::{BundleEntryProto, TensorShapeProto, tensor_shape_proto};
 use status::Code;
 use tensor::DType;
@@ -82,6 +84,17 @@ fn strings_are_read() {
     let graph = checkpoint.read_strings("_CHECKPOINTABLE_OBJECT_GRAPH").unwrap();
     let graph = proto::tensorflow::TrackableObjectGraph::decode(graph.get(0)).unwrap();
     assert!(graph.nodes[0].children.iter().any(|child| child.local_name == "float32"));
+}
+
+#[test]
+fn bytes_that_are_read_are_counted() {
+    let headway = Arc::new(Headway::default());
+    let checkpoint = open("models/dtypes/1/variables").counted_in(Some(Arc::clone(&headway)));
+    headway.begin("reading", 100);
+    read(&checkpoint, "float32/.ATTRIBUTES/VARIABLE_VALUE", None).unwrap();
+    assert_eq!(headway.snapshot().done_bytes, 24);
+    read(&checkpoint, "int8/.ATTRIBUTES/VARIABLE_VALUE", None).unwrap();
+    assert_eq!(headway.snapshot().done_bytes, 30);
 }
 
 #[test]

@@ -31,7 +31,7 @@ use tracing::{info, warn};
 
 use crate::active::Active;
 use crate::arrange::GiveWay;
-use crate::banner::Addresses;
+use crate::banner::{Addresses, Banner, Screen};
 use crate::batching::{self, Versions};
 use crate::control::{self, Control};
 use crate::devices::{Devices, LaneOptions, growth_text};
@@ -69,6 +69,7 @@ pub fn main(persona: Persona, flags: &Flags) -> Result<ExitCode> {
     let config = Config::new(persona, flags)?;
     let runtime = threads().enable_all().build()?;
     let served = runtime.block_on(serve(&config, flags));
+    Screen::clear();
     // A file system or a kernel may hang for ever: nothing that was left behind is waited for.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
@@ -83,7 +84,7 @@ fn threads() -> tokio::runtime::Builder {
 }
 
 async fn serve(config: &Config, flags: &Flags) -> Result<()> {
-    let Files { ssl, api_keys, metrics_path } = Files::read(flags)?;
+    let Files { ssl, api_keys, metrics_path, guards } = Files::read(flags)?;
     // Models stay until the requests in flight are answered.
     let (token, unload) = (CancellationToken::new(), CancellationToken::new());
     let mut stop = signals::Stop::listen()?;
@@ -119,6 +120,8 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         devices,
         external,
         metrics_path,
+        guards,
+        samples: Arc::default(),
         tls: Files::keys(ssl, &token),
         tasks: &tasks,
         token: &token,
@@ -134,11 +137,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         stop.recv().await;
     }
     stop.exit_at_next();
-    lifecycle.drain();
-    if is_started && !config.lame_duck.is_zero() {
-        info!("not ready any more; requests are taken for another {:?}", config.lame_duck);
-        tokio::time::sleep(config.lame_duck).await;
-    }
+    drain(&lifecycle, if is_started { config.lame_duck } else { Duration::ZERO }).await;
     token.cancel();
     tasks.close();
     // After the token: whoever reads this line finds every answer to be the last of its connection.
@@ -156,6 +155,15 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     Ok(())
 }
 
+/// Says that the server is not ready any more, and goes on for a while.
+async fn drain(lifecycle: &Lifecycle<Servable>, lame_duck: Duration) {
+    lifecycle.drain();
+    if !lame_duck.is_zero() {
+        info!("not ready any more; requests are taken for another {lame_duck:?}");
+        tokio::time::sleep(lame_duck).await;
+    }
+}
+
 /// Why the first models were refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
@@ -167,27 +175,39 @@ async fn start(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>) -> Result<()>
     let applied = control.start(config.models.clone()).await.map_err(Refused)?;
     let (file, hangup) = (config.model_config_file.clone(), signals::Hangup::listen()?);
     tasks.spawn(control::watch(Arc::clone(control), file, hangup, (*token).clone()));
+    tasks.spawn(banner::watch_loads(lifecycle.models().clone(), (*token).clone()));
     let loading = loaded(config, lifecycle, applied);
-    let addresses = match config.lifecycle.start_when {
+    match config.lifecycle.start_when {
         StartWhen::All => {
             loading.await?;
-            open(doors).await?
+            show(doors, lifecycle, open(doors).await?);
         }
         StartWhen::Any => {
             // Health can be asked for before anything is ready.
-            let addresses = open(doors).await?;
+            show(doors, lifecycle, open(doors).await?);
             let mut ready = lifecycle.models().readiness();
             tokio::select! {
                 loaded = loading => loaded?,
                 is_ready = ready.wait_for(|is_ready| *is_ready) => drop(is_ready),
             }
-            addresses
         }
-    };
-    banner::print(&addresses, lifecycle.models());
+    }
     // This thread does nothing more until the end, and need not keep what starting left.
     heap::trim();
     Ok(())
+}
+
+/// Prints the first screen when there is something to be seen.
+fn show(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>, addresses: Addresses) {
+    let banner = Banner {
+        addresses,
+        guards: doors.guards,
+        models: lifecycle.models().clone(),
+        devices: Arc::clone(&doors.devices),
+        external: Arc::clone(&doors.external),
+        samples: Arc::clone(&doors.samples),
+    };
+    doors.tasks.spawn(banner.show(doors.token.clone()));
 }
 
 /// Opens the doors, and says where they are.

@@ -35,7 +35,8 @@ impl Engines {
         };
         let files = ServedVersion::new(wanted.dir.clone(), wanted.path, &self.devices.left);
         let resident = self.devices.placement.admit(demand, files);
-        let loaded = self.load_on_leases(workers, &resident, wanted.cancel);
+        wanted.attempt.headway.begin("loading in TensorFlow", 0);
+        let loaded = self.load_on_leases(workers, &resident, &wanted.attempt.cancel);
         loaded.inspect_err(|error| {
             let lacks_room = error.code == Code::ResourceExhausted;
             wanted.is_hopeless.set(lacks_room && !self.external.placed.could_hold(&resident));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lifecycle::{
-    Child, LabelRule, Lifecycle, LoadError, Loader, ModelOptions, Options, Policy, Poll, Source,
-    StartWhen, Target, Tree, VersionPolicy,
+    Attempt, Child, LabelRule, Lifecycle, LoadError, Loader, ModelOptions, Options, Policy, Poll,
+    Source, StartWhen, Target, Tree, VersionPolicy,
 };
 use proto::tensorflow::tensor_info::Encoding;
 use proto::tensorflow::tensor_shape_proto::Dim;
@@ -89,7 +89,7 @@ impl Loader for Fakes {
         model: &str,
         _version: i64,
         _path: &str,
-        _cancel: &CancellationToken,
+        _attempt: &Attempt,
     ) -> Result<Servable, LoadError> {
         if model == "broken" {
             return Err(LoadError::new(Code::DataLoss, "the file is damaged"));

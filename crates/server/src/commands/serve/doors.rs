@@ -14,10 +14,12 @@ use tokio_util::task::TaskTracker;
 
 use super::PATIENCE;
 use crate::api_keys::ApiKeysFile;
+use crate::banner::Guards;
 use crate::control::Control;
 use crate::devices::Devices;
 use crate::external::External;
 use crate::metrics::Counters;
+use crate::sample::Samples;
 use crate::ssl_config::SslConfigFile;
 
 /// How long to wait after a connection could not be taken.
@@ -33,6 +35,10 @@ pub(super) struct Doors<'a> {
     pub(super) external: Arc<External>,
     /// Where the metrics are shown besides `/metrics`.
     pub(super) metrics_path: Option<String>,
+    /// What callers have to show.
+    pub(super) guards: Guards,
+    /// The files of sample input.
+    pub(super) samples: Arc<Samples>,
     pub(super) tls: Option<Tls>,
     pub(super) tasks: &'a TaskTracker,
     pub(super) token: &'a CancellationToken,
@@ -127,6 +133,8 @@ pub(crate) struct Files {
     pub(super) ssl: Option<SslConfigFile>,
     pub(super) api_keys: Option<ApiKeysFile>,
     pub(super) metrics_path: Option<String>,
+    /// What callers have to show, as the files say.
+    pub(super) guards: Guards,
 }
 
 impl Files {
@@ -142,7 +150,12 @@ impl Files {
         let keys = &flags.api_keys_file;
         let api_keys =
             (!keys.is_empty()).then(|| ApiKeysFile::open(Path::new(keys))).transpose()?;
-        Ok(Self { ssl, api_keys, metrics_path })
+        let guards = Guards {
+            has_tls: ssl.is_some(),
+            checks_clients: ssl.as_ref().is_some_and(|file| file.checks_clients),
+            has_keys: api_keys.is_some(),
+        };
+        Ok(Self { ssl, api_keys, metrics_path, guards })
     }
 
     /// The keys of those who ask, which follow their file until the token is cancelled.
