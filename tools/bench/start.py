@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures how fast tensord answers after its start and what it holds then, beside TensorFlow.
 
-    tools/bench/start.py [--binary target/release/tensord] [--runs 5]
+    tools/bench/start.py [--binary target/release/tensord] [--runs 5] [--inspect FOLDER]
 
 tensord is started as a server on `models/half_plus_two` and asked over REST until it answers;
 Python TensorFlow loads the same SavedModel and runs its signature once, without any server. Both times are
-counted from the start of the process; medians over the runs, which take turns.
+counted from the start of the process; medians over the runs, which take turns. With `--inspect`, the time of
+`tensord inspect` on a model is measured instead, such as the full-size resnet50 of `tools/zoo/make.py`.
 """
 
 import argparse
@@ -74,15 +75,27 @@ def run_python():
         child.wait()
 
 
+def run_inspect(binary, folder):
+    """Seconds that looking at a model takes."""
+    begin = time.monotonic()
+    subprocess.run([binary, "inspect", folder], stdout=subprocess.DEVNULL, check=True)
+    return time.monotonic() - begin
+
+
 def main():
     """Reads the command line and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", type=Path, default=tfenv.ROOT / "target/release/tensord")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--inspect", type=Path, metavar="FOLDER")
     args = parser.parse_args()
     if not os.access(args.binary, os.X_OK):
         sys.exit(f"{args.binary} is not there; build it with `cargo build --release`")
     binary = args.binary.resolve()
+    if args.inspect:
+        spent = statistics.median(run_inspect(binary, args.inspect) for _ in range(args.runs))
+        print(f"inspect {args.inspect.name}, median of {args.runs} runs: {1000 * spent:.1f} ms")
+        return
     ours, theirs = [], []
     for _ in range(args.runs):
         ours.append(run_server(binary))

@@ -1,6 +1,6 @@
 //! `tensord bench --target`: drives a running server, and says how it answered.
 
-mod client;
+pub(super) mod client;
 mod latencies;
 mod slots;
 

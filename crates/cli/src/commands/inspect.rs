@@ -1,5 +1,8 @@
 //! `tensord inspect`: shows what a SavedModel holds, and whether it would be batched.
 
+mod memory;
+mod show;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,15 +10,19 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use graph::{Request, Source};
-use savedmodel::{Endpoint, SavedModel, Signature};
+use savedmodel::{Assignment, Endpoint, SavedModel, Signature};
 use serde_json::{Value, json};
 use server::say;
 use tensorflow::HOW_TO_INSTALL;
 
+use self::memory::Memory;
 use super::load;
 use crate::table::Perform;
 
 /// Show the signatures, ops and weights of a model
+///
+/// Signatures are shown as `saved_model_cli show --all` shows them. Nothing is loaded unless
+/// --memory or --rows asks for it.
 #[derive(Debug, Parser)]
 #[command(rename_all = "snake_case")]
 pub(crate) struct Inspect {
@@ -25,8 +32,14 @@ pub(crate) struct Inspect {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Do not load the weights: whether rows are independent is not told then
+    /// Predict the memory that the model takes, by the rows of a batch
     #[arg(long)]
+    memory: bool,
+    /// Load the weights, and say of which signatures the requests are batched, or why not
+    #[arg(long)]
+    rows: bool,
+    /// Neither of both, as it is without them
+    #[arg(long, hide = true, conflicts_with_all = ["memory", "rows"])]
     quick: bool,
     /// The tags of the meta graph
     #[arg(long, default_value = "serve")]
@@ -45,7 +58,7 @@ fn main(args: &Inspect) -> Result<()> {
     if args.json {
         say!("{:#}", report.to_json());
     } else {
-        report.print();
+        say!("{}", show::report(&report).trim_end());
     }
     Ok(())
 }
@@ -63,6 +76,8 @@ struct Report {
     /// For each signature whether its rows are independent, or why not; nothing if it was not
     /// looked at.
     rows: BTreeMap<String, std::result::Result<(), String>>,
+    /// What it takes, if that was asked for.
+    memory: Option<Memory>,
 }
 
 /// The engine that would serve a model.
@@ -106,10 +121,12 @@ fn most(all: &BTreeMap<String, BTreeMap<String, usize>>) -> BTreeMap<String, usi
 
 impl Report {
     fn read(args: &Inspect) -> Result<Self> {
-        let mut model =
-            SavedModel::open(&config::open_model(&args.dir)?, &config::split_tags(&args.tags))?;
+        let tags = config::split_tags(&args.tags);
+        let mut model = SavedModel::open(&config::open_model(&args.dir)?, &tags)?;
         let definitions = std::mem::take(&mut model.ops);
-        let source = Source::new(model.graph.clone(), definitions)?;
+        let restored = model.restore()?.assignments;
+        // From here on the graph is the source's.
+        let source = Source::new(std::mem::take(&mut model.graph), definitions)?;
         let (mut ops, mut unsupported) = (BTreeMap::new(), BTreeMap::new());
         let mut used = BTreeSet::new();
         for (name, request) in requests(&model) {
@@ -127,10 +144,13 @@ impl Report {
                 *most = count.max(*most);
             }
         }
-        let weights = weights(&model, &used, unsupported.is_empty())?;
+        let used = unsupported.is_empty().then_some(&used);
+        let weights = weights(&model, restored, used)?;
         let engine = Chosen::new(&unsupported)?;
-        let rows = if args.quick { BTreeMap::new() } else { rows(args, &model) };
-        Ok(Self { model, ops, unsupported, weights, engine, rows })
+        let rows = if args.rows { rows(args, &model) } else { BTreeMap::new() };
+        let folder = model.dir().path().display().to_string();
+        let memory = args.memory.then(|| Memory::predict(&folder, &tags)).transpose()?;
+        Ok(Self { model, ops, unsupported, weights, engine, rows, memory })
     }
 
     fn weights_bytes(&self) -> u64 {
@@ -175,39 +195,8 @@ impl Report {
             "engine_reason": self.engine.why,
             "weights_bytes": self.weights_bytes(),
             "weights": self.weights.iter().map(weight).collect::<Vec<_>>(),
+            "memory": self.memory,
         })
-    }
-
-    fn print(&self) {
-        let tags: Vec<&str> = self.model.tags.iter().map(String::as_str).collect();
-        say!("tags        {}", tags.join(", "));
-        say!("written by  TensorFlow {}", self.model.tensorflow_version);
-        say!("engine      {}: {}", self.engine.name, self.engine.why);
-        for (name, signature) in &self.model.signatures {
-            say!("\nsignature {name}  ({})", signature.method);
-            for (alias, endpoint) in &signature.inputs {
-                say!("  in   {alias:<20} {}", endpoint.spec);
-            }
-            for (alias, endpoint) in &signature.outputs {
-                say!("  out  {alias:<20} {}", endpoint.spec);
-            }
-            match self.rows.get(name) {
-                Some(Ok(())) => say!("  rows are independent: requests are batched"),
-                Some(Err(why)) => say!("  rows are not known to be independent: {why}"),
-                None => {}
-            }
-            if let Some(missing) = self.unsupported.get(name) {
-                say!("  cannot run: {}", lacking(missing));
-            }
-        }
-        say!("\nops         {}", counted(&self.ops));
-        say!("\nweights     {} in {} variables", bytes(self.weights_bytes()), self.weights.len());
-        for (name, kind, size) in self.weights.iter().take(10) {
-            say!("  {:>10}  {kind:<24} {name}", bytes(*size));
-        }
-        if self.weights.len() > 10 {
-            say!("  and {} smaller ones (--json lists all)", self.weights.len() - 10);
-        }
     }
 }
 
@@ -244,18 +233,19 @@ fn requests(model: &SavedModel) -> Vec<(String, Request)> {
     requests
 }
 
-/// The variables with their types and bytes, largest first; all of them if not every signature
-/// could be followed.
+/// The variables with their types and bytes, largest first: those that are used, or all of them
+/// where not every signature could be followed.
 fn weights(
     model: &SavedModel,
-    used: &BTreeSet<(String, String)>,
-    is_complete: bool,
+    restored: Vec<Assignment>,
+    used: Option<&BTreeSet<(String, String)>>,
 ) -> Result<Vec<(String, String, u64)>> {
     let Some(checkpoint) = model.checkpoint()? else { return Ok(Vec::new()) };
     let mut weights = Vec::new();
-    for assignment in model.restore()?.assignments {
+    for assignment in restored {
         let id = assignment.variable;
-        if is_complete && !used.contains(&(id.container, id.name.clone())) {
+        let key = (id.container, id.name.clone());
+        if used.is_some_and(|used| !used.contains(&key)) {
             continue;
         }
         let entry = checkpoint.entry(&assignment.source.key)?;
@@ -270,19 +260,4 @@ fn weights(
 fn lacking(ops: &BTreeMap<String, usize>) -> String {
     let one = |(op, count): (&String, &usize)| format!("{op} ×{count} ({})", ops::usage(op));
     ops.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-fn counted(ops: &BTreeMap<String, usize>) -> String {
-    let mut ops: Vec<_> = ops.iter().collect();
-    ops.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    ops.iter().map(|(op, count)| format!("{op} ×{count}")).collect::<Vec<_>>().join(", ")
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn bytes(n: u64) -> String {
-    match n {
-        0..1024 => format!("{n} B"),
-        1024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
-        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
-    }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
+use serde_json::json;
 use server::say;
 
 use crate::table::Perform;
@@ -36,6 +37,9 @@ struct New {
     /// When it ends, as in 2026-12-31T23:59:59Z
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
+    /// Print the key and its entry as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Perform for Keys {
@@ -49,6 +53,10 @@ fn main(args: &Keys) -> Result<()> {
     let Command::New(new) = &args.command;
     let key = api::new_key();
     let entry = entry(new, &key)?;
+    if new.json {
+        say!("{:#}", json!({"key": key, "entry": entry}));
+        return Ok(());
+    }
     // The key alone on standard error: the entry may be appended to the file.
     eprintln!("The key, which is not shown again:\n\n  {key}\n\nThe entry for --api_keys_file:\n");
     say!("{entry}");

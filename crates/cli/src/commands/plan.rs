@@ -16,6 +16,8 @@ use config::Flags;
 use pages::{PlanEntry, PlanPage, PlannedModel};
 use server::say;
 
+pub(super) use self::needed::{Needed, rehearse};
+pub(super) use self::report::BATCHES;
 use super::memory::{human, shorten};
 use crate::table::Perform;
 

@@ -46,6 +46,9 @@ pub(crate) struct Profile {
     /// Write a trace for Chrome's trace viewer
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
     /// The tags of the meta graph
     #[arg(long, default_value = "serve")]
     tags: String,
@@ -79,11 +82,15 @@ fn main(args: &Profile) -> Result<()> {
     let watched = watch.finish(n_runs);
     let n_own = plan.snapshot().len();
     let profiled = Profiled { steps: &watched.steps, n_own };
-    say!("{}", profiled.by_op());
-    say!("{}", profiled.slowest(args.steps));
-    say!("{}", profiled.memory((plan.work_bytes(), plan.live_bytes())));
-    if args.gpu {
-        say!("{}", profiled.homes((plan.work_bytes(), plan.host_work_bytes())));
+    if args.json {
+        say!("{:#}", profiled.to_json((plan.work_bytes(), plan.live_bytes())));
+    } else {
+        say!("{}", profiled.by_op());
+        say!("{}", profiled.slowest(args.steps));
+        say!("{}", profiled.memory((plan.work_bytes(), plan.live_bytes())));
+        if args.gpu {
+            say!("{}", profiled.homes((plan.work_bytes(), plan.host_work_bytes())));
+        }
     }
     if let Some(path) = &args.trace {
         std::fs::write(path, profiled.trace(&watched.last_run))?;

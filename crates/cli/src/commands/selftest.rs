@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use proto::tensorflow::ConfigProto;
+use serde_json::json;
 use server::say;
 use session::{Run, Servable};
 use tensor::Tensor;
@@ -40,6 +41,9 @@ pub(crate) struct Selftest {
     /// TensorFlow's library, or a folder that has it
     #[arg(long, value_name = "PATH", default_value = "")]
     tensorflow_library: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Perform for Selftest {
@@ -54,18 +58,29 @@ fn main(args: &Selftest) -> Result<()> {
     let Some(library) = config::engines::find(&args.tensorflow_library)? else {
         bail!("there is no TensorFlow: {}", tensorflow::HOW_TO_INSTALL);
     };
-    say!("library   {}", library.display());
+    let tell = |line: &str| {
+        if !args.json {
+            say!("{line}");
+        }
+    };
+    tell(&format!("library   {}", library.display()));
     let folder = tempdir()?;
     let trial = Trial::new(&library, &folder.0)?;
-    let mut n_failed = 0;
+    trial.found.iter().for_each(|line| tell(line));
+    let (mut n_failed, mut steps) = (0, Vec::new());
     for (name, step) in STEPS {
-        match step(&trial) {
-            Ok(said) => say!("ok        {name}: {said}"),
-            Err(error) => {
-                n_failed += 1;
-                say!("FAILED    {name}: {error:#}");
-            }
-        }
+        let outcome = step(&trial);
+        n_failed += usize::from(outcome.is_err());
+        let (word, said) = match &outcome {
+            Ok(said) => ("ok", said.clone()),
+            Err(error) => ("FAILED", format!("{error:#}")),
+        };
+        tell(&format!("{word:<9} {name}: {said}"));
+        steps.push(json!({"name": name, "is_ok": outcome.is_ok(), "text": said}));
+    }
+    if args.json {
+        let library = library.display().to_string();
+        say!("{:#}", json!({"library": library, "found": trial.found, "steps": steps}));
     }
     ensure!(n_failed == 0, "{n_failed} of {} failed", STEPS.len());
     Ok(())
@@ -77,6 +92,8 @@ struct Trial {
     dir: storage::Storage,
     nvml: Option<Nvml>,
     used_before: Vec<u64>,
+    /// A line for each GPU.
+    found: Vec<String>,
 }
 
 impl Trial {
@@ -84,12 +101,13 @@ impl Trial {
         model::write(folder)?;
         let nvml = Nvml::open();
         let gpus = nvml.as_ref().map(Nvml::snapshot).unwrap_or_default();
-        for Gpu { index, name, total_bytes, used_bytes, .. } in &gpus {
+        let line = |Gpu { index, name, total_bytes, used_bytes, .. }: &Gpu| {
             let (total, used) = (total_bytes >> 20, used_bytes >> 20);
-            say!("GPU {index}     {name}, {total} MiB, {used} MiB in use");
-        }
+            format!("GPU {index}     {name}, {total} MiB, {used} MiB in use")
+        };
+        let mut found: Vec<String> = gpus.iter().map(line).collect();
         if gpus.is_empty() {
-            say!("GPUs      none that the NVIDIA driver knows");
+            found.push("GPUs      none that the NVIDIA driver knows".to_owned());
         }
         let session =
             tensorflow::session_config(&ConfigProto::default(), Threads::default(), &growing());
@@ -97,6 +115,7 @@ impl Trial {
             workers: Workers::new(config::engines::options(library, session)),
             dir: storage::open(&folder.to_string_lossy())?,
             nvml,
+            found,
             used_before: gpus.iter().map(|gpu| gpu.used_bytes).collect(),
         })
     }

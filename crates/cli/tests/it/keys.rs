@@ -253,3 +253,12 @@ fn the_python_client_of_grpc_sends_keys_as_metadata() {
     let errors = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{errors}");
 }
+
+#[test]
+fn a_key_is_told_to_programs_with_its_entry() {
+    let run = tensord().args(["keys", "new", "ada", "--json"]).output().unwrap();
+    let made: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let (key, entry) = (made["key"].as_str().unwrap(), made["entry"].as_str().unwrap());
+    assert!(entry.contains("name: \"ada\"") && !entry.contains(key), "{made}");
+    assert!(run.stderr.is_empty(), "{}", String::from_utf8_lossy(&run.stderr));
+}

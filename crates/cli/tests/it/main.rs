@@ -38,6 +38,7 @@ mod mistakes;
 mod names;
 mod page;
 mod placement;
+mod predict;
 mod real;
 mod refusal;
 mod requirements;

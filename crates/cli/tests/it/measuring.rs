@@ -240,3 +240,13 @@ fn a_profile_looks_into_loops_and_adds_their_iterations_up() {
 fn is_product(op: &str) -> bool {
     op.contains("MatMul") || op == "_Linear"
 }
+
+#[test]
+fn a_profile_is_told_to_programs_too() {
+    let run = measured("profile", &["--json", "--runs", "2"], "digits");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let profile: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let steps = profile["steps"].as_array().unwrap();
+    assert!(steps.len() > 5 && profile["planned_bytes"].as_u64().unwrap() > 0, "{profile}");
+    assert!(steps.iter().all(|step| step["op"].is_string() && step["micros"].is_number()));
+}

@@ -98,22 +98,9 @@ impl Client {
 }
 
 async fn grpc(drive: &Drive) -> Result<Client> {
-    let address = format!("http://{}", drive.target);
-    let channel = tonic::transport::Endpoint::from_shared(address)?.tcp_nodelay(true);
-    let channel =
-        channel.connect().await.with_context(|| format!("cannot reach {}", drive.target))?;
-    let most = usize::MAX;
-    let mut client = PredictionServiceClient::new(channel)
-        .max_decoding_message_size(most)
-        .max_encoding_message_size(most);
+    let mut client = connect(&drive.target).await?;
     let spec = ModelSpec { name: drive.model.clone(), ..ModelSpec::default() };
-    let ask = GetModelMetadataRequest {
-        model_spec: Some(spec.clone()),
-        metadata_field: vec!["signature_def".to_owned()],
-    };
-    let metadata = client.get_model_metadata(ask).await?.into_inner().metadata;
-    let any = metadata.get("signature_def").context("the server tells no signatures")?;
-    let signatures = SignatureDefMap::decode(&*any.value)?.signature_def;
+    let signatures = signatures(&mut client, &spec).await?;
     let values = values(drive, &signatures)?;
     let proto = |(alias, tensor): (&String, &Tensor)| {
         Ok::<_, tensor::Error>((alias.clone(), tensor.to_proto(Layout::Content)?))
@@ -124,6 +111,32 @@ async fn grpc(drive: &Drive) -> Result<Client> {
         ..PredictRequest::default()
     };
     Ok(Client::Grpc { client, request: Box::new(request), timeout: drive.timeout })
+}
+
+/// Connects to a server over gRPC.
+pub(in crate::commands) async fn connect(target: &str) -> Result<PredictionServiceClient<Channel>> {
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{target}"))?;
+    let channel = channel.tcp_nodelay(true).connect().await;
+    let channel = channel.with_context(|| format!("cannot reach {target}"))?;
+    let most = usize::MAX;
+    let client = PredictionServiceClient::new(channel);
+    Ok(client.max_decoding_message_size(most).max_encoding_message_size(most))
+}
+
+/// The signatures of a model, as the server tells them.
+pub(in crate::commands) async fn signatures(
+    client: &mut PredictionServiceClient<Channel>,
+    spec: &ModelSpec,
+) -> Result<BTreeMap<String, SignatureDef>> {
+    let ask = GetModelMetadataRequest {
+        model_spec: Some(spec.clone()),
+        metadata_field: vec!["signature_def".to_owned()],
+    };
+    let answer = client.get_model_metadata(ask).await;
+    let answer = answer.map_err(|status| anyhow!("{:?}: {}", status.code(), status.message()))?;
+    let metadata = answer.into_inner().metadata;
+    let any = metadata.get("signature_def").context("the server tells no signatures")?;
+    Ok(SignatureDefMap::decode(&*any.value)?.signature_def)
 }
 
 async fn rest(drive: &Drive) -> Result<Client> {
@@ -173,7 +186,8 @@ fn values(
     Ok(values)
 }
 
-fn endpoint(input: &TensorInfo) -> Result<Endpoint> {
+/// An input, as a server tells it.
+pub(in crate::commands) fn endpoint(input: &TensorInfo) -> Result<Endpoint> {
     let dtype = DType::from_number(input.dtype).context("an input of an unknown dtype")?;
     let dims = input.tensor_shape.as_ref().and_then(tensor::dims_from_proto);
     let dims = dims.context("an input without a shape: give --inputs")?;

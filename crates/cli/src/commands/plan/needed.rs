@@ -12,10 +12,10 @@ use super::report::BATCHES;
 use super::worker::Worker;
 
 /// What a model needs on a device.
-pub(super) struct Needed {
-    pub(super) load: native::Need,
+pub(in crate::commands) struct Needed {
+    pub(in crate::commands) load: native::Need,
     /// What runs take for each batch size that could be planned.
-    pub(super) plans: Vec<(usize, PlanNeed)>,
+    pub(in crate::commands) plans: Vec<(usize, PlanNeed)>,
     /// What its worker needs, if TensorFlow serves it.
     pub(super) worker: Option<Worker>,
     /// Whether requests change it: then it has no replicas.
@@ -59,7 +59,7 @@ impl Rehearsed {
 impl Needed {
     /// What stays while it is loaded, and what a run takes of the largest batch up to `batch`; or
     /// what loading takes, if that is more.
-    pub(super) fn total(&self, batch: usize) -> u64 {
+    pub(in crate::commands) fn total(&self, batch: usize) -> u64 {
         let plans = self.plans.iter().filter(|(size, _)| *size <= batch);
         let run = plans.map(|(_, plan)| plan.total_bytes()).max().unwrap_or(0);
         self.load.load_peak_bytes.max(self.load.resident_bytes() + run)
@@ -129,7 +129,7 @@ impl Needed {
 
 /// What a model needs on a kind of device, with batches of up to so many rows and inputs of a
 /// length.
-pub(super) fn rehearse(
+pub(in crate::commands) fn rehearse(
     base_path: &str,
     tags: &[String],
     kind: device::Kind,

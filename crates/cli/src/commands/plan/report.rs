@@ -20,7 +20,7 @@ use super::needed::{Needed, rehearse};
 use super::worker::{TensorFlow, Worker};
 
 /// The batch sizes that are tried.
-pub(super) const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+pub(in crate::commands) const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The page that says what of the models of these flags fits where. Sizes that signatures leave
 /// open, but for the rows, are `length`.

@@ -123,6 +123,24 @@ impl Profiled<'_> {
         text
     }
 
+    /// All steps in their order, and the planned memory.
+    pub(super) fn to_json(&self, (planned, least): (usize, usize)) -> serde_json::Value {
+        let step = |Timed { step, time, n_calls }: &Timed| {
+            serde_json::json!({
+                "op": step.op, "node": step.node, "calls": n_calls, "micros": micros(*time),
+                "read_bytes": n_calls * step.read_bytes,
+                "written_bytes": n_calls * step.written_bytes,
+                "copied_bytes": n_calls * copied_bytes(step),
+                "work_bytes": step.work_bytes, "in_place": step.in_place,
+                "is_on_device": step.home == Home::Device,
+            })
+        };
+        serde_json::json!({
+            "planned_bytes": planned, "least_bytes": least,
+            "steps": self.steps.iter().map(step).collect::<Vec<_>>(),
+        })
+    }
+
     /// The planned memory, as figures and over the run from left to right.
     pub(super) fn memory(&self, (planned, least): (usize, usize)) -> String {
         let mut text = format!(

@@ -127,6 +127,10 @@ fn the_self_test_passes_on_a_machine_without_a_gpu() {
     for step in ["a model without settings", "a model with a limit", "memory comes back"] {
         assert!(said.contains(&format!("ok        {step}: ")), "{said}");
     }
+    let output = with_tensorflow(tensord()).args(["selftest", "--json"]).output().unwrap();
+    let page: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let steps = page["steps"].as_array().unwrap();
+    assert!(steps.len() == 3 && steps.iter().all(|step| step["is_ok"] == true), "{page}");
 }
 
 #[test]
