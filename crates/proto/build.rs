@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=protos");
     println!("cargo:rerun-if-changed=build.rs");
     let mut files = Vec::new();
-    for dir in ["tensorflow", "serving"] {
+    for dir in ["tensorflow", "serving", "tensord"] {
         for entry in std::fs::read_dir(root.join(dir))? {
             files.push(entry?.path());
         }

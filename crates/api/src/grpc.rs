@@ -7,6 +7,7 @@ mod guard;
 mod health;
 mod metered;
 mod outgoing;
+mod pages;
 mod profiler;
 mod remote;
 mod to_tonic;
@@ -29,6 +30,7 @@ use proto::serving::{
     MultiInferenceRequest, MultiInferenceResponse, PredictRequest, PredictResponse,
     RegressionRequest, RegressionResponse, ReloadConfigRequest, ReloadConfigResponse,
 };
+use proto::tensord::pages_server::PagesServer;
 use session::Urgency;
 use status::Status;
 use tensor::Layout;
@@ -48,6 +50,7 @@ use crate::hints::Hints;
 use crate::level;
 use crate::listen::OpenCall;
 use crate::predict::{self, Answer};
+use crate::rest::{Memory, Page};
 use crate::stats::{Api, Entrypoint, InFlight};
 use crate::trace::Trace;
 use crate::{classify, metadata, model_status, multi_inference, regress};
@@ -57,6 +60,7 @@ pub use direct::{Direct, DirectLayer};
 use guard::Presented;
 pub use metered::Metered;
 use metered::{CallCharge, Limits};
+pub use pages::PageService;
 pub use profiler::Profiler;
 pub(crate) use to_tonic::to_tonic;
 pub use transport::TransportOptions;
@@ -108,6 +112,17 @@ impl Grpc {
             .max_decoding_message_size(self.options.message_bytes_max)
             .max_encoding_message_size(usize::MAX);
         Metered::new(service, self.limits())
+    }
+
+    /// `tensord.Pages`, to be added to a server. It shows memory and devices, the list of models,
+    /// and `looks`: other pages by their paths.
+    pub fn page_service(
+        &self,
+        memory: Arc<dyn Memory>,
+        looks: Vec<(&'static str, Page)>,
+    ) -> Metered<PagesServer<PageService>> {
+        let service = PageService::new(self.context.clone(), memory, looks);
+        Metered::new(PagesServer::new(service), self.limits())
     }
 
     /// `grpc.health.v1.Health`, which follows readiness, and the task that makes it do so: to be

@@ -43,7 +43,9 @@ pub use call::MethodNames;
 pub use codec::Codec;
 pub use context::Context;
 pub use control::{Changing, Control};
-pub use grpc::{Direct, DirectLayer, Grpc, GrpcOptions, Metered, Profiler, TransportOptions};
+pub use grpc::{
+    Direct, DirectLayer, Grpc, GrpcOptions, Metered, PageService, Profiler, TransportOptions,
+};
 pub use hints::Hints;
 pub use listen::{
     Client, ConnectInfo, Connection, ListenOptions, Listener, Local, Peer, connections,

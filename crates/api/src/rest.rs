@@ -22,6 +22,7 @@ use http::request::Parts;
 
 pub use door::Door;
 pub use memory::Memory;
+pub(crate) use pages::{LIST, list};
 pub use reply::Reply;
 pub use serve::serve;
 

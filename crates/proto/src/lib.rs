@@ -1,4 +1,4 @@
-//! The protobuf and gRPC types of TensorFlow and TensorFlow Serving.
+//! The protobuf and gRPC types of TensorFlow and TensorFlow Serving, and a service of our own.
 //!
 //! The types are generated from the files under `protos/`, which are ours: every message that a
 //! SavedModel, a checkpoint, a request or a config file can hold, with the field numbers of
@@ -15,6 +15,13 @@ pub mod text;
 
 pub use pool::FILE_DESCRIPTOR_SET;
 pub use tensorflow::{error, serving};
+
+/// Package `tensord`: the services of ours.
+#[allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all, reason = "generated")]
+#[allow(clippy::allow_attributes_without_reason, clippy::too_many_lines, reason = "generated")]
+pub mod tensord {
+    tonic::include_proto!("tensord");
+}
 
 /// Package `tensorflow`: tensors, graphs, SavedModels, checkpoints, session options.
 #[allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all, reason = "generated")]

@@ -11,7 +11,7 @@ pub(crate) enum Action {
     Infer,
     /// The states and the metadata of a model; the list of models.
     ReadModel,
-    /// Metrics, the profiler, memory, devices, the scheduler, and gRPC reflection.
+    /// Metrics, the profiler, memory, devices, the scheduler, pages over gRPC, and gRPC reflection.
     ReadServer,
     /// `POST` and `DELETE /v1/models/NAME`.
     ChangeModel,
@@ -52,7 +52,8 @@ impl Action {
             | ("tensorflow.serving.ModelService", "GetModelStatus") => Self::ReadModel,
             ("tensorflow.serving.PredictionService", _) => Self::Infer,
             (
-                "tensorflow.ProfilerService"
+                "tensord.Pages"
+                | "tensorflow.ProfilerService"
                 | "grpc.reflection.v1.ServerReflection"
                 | "grpc.reflection.v1alpha.ServerReflection",
                 _,

@@ -130,6 +130,7 @@ fn each_call_over_grpc_has_its_right() {
     assert_eq!(serving("ModelService/GetModelStatus"), Some(Right::Read));
     assert_eq!(serving("ModelService/HandleReloadConfigRequest"), Some(Right::Manage));
     assert_eq!(right("/tensorflow.ProfilerService/Profile"), Some(Right::Read));
+    assert_eq!(right("/tensord.Pages/GetPage"), Some(Right::Read));
     assert_eq!(right("/grpc.health.v1.Health/Check"), None);
     for unlisted in ["", "/", "/other.Service/Method", "/grpc.health.v1.Healthy/Check"] {
         assert_eq!(right(unlisted), Some(Right::Manage), "{unlisted}");

@@ -213,7 +213,7 @@ fn show(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>, addresses: Addresses
 /// Opens the doors, and says where they are.
 async fn open(doors: &Doors<'_>) -> Result<Addresses> {
     let management = management::start(doors).await?;
-    let grpc = grpc::start(doors).await?;
+    let grpc = grpc::start(doors, management.as_deref()).await?;
     let rest = rest::start(doors, management.as_deref())?;
     Ok(Addresses { grpc, rest, management })
 }

@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::{
-    Control, DirectLayer, Grpc, GrpcOptions, Listener, Profiler, Protocol, TransportOptions,
-    connections,
+    Control, DirectLayer, Grpc, GrpcOptions, Listener, Metered, PageService, Profiler, Protocol,
+    TransportOptions, connections,
 };
 use config::channel_arguments::{self, ChannelArguments};
+use dashboard::ABOUT;
+use proto::tensord::pages_server::PagesServer;
 use tensor::Layout;
 use tokio::net::{TcpListener, UnixListener};
 use tonic::transport::server::Router;
 use tower::layer::util::{Identity, Stack};
 use tracing::info;
 
-use super::{Doors, PATIENCE, doors};
+use super::{Doors, PATIENCE, doors, rest};
+use crate::external::Pages;
 
 /// The most bytes of a message: what its length field can say.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
@@ -36,10 +39,10 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 
 /// Serves the gRPC face on its port and its UNIX socket, if it has them; gives the address of the
-/// port.
-pub(super) async fn start(doors: &Doors<'_>) -> Result<Option<SocketAddr>> {
+/// port. Changes may be taken at `managed`.
+pub(super) async fn start(doors: &Doors<'_>, managed: Option<&str>) -> Result<Option<SocketAddr>> {
     let Doors { config, tasks, token, .. } = doors;
-    let router = router(doors).await?;
+    let router = router(doors, managed).await?;
     let serve = |listener: Listener| {
         let (options, token) = (doors.listening(Protocol::Http2), (*token).clone());
         let incoming = connections(listener, options, token.clone());
@@ -91,14 +94,19 @@ pub(super) fn face(
     Grpc::new(doors.counters.requests.clone(), options, control)
 }
 
-async fn router(doors: &Doors<'_>) -> Result<Router<Stack<DirectLayer, Identity>>> {
+async fn router(
+    doors: &Doors<'_>,
+    managed: Option<&str>,
+) -> Result<Router<Stack<DirectLayer, Identity>>> {
     let flags = doors.flags;
     let (arguments, ignored) = channel_arguments::parse(&flags.grpc_channel_arguments)?;
     if !ignored.is_empty() {
         info!("--grpc_channel_arguments: without effect here: {}", ignored.join(", "));
     }
     let face = face(doors, &arguments, doors.reload());
+    let pages = page_service(doors, &face, managed);
     let mut router = transport(&arguments).server(&face).add_service(face.model_service());
+    router = router.add_service(pages);
     if flags.enable_grpc_healthcheck_service {
         let (service, follow) = face.health_service().await;
         router = router.add_service(service);
@@ -114,6 +122,17 @@ async fn router(doors: &Doors<'_>) -> Result<Router<Stack<DirectLayer, Identity>
         router = router.add_service(v1).add_service(v1alpha);
     }
     Ok(router)
+}
+
+/// The pages of the REST face, for clients that reach only this one.
+fn page_service(
+    doors: &Doors<'_>,
+    face: &Grpc,
+    managed: Option<&str>,
+) -> Metered<PagesServer<PageService>> {
+    let memory = Arc::new(Pages::new(&doors.devices, &doors.external));
+    let about = (ABOUT, rest::about(doors.config, managed));
+    face.page_service(memory, vec![rest::scheduler_look(doors), about])
 }
 
 /// The limits of connections, as far as the flag does not say otherwise.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{Control, Door, Listener, Metrics, ModelsPage, Protocol, Rest, RestOptions, connections};
+use api::{
+    Control, Door, Listener, Metrics, ModelsPage, Page, Protocol, Rest, RestOptions, connections,
+};
 use config::Config;
 use config::flags::Ui;
 use dashboard::{ABOUT, About, Home, Site};
@@ -56,7 +58,7 @@ pub(super) fn start(doors: &Doors<'_>, managed: Option<&str>) -> Result<Option<S
     let control = has_control.then(|| doors.control());
     let rest = face(doors, control, doors.data_door(managed));
     let rest = match doors.flags.ui {
-        Ui::On => with_page(rest, config, managed),
+        Ui::On => with_page(rest, about(config, managed), home(config)),
         Ui::Off => rest,
     };
     let address = listener.local_addr()?;
@@ -91,14 +93,14 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>, door: D
     };
     let counters: Counters = (*counters).clone();
     let context = counters.requests.clone();
-    let scheduler = counters.scheduler.clone();
     let metrics =
         Metrics { page: Arc::new(move || counters.page()), path: doors.metrics_path.clone() };
     let memory = Arc::new(Pages::new(&doors.devices, &doors.external));
+    let (path, scheduler) = scheduler_look(doors);
     let rest = Rest::new(context, options, Some(metrics))
         .with_memory(memory)
         .with_door(door)
-        .with_look("/v1/scheduler", Arc::new(move || pages::print(&scheduler::page(&scheduler))));
+        .with_look(path, scheduler);
     match control {
         Some(control) => rest.with_control(control),
         None => rest,
@@ -106,17 +108,29 @@ pub(super) fn face(doors: &Doors<'_>, control: Option<Arc<dyn Control>>, door: D
 }
 
 /// The same face with the web page.
-fn with_page(rest: Rest, config: &Config, managed: Option<&str>) -> Rest {
-    let (home, program) = match config.must_load_all {
-        // Elsewhere than at `/ui`, TensorFlow Serving's answers stay what they are.
-        true => (Home::Ui, "tensorflow_model_server"),
-        false => (Home::Root, "tensord"),
-    };
+fn with_page(rest: Rest, about: Page, home: Home) -> Rest {
+    let site = Site::new(home);
+    rest.with_look(ABOUT, about).with_site(Arc::new(move |parts| site.reply(parts)))
+}
+
+/// The paths of the web page: under TensorFlow Serving's name its answers stay what they are
+/// elsewhere than at `/ui`.
+fn home(config: &Config) -> Home {
+    if config.must_load_all { Home::Ui } else { Home::Root }
+}
+
+/// The facts about the server, which may be changed at `managed`.
+pub(super) fn about(config: &Config, managed: Option<&str>) -> Page {
+    let program = if config.must_load_all { "tensorflow_model_server" } else { "tensord" };
     let version = env!("CARGO_PKG_VERSION");
     let about = About { program, version, management: managed.map(str::to_owned) }.json();
-    let site = Site::new(home);
-    rest.with_look(ABOUT, Arc::new(move || about.clone()))
-        .with_site(Arc::new(move |parts| site.reply(parts)))
+    Arc::new(move || about.clone())
+}
+
+/// The page of queues and lanes, and its path.
+pub(super) fn scheduler_look(doors: &Doors<'_>) -> (&'static str, Page) {
+    let scheduler = doors.counters.scheduler.clone();
+    ("/v1/scheduler", Arc::new(move || pages::print(&scheduler::page(&scheduler))))
 }
 
 /// Listens on an address, or on every address of the machine: over IPv6 with IPv4 within it, else
