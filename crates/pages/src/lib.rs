@@ -2,13 +2,16 @@
 //! `/v1/models:list`, the answer to `POST /v1/memory:trim`, and `tensord plan --json`.
 //!
 //! The server fills these types, and commands and tests read them. The crate knows nothing of how
-//! a page is filled. `docs/schemas` holds a JSON schema for each page, made from the types.
+//! a page is filled; [`reasons`] says why the memory on a page is held, and what changes it.
+//! `docs/schemas` holds a JSON schema for each page, made from the types.
 //!
 //! Reading is strict: a key that a type does not have is an error. A figure that does not apply to
 //! an entry is left out or null, as the documentation of its field says.
 #![forbid(unsafe_code)]
 
 mod devices;
+mod explain;
+mod human;
 mod memory;
 mod models;
 mod plan;
@@ -22,6 +25,8 @@ use serde::Serialize;
 pub use devices::{
     DeviceKind, DevicesPage, EngineName, GrowthMode, LogicalEntry, PhysicalEntry, SimulationRates,
 };
+pub use explain::{HoldingReason, ManagementRoute, Remedy, reasons};
+pub use human::human_bytes;
 pub use memory::{
     Categories, DeviceMemory, HeapBytes, IdleBytes, IdleKind, MemoryCategory, MemoryPage,
     PlanBytes, ServerMemory, SharedBytes, SharedMemory, TensorBytes, TrimPage, TrimmedDevice,
