@@ -12,13 +12,14 @@ use crate::commands::devices::Devices;
 use crate::commands::doctor::Doctor;
 use crate::commands::inspect::Inspect;
 use crate::commands::keys::Keys;
-use crate::commands::memory::{Memory, Top};
+use crate::commands::memory::Memory;
 use crate::commands::migrate::Migrate;
 use crate::commands::plan::Plan;
 use crate::commands::predict::Predict;
 use crate::commands::profile::Profile;
 use crate::commands::selftest::Selftest;
 use crate::commands::serve::Serve;
+use crate::commands::top::Top;
 
 /// The commands, in the order in which help shows them.
 pub(crate) const COMMANDS: &[Entry] = &[

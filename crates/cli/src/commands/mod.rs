@@ -13,9 +13,10 @@ pub(crate) mod migrate;
 pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod profile;
+mod remote;
 pub(crate) mod selftest;
 pub(crate) mod serve;
-mod top;
+pub(crate) mod top;
 
 use std::path::Path;
 use std::sync::Arc;

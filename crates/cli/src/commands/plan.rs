@@ -13,12 +13,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use config::Flags;
-use pages::{PlanEntry, PlanPage, PlannedModel};
+use pages::{PlanEntry, PlanPage, PlannedModel, human_bytes};
 use server::say;
 
 pub(super) use self::needed::{Needed, rehearse};
 pub(super) use self::report::BATCHES;
-use super::memory::{human, shorten};
+use super::memory::shorten;
 use crate::table::Perform;
 
 /// Say what fits where, before anything is served
@@ -59,7 +59,7 @@ fn table(report: &PlanPage) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{:<16} {:>10} {:>10}", "device", "limit", "left");
     for device in &report.devices {
-        let (limit, left) = (human(device.limit_bytes), human(device.left_bytes));
+        let (limit, left) = (human_bytes(device.limit_bytes), human_bytes(device.left_bytes));
         let _ = writeln!(text, "{:<16} {limit:>10} {left:>10}", device.name);
     }
     let columns = ["weights", "packed", "loading", "batch 1", "batch 8", "batch 64"];
@@ -89,12 +89,12 @@ fn table(report: &PlanPage) -> String {
 fn figures(model: &PlannedModel) -> String {
     let at = |batch: usize| {
         let plan = model.plans.iter().find(|plan| plan.batch == batch);
-        plan.map_or("?".to_owned(), |plan| human(plan.total_bytes))
+        plan.map_or("?".to_owned(), |plan| human_bytes(plan.total_bytes))
     };
     let figures = [
-        human(model.weights_bytes),
-        human(model.packed_weights_bytes),
-        human(model.load_peak_bytes),
+        human_bytes(model.weights_bytes),
+        human_bytes(model.packed_weights_bytes),
+        human_bytes(model.load_peak_bytes),
         at(1),
         at(8),
         at(64),

@@ -41,6 +41,7 @@ mod placement;
 mod predict;
 mod real;
 mod refusal;
+mod remote;
 mod requirements;
 mod rows;
 mod schema;

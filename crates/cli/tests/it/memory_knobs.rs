@@ -278,6 +278,7 @@ fn memory_and_top_show_what_the_page_says() {
     assert!(top.contains("gpu:0 lane 0") && top.contains("% busy"), "{top}");
     assert!(top.contains("half_plus_two:123 serving_default gpu:0"), "{top}");
     assert!(!table.contains("lane 0"), "{table}");
+    assert!(!top.contains('\u{1b}'), "codes of a terminal in {top}");
     let gone = tensord().args(["memory", "localhost:1"]).output().unwrap();
     let said = String::from_utf8_lossy(&gone.stderr).into_owned();
     assert!(!gone.status.success() && said.contains("no server answers at localhost:1"), "{said}");
@@ -301,8 +302,10 @@ fn check_table(table: &str, device: &DeviceMemory) {
     };
     let whole = line(name, device.reserved_bytes);
     assert!(whole.contains('#'), "{whole}");
-    for bytes in [device.limit_bytes, device.in_use_bytes, device.peak_in_use_bytes] {
-        assert!(whole.contains(&human(bytes)), "{bytes} in {whole}");
+    assert!(whole.contains(&human(device.limit_bytes)), "{whole}");
+    for bytes in [device.in_use_bytes, device.peak_in_use_bytes] {
+        let use_line = table.lines().nth(1).unwrap_or_default();
+        assert!(use_line.contains(&human(bytes)), "{bytes} in {use_line}");
     }
     assert_eq!(device.models.len(), 2);
     for model in &device.models {
