@@ -112,10 +112,10 @@ pub(crate) async fn run(
 
 /// A failure to read inputs, with what the signature takes if that is what is wrong.
 pub(crate) fn of_inputs(status: Status, signature: &Signature) -> Status {
-    match status.code {
-        Code::InvalidArgument => status.or_hint(|| hints::taken(signature)),
-        _ => status,
+    if status.code != Code::InvalidArgument {
+        return status;
     }
+    status.or_hint(|| hints::taken(signature))
 }
 
 /// A failed run, with what does not fit the signature, or with what to do for want of memory.

@@ -130,7 +130,7 @@ impl AsyncWrite for Sniffed {
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.inner.as_ref().is_some_and(|inner| inner.is_write_vectored())
+        self.inner.as_ref().is_some_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -39,7 +39,7 @@ impl Devices {
 
     /// The names of all devices.
     fn names(&self) -> Vec<String> {
-        self.all().iter().map(|logical| logical.space.name().to_string()).collect()
+        self.all().iter().map(|logical| logical.space.name().to_owned()).collect()
     }
 
     /// Refuses a model whose config contradicts itself.
