@@ -212,11 +212,10 @@ fn value(rest: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> Result<St
         value.push(c);
         match (quote, c) {
             (Some(open), c) if open == c => quote = None,
-            (Some(_), _) => {}
             (None, '"' | '\'') => quote = Some(c),
             (None, '{' | '[' | '<') => depth += 1,
             (None, '}' | ']' | '>') => depth = depth.saturating_sub(1),
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
         if depth == 0 && quote.is_none() {
             let is_list = "{[<".contains(first);
