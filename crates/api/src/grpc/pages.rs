@@ -63,6 +63,6 @@ impl Pages for PageService {
     async fn get_page(&self, request: Request<GetPageRequest>) -> Reply<GetPageResponse> {
         let charge = charge(&request);
         let page = self.page(&request.get_ref().path);
-        reply(page.map(|json| GetPageResponse { json: json.into() }), &charge)
+        reply(self.context.hints, page.map(|json| GetPageResponse { json: json.into() }), &charge)
     }
 }

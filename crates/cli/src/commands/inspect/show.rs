@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use proto::tensorflow::DataType;
 use savedmodel::{Endpoint, Signature};
 
-use super::super::memory::human;
+use pages::human_bytes;
 use super::Report;
 use super::memory::Memory;
 
@@ -89,10 +89,10 @@ fn ops(ops: &BTreeMap<String, usize>) -> String {
 }
 
 fn weights(report: &Report) -> String {
-    let (bytes, n) = (human(report.weights_bytes()), report.weights.len());
+    let (bytes, n) = (human_bytes(report.weights_bytes()), report.weights.len());
     let mut text = format!("\nweights     {bytes} in {n} variables\n");
     for (name, kind, size) in report.weights.iter().take(WEIGHTS_MAX) {
-        let _ = writeln!(text, "  {:>10}  {kind:<24} {name}", human(*size));
+        let _ = writeln!(text, "  {:>10}  {kind:<24} {name}", human_bytes(*size));
     }
     if n > WEIGHTS_MAX {
         let _ = writeln!(text, "  and {} smaller ones (--json lists all)", n - WEIGHTS_MAX);
@@ -109,11 +109,11 @@ fn memory_table(memory: &Memory) -> String {
         ("most while loading", memory.load_peak_bytes),
     ];
     for (what, bytes) in rows {
-        let _ = writeln!(text, "  {:>10}  {what}", human(bytes));
+        let _ = writeln!(text, "  {:>10}  {what}", human_bytes(bytes));
     }
     for plan in &memory.plans {
         let exact = if plan.is_static { "" } else { " or more" };
-        let total = human(plan.total_bytes);
+        let total = human_bytes(plan.total_bytes);
         let _ = writeln!(text, "  {total:>10}  altogether with batches of {}{exact}", plan.batch);
     }
     text
