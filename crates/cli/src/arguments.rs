@@ -95,7 +95,7 @@ impl Typed {
     }
 }
 
-/// Whether a word is the name of this program.
+/// Returns whether a word is the name of this program.
 pub(crate) fn is_own_name(word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or_default();
     // A folder of models may be called as we are; a path that ends so is the program.

@@ -98,8 +98,8 @@ fn remarked(persona: Persona, args: Vec<String>, definition: &clap::Command) -> 
     typed.args
 }
 
-/// Whether a word in the place of a command can only be a mistake: it is the name of no file, and
-/// neither a flag, a path, a blank nor our own name.
+/// Returns whether a word in the place of a command can only be a mistake: it is the name of no
+/// file, and neither a flag, a path, a blank nor our own name.
 fn is_no_folder(word: &str) -> bool {
     let is_name = !word.trim().is_empty() && !word.starts_with('-') && !word.contains('/');
     is_name && !arguments::is_own_name(word) && !Path::new(word).exists()

@@ -10,5 +10,5 @@ pub fn n_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// How many plans a signature keeps.
+/// The number of plans that a signature keeps.
 pub const PLANS_MAX: usize = 32;

@@ -1,4 +1,4 @@
-//! Which engine serves a model, and where TensorFlow is.
+//! The engine that serves a model, and the folder of TensorFlow.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,10 +16,10 @@ use crate::flags::{Flags, WhenRenewed, WorkerSandbox};
 /// The bytes of inputs, and as many of outputs, that a worker may share with the server.
 const AREA_BYTES: usize = 4 << 30;
 
-/// How many runs may wait for a worker.
+/// The number of runs that may wait for a worker.
 const QUEUE_MAX: usize = 10_000;
 
-/// How long TensorFlow may take to load a model if nobody says.
+/// The longest time that TensorFlow may take to load a model if nobody says.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The variables of our environment that workers get: what TensorFlow, its libraries and the
@@ -40,7 +40,7 @@ const PASSED_ON_PREFIXES: &[&str] =
 const NEVER_PASSED_ON: &[&str] =
     &["TF_VAR_", "TF_CLI_", "CREDENTIAL", "PASS", "SECRET", "TOKEN", "_KEY"];
 
-/// Which engine serves a model.
+/// The engine that serves a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Engine {
     /// Our own if it has every op, else TensorFlow if there is one.
@@ -52,7 +52,7 @@ pub enum Engine {
     TensorFlow,
 }
 
-/// Which engine serves which model.
+/// The engine of each model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Choices {
     default: Engine,
@@ -82,7 +82,7 @@ impl Choices {
         self.models.get(model).copied().unwrap_or(self.default)
     }
 
-    /// Whether any model is to be served by TensorFlow whatever ops it has.
+    /// Returns whether any model is to be served by TensorFlow whatever ops it has.
     fn needs_tensorflow(&self) -> bool {
         let mut all = self.models.values().chain([&self.default]);
         all.any(|engine| *engine == Engine::TensorFlow)
@@ -223,7 +223,7 @@ fn environment() -> Vec<(OsString, OsString)> {
     all
 }
 
-/// Whether workers get a variable of our environment.
+/// Returns whether workers get a variable of our environment.
 fn is_passed_on(name: &str) -> bool {
     let is_listed =
         PASSED_ON.contains(&name) || PASSED_ON_PREFIXES.iter().any(|start| name.starts_with(start));

@@ -24,7 +24,7 @@ pub const IGNORED: &[(&str, &str)] = &[
     ("skip_initialize_tpu", "there are no TPUs"),
 ];
 
-/// What `serve` was told.
+/// The flags of `serve`.
 #[derive(Debug, Clone, Args)]
 #[command(rename_all = "snake_case")]
 pub struct Flags {

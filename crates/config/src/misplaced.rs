@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::discover::{children, has_versions, is_saved_model, name};
 
-/// How to mend that a folder has no model.
+/// The remedy where a folder has no model.
 pub fn remedy(dir: &Path) -> String {
     let inner = children(dir);
     let renamed = || misnamed(&inner).map(|version| version.remedy());

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, anyhow};
 use proto::serving::MonitoringConfig;
 
-/// Where TensorFlow Serving shows its metrics if the file does not say.
+/// The path at which TensorFlow Serving shows its metrics if the file does not say.
 const PATH: &str = "/monitoring/prometheus/metrics";
 
 /// The path of the metrics page that a file names, if it enables one.

@@ -1,7 +1,7 @@
 //! `Settling`: takes what a file says when two looks in a row saw the same, so that a file which is
 //! just being written is not taken for what it will be.
 
-/// What was seen at the last look, if that is not what is in force.
+/// The text of the last look, if that is not what is in force.
 #[derive(Debug)]
 pub struct Settling<T> {
     seen: Option<T>,
@@ -28,7 +28,7 @@ impl<T: PartialEq> Settling<T> {
         None
     }
 
-    /// Whether the last look saw something new that has not settled.
+    /// Returns whether the last look saw something new that has not settled.
     pub fn is_open(&self) -> bool {
         self.seen.is_some()
     }

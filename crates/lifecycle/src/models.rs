@@ -20,7 +20,7 @@ use crate::state::{State, VersionStatus};
 /// and never waits.
 pub struct Models<S> {
     published: Arc<ArcSwap<Published<S>>>,
-    /// How far each load under way is.
+    /// The progress of each load under way.
     loads: Arc<Mutex<BTreeMap<Id, Arc<Headway>>>>,
     ready: watch::Receiver<bool>,
     changes: watch::Sender<u64>,
@@ -206,7 +206,7 @@ impl<S> Models<S> {
         self.published.load().models.get(name).map(|shown| Arc::clone(&shown.snapshot))
     }
 
-    /// How far the load of a version is, if it is being loaded.
+    /// The progress of the load of a version, if it is being loaded.
     pub fn headway(&self, model: &str, version: i64) -> Option<HeadwaySnapshot> {
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |(id, _): &(&Id, &Arc<Headway>)| *id.model == *model && id.version == version;

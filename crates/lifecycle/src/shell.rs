@@ -37,8 +37,8 @@ pub trait Loader: Send + Sync + 'static {
     /// it returns.
     ///
     /// # Errors
-    /// What clients see in `GetModelStatus`. When the attempt is cancelled, nobody wants the version
-    /// any more, and the loader should give up early with any error.
+    /// What clients see in `GetModelStatus`. When the attempt is cancelled, nobody wants the
+    /// version any more, and the loader should give up early with any error.
     fn load(
         &self,
         model: &str,

@@ -44,7 +44,7 @@ pub struct VersionEntry {
     /// The engine that serves it; only while it is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineName>,
-    /// How far its load is; only while it is being loaded.
+    /// The progress of its load; only while it is being loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<LoadProgress>,
 }

@@ -39,7 +39,7 @@ pub fn recognise(name: &str, head: &[u8]) -> Option<Foreign> {
     of_content(head).or_else(|| of_name(name, head))
 }
 
-/// How many files of a folder are looked at.
+/// The number of files of a folder that are looked at.
 const FILES_MAX: usize = 64;
 
 /// Says of a folder that is no SavedModel what it has instead, and how to get one; `None` if
@@ -131,7 +131,7 @@ impl Foreign {
         }
     }
 
-    /// What it is, and how to get a SavedModel.
+    /// The name of the format, and how to get a SavedModel.
     pub fn advice(self, file: &str) -> String {
         let lines = self.export_lines(file).join("\n  ");
         format!("{file} is {}; to get a SavedModel:\n  {lines}\nthen: tensord saved", self.name())
@@ -204,7 +204,7 @@ fn of_zip(head: &[u8]) -> Foreign {
     Foreign::Zip
 }
 
-/// Whether a protobuf message begins as a `GraphDef` does: a node, with its name and its op.
+/// Returns whether a protobuf message begins as a `GraphDef` does: a node, with its name and its op.
 fn is_graph(head: &[u8]) -> bool {
     let Some(node) = head.strip_prefix(&[0x0a]) else { return false };
     let Some((_, node)) = varint(node) else { return false };
@@ -215,8 +215,8 @@ fn is_graph(head: &[u8]) -> bool {
     is_op && name.iter().all(u8::is_ascii_graphic)
 }
 
-/// Whether a protobuf message begins as a `ModelProto` does: the version of its form, then the name
-/// of the program that wrote it.
+/// Returns whether a protobuf message begins as a `ModelProto` does: the version of its form, then
+/// the name of the program that wrote it.
 fn is_onnx(head: &[u8]) -> bool {
     let Some((version, rest)) = head.strip_prefix(&[0x08]).and_then(varint) else { return false };
     let Some((producer, _)) = text_field(rest, 0x12) else { return false };

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct Active {
     models: ArcSwap<BTreeMap<String, Arc<ModelConfig>>>,
-    /// Who is told when they were replaced.
+    /// The listener that is told when they were replaced.
     told: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
     /// Told when devices have changed, so that there may be room for more.
     room: Notify,

@@ -12,7 +12,7 @@ use config::{Settling, model_config};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-/// How often the file is looked at.
+/// The time between two looks at the file.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Keys from a file.

@@ -17,13 +17,14 @@ use crate::devices::{Change, Resident, Way};
 use crate::loader::{Engines, refused};
 use crate::{loads, warmup};
 
-/// How often one looks for its place when others have made way for it.
+/// The number of times that one looks for its place when others have made way for it.
 const N_TRIES_MAX: usize = 4;
 
-/// How often it is looked again whether versions are where they should be, when some were moved.
+/// The number of times that it is looked again whether versions are where they should be, when some
+/// were moved.
 const N_ROUNDS_MAX: usize = 4;
 
-/// How long a version that gives way may take to answer its requests.
+/// The longest time that a version that gives way may take to answer its requests.
 const GIVE_WAY_MAX: Duration = Duration::from_secs(60);
 
 /// Versions that give way to others, and why: who asks, and who is asked. There are no more than

@@ -131,7 +131,7 @@ fn invalid(error: anyhow::Error) -> Status {
     Status::invalid(format!("{error:#}"))
 }
 
-/// Why a model that was added is not available, with the code of its own failure.
+/// The reason that a model that was added is not available, with the code of its own failure.
 fn not_added(error: lifecycle::Error) -> Status {
     match error {
         lifecycle::Error::Unavailable(models) => Status::new(models.cause(), models.to_string()),

@@ -35,16 +35,16 @@ use crate::active::Active;
 
 /// All devices of this process.
 pub struct Devices {
-    /// Who pays on the host for what is no version's, if there is a host.
+    /// The owner that pays on the host for what is no version's, if there is a host.
     server: Option<Arc<Owner>>,
     pub(crate) physical: Vec<PhysicalDevice>,
     logical: Mutex<Vec<Arc<Logical>>>,
     host_limit: HostLimit,
     lanes: LaneOptions,
     step_bytes: u64,
-    /// How GPUs grow of which a device config says nothing, if a flag says it.
+    /// The growth of GPUs of which a device config says nothing, if a flag says it.
     gpu_memory: Option<GrowthRule>,
-    /// What the configuration had no effect on, and other things to know.
+    /// The settings that had no effect, and other things to know.
     pub(crate) warnings: Vec<String>,
     /// The configs of the models that are to be served.
     active: Arc<Active>,
@@ -59,10 +59,10 @@ pub(crate) struct PhysicalDevice {
     pub(crate) found: Physical,
     /// The memory that it has by now: that of the host can become another.
     total_bytes: Arc<AtomicU64>,
-    /// What drives it: `host`, `simulated`, `cuda`.
+    /// The driver: `host`, `simulated`, `cuda`.
     pub(crate) driver_name: &'static str,
     pub(crate) driver: Arc<Limited>,
-    /// What it takes for its work, if it is played.
+    /// The simulation, if it is played.
     pub(crate) pace: Option<Arc<Pace>>,
     /// Its driver, if it is played.
     pub(crate) played: Option<Arc<Simulated>>,
@@ -82,7 +82,7 @@ impl Deref for Logical {
     }
 }
 
-/// How lanes are made.
+/// The settings of lanes.
 #[derive(Clone)]
 pub(crate) struct LaneOptions {
     pub(crate) n_lanes: usize,
@@ -175,7 +175,8 @@ impl Devices {
         self.placement.models()
     }
 
-    /// Where versions go that come one after another, by the same function as when they are served.
+    /// The places of versions that come one after another, by the same function as when they are
+    /// served.
     pub fn plan(&self, claims: &[Claim]) -> Plan {
         self.placement.plan(claims)
     }
@@ -236,8 +237,8 @@ impl PhysicalDevice {
         self.total_bytes.load(Ordering::Relaxed)
     }
 
-    /// What of its driver's context is for the next logical device on it to book: all of it, unless
-    /// one of those there are has it.
+    /// The part of its driver's context that is for the next logical device on it to book: all of
+    /// it, unless one of those there are has it.
     fn context_for<'a>(
         &self,
         number: usize,
@@ -249,7 +250,7 @@ impl PhysicalDevice {
         if all.into_iter().any(has) { 0 } else { self.driver.context_bytes() }
     }
 
-    /// What it is by now, to make logical devices of.
+    /// The device as it is by now, to make logical devices of.
     fn physical(&self) -> Physical {
         Physical { total_bytes: self.total_bytes(), ..self.found.clone() }
     }
@@ -266,7 +267,7 @@ impl Logical {
     }
 }
 
-/// How a device takes its memory, and which setting says so.
+/// The way in which a device takes its memory, and which setting says so.
 pub(crate) fn growth_text(setting: GrowthSetting) -> String {
     match setting.rule() {
         GrowthRule::OnDemand => format!("grow as models need it ({setting})"),
@@ -293,13 +294,13 @@ fn host_among(all: &[Arc<Logical>]) -> Option<&Arc<Logical>> {
     all.iter().find(|one| one.space.kind() == device::Kind::Cpu)
 }
 
-/// What a logical device is made of, and beside.
+/// The parts of a logical device.
 struct Around<'a> {
     of: &'a PhysicalDevice,
     step_bytes: u64,
     lanes: &'a LaneOptions,
     host: Option<&'a Arc<Logical>>,
-    /// What of the physical device's context is in its books.
+    /// The part of the physical device's context that is in its books.
     context_bytes: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct External {
     /// The GPUs that were found, as they were then.
     found: Vec<Gpu>,
     pub(crate) placed: Arc<ExternalDevices>,
-    /// How GPUs grow of which a device config says nothing, if a flag says it.
+    /// The growth of GPUs of which a device config says nothing, if a flag says it.
     gpu_memory: Option<GrowthRule>,
     devices: Arc<Devices>,
 }
@@ -100,7 +100,7 @@ impl External {
         all.into_iter().min_by_key(|one| u64::MAX - one.room(&usage))
     }
 
-    /// What was made of the GPUs, by number.
+    /// The logical devices of the GPUs, by number.
     pub(crate) fn logical(&self) -> Vec<LogicalDevice> {
         self.all().iter().map(|one| one.device.lock().clone()).collect()
     }
@@ -110,7 +110,7 @@ impl External {
         self.meter.gpus()
     }
 
-    /// What a worker holds of a GPU, if the driver tells.
+    /// The bytes that a worker holds of a GPU, if the driver tells.
     pub fn held(&self, device: &ExternalDevice, worker: &WorkerSnapshot) -> Option<u64> {
         device.held_by(&self.gpus(), worker.pid)
     }

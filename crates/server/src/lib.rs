@@ -18,7 +18,6 @@ macro_rules! say {
 mod active;
 mod api_keys;
 mod arrange;
-mod banner;
 mod batching;
 mod check;
 mod commands;
@@ -31,7 +30,6 @@ mod logging;
 mod memory;
 mod metrics;
 mod request_log;
-mod sample;
 mod scheduler;
 mod signals;
 mod source;

@@ -38,7 +38,7 @@ pub(crate) struct Engines {
     pub(crate) giving_way: GivingWay,
 }
 
-/// How versions are loaded, whatever their engine.
+/// The settings of loads, whatever their engine.
 pub(crate) struct Settings {
     pub(crate) session: Session,
     pub(crate) active: Arc<Active>,

@@ -11,11 +11,11 @@ use metrics::{Point, Value};
 use parking_lot::{Condvar, Mutex};
 use status::Code;
 
-/// How much a thread that loads gives way to others: of two threads on one core, the one that
-/// serves gets nine tenths.
+/// The degree to which a thread that loads gives way to others: of two threads on one core, the one
+/// that serves gets nine tenths.
 const NICENESS: i32 = 10;
 
-/// How many paths are counted one by one; beyond that the first are forgotten.
+/// The number of paths that are counted one by one; beyond that the first are forgotten.
 const PATHS_MAX: usize = 1000;
 
 /// The counts, by the path of the version.

@@ -1,11 +1,11 @@
-//! Where log lines go: to standard error, as text or as JSON.
+//! The writer of log lines: to standard error, as text or as JSON.
 
 use std::io::IsTerminal as _;
 
 use config::flags::LogFormat;
 use tracing_subscriber::EnvFilter;
 
-use crate::banner::Screen;
+use banner::Screen;
 
 /// Starts logging. `TENSORD_LOG` chooses what is logged, `info` if it is not set.
 pub fn start(format: LogFormat) {

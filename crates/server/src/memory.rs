@@ -1,4 +1,4 @@
-//! Who holds which bytes: as pages, and as events in the log.
+//! The holders of bytes: as pages, and as events in the log.
 
 mod devices;
 mod page;
@@ -15,7 +15,7 @@ use crate::devices::Devices;
 pub(crate) use self::devices::{devices, growth};
 pub(crate) use self::page::{memory, trim};
 
-/// How often what nobody uses is looked for.
+/// The time between two looks for unused memory.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// For how many looks a device must have given out nothing new before its memory goes back.

@@ -22,7 +22,7 @@ use tracing::{error, warn};
 use crate::active::Active;
 use files::Files;
 
-/// How many records may wait to be written.
+/// The number of records that may wait to be written.
 const QUEUE_MAX: usize = 1024;
 
 /// Samples requests as the configs of their models say, and writes them.
@@ -37,7 +37,7 @@ pub(crate) struct RequestLog {
 }
 
 struct Job {
-    /// Where the file names begin.
+    /// The beginning of the file names.
     prefix: String,
     sampling: SamplingConfig,
     record: Record,
@@ -124,7 +124,7 @@ impl Recorder for RequestLog {
     }
 }
 
-/// Whether the request with this number is one of those that a rate chooses.
+/// Returns whether the request with this number is one of those that a rate chooses.
 fn is_chosen(number: u64, rate: f64) -> bool {
     // Consecutive numbers become independent ones (the mixing of SplitMix64).
     let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -135,8 +135,8 @@ fn is_chosen(number: u64, rate: f64) -> bool {
     rate >= 1.0 || share < rate
 }
 
-/// How many requests were logged, or why not, by model and the name of a code. There are no more
-/// models than are configured, for no others are sampled.
+/// The number of requests that were logged, or why not, by model and the name of a code. There are
+/// no more models than are configured, for no others are sampled.
 #[derive(Debug, Default)]
 struct Counts {
     by_kind: parking_lot::Mutex<BTreeMap<(String, &'static str), u64>>,

@@ -1,4 +1,4 @@
-//! What is known of queues and lanes, for people and programs: `GET /v1/scheduler` and metrics.
+//! The figures of queues and lanes, for people and programs: `GET /v1/scheduler` and metrics.
 
 mod page;
 
@@ -11,7 +11,7 @@ use crate::devices::Devices;
 
 pub(crate) use self::page::page;
 
-/// Whoever knows the queues and the lanes.
+/// The part that knows the queues and the lanes.
 #[derive(Clone)]
 pub(crate) struct Scheduler {
     pub(crate) versions: Arc<Versions>,

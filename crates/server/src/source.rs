@@ -1,4 +1,4 @@
-//! Where models are found: folders of versions, or a SavedModel by itself.
+//! The places of models: folders of versions, or a SavedModel by itself.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use config::ssl_config::{pem, read, wrong};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-/// How often the file is looked at.
+/// The time between two looks at the file.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Keys from a file.
@@ -20,7 +20,7 @@ pub(crate) struct SslConfigFile {
     text: String,
     settling: Settling<String>,
     pub(crate) tls: Tls,
-    /// Whether clients have to show a certificate.
+    /// Set if clients have to show a certificate.
     pub(crate) checks_clients: bool,
 }
 

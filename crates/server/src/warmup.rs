@@ -15,15 +15,15 @@ use tracing::info;
 
 use crate::warmups::Warmups;
 
-/// How many requests are run between two words on how far it is.
+/// The number of requests that are run between two words on the progress.
 const PROGRESS_EVERY: usize = 100;
 
-/// What is warmed up.
+/// The version that is warmed up.
 pub(crate) struct Version<'a> {
     pub(crate) model: &'a str,
     pub(crate) version: i64,
     pub(crate) servable: &'a Servable,
-    /// Where its files are.
+    /// The folder of its files.
     pub(crate) dir: &'a Storage,
     /// The same place, as it is called in metrics.
     pub(crate) path: &'a str,

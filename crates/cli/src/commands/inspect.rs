@@ -76,7 +76,7 @@ struct Report {
     /// For each signature whether its rows are independent, or why not; nothing if it was not
     /// looked at.
     rows: BTreeMap<String, std::result::Result<(), String>>,
-    /// What it takes, if that was asked for.
+    /// The memory that it takes, if that was asked for.
     memory: Option<Memory>,
 }
 

@@ -15,7 +15,7 @@ pub struct Listed {
     pub changes: Changes,
 }
 
-/// Who named the models that were not added one by one.
+/// The origin of the models that were not added one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NamedBy {
     /// The command line or the config file.
@@ -25,7 +25,7 @@ pub enum NamedBy {
     Client,
 }
 
-/// What clients changed, one model at a time.
+/// The changes of clients, one model at a time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
     /// Added, or with another config than the file has.

@@ -1,4 +1,4 @@
-//! What clients changed, kept in a file over a restart.
+//! The changes of clients, kept in a file over a restart.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ impl Store {
         Self { dir }
     }
 
-    /// What was written last; nothing if there is no file.
+    /// The text that was written last; nothing if there is no file.
     pub fn read(&self) -> Result<Changes> {
         let path = self.dir.join(FILE);
         let text = match fs::read_to_string(&path) {

@@ -1,4 +1,4 @@
-//! How versions that serve are batched, looked at again while they serve.
+//! The batching of versions that serve, looked at again while they serve.
 
 mod watch;
 

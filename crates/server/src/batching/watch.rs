@@ -15,13 +15,13 @@ use tracing::{info, warn};
 
 use crate::active::Active;
 
-/// How often the files are looked at.
+/// The time between two looks at the files.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The versions that are served, and how each is batched.
 pub(crate) struct Versions {
     settings: Settings,
-    /// What is said of models in the model config.
+    /// The settings of models in the model config.
     active: Arc<Active>,
     known: Mutex<BTreeMap<(String, i64), Known>>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Versions {
 struct Known {
     dir: Storage,
     engine: Weak<dyn Engine>,
-    /// What was put in force last, or why it could not be.
+    /// The settings that were put in force last, or why it could not be.
     batching: Result<Batching, String>,
     priorities: Result<Priorities, String>,
     /// Parameters whose file has changed, and may just be being written.

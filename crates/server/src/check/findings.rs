@@ -9,7 +9,7 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The outcome in words.
     pub text: String,
-    /// What to do about it; empty if nothing is to be done.
+    /// The remedy; empty if nothing is to be done.
     pub remedy: String,
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use api::{Access, Codec, Stats};
+use banner::{Addresses, Banner, Screen};
 use config::Flags;
 use config::Persona;
 use config::engines::{self, Choices};
@@ -31,7 +32,6 @@ use tracing::{info, warn};
 
 use crate::active::Active;
 use crate::arrange::GiveWay;
-use crate::banner::{Addresses, Banner, Screen};
 use crate::batching::{self, Versions};
 use crate::control::{self, Control};
 use crate::devices::{Devices, LaneOptions, growth_text};
@@ -43,20 +43,21 @@ use crate::request_log::RequestLog;
 use crate::scheduler::Scheduler;
 use crate::source::Models;
 use crate::warmups::Warmups;
-use crate::{arrange, banner, check, memory, signals};
+use crate::{arrange, check, memory, signals};
 
 use doors::Doors;
 pub(crate) use doors::Files;
 
-/// How long a client may take to agree on TLS, for the head of a request, between two parts of its
-/// body, and to take some of its answer.
+/// The longest time that a client may take to agree on TLS, for the head of a request, between two
+/// parts of its body, and to take some of its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What runs for no longer runs on the thread that asks for it: about what waking a lane costs.
+/// A run of no more than this goes on the thread that asks for it: about what waking a lane costs.
 const INLINE_MAX: Duration = Duration::from_micros(60);
 
-/// How long a thread for work that may block waits for more of it: each keeps a part of the heap
-/// and a stack for itself, and a poll of all models wakes them in turn, so that none would end.
+/// The time that a thread for work that may block waits for more of it: each keeps a part of the
+/// heap and a stack for itself, and a poll of all models wakes them in turn, so that none would
+/// end.
 const IDLE_THREAD: Duration = Duration::from_millis(100);
 
 /// Runs the command.
@@ -164,7 +165,7 @@ async fn drain(lifecycle: &Lifecycle<Servable>, lame_duck: Duration) {
     }
 }
 
-/// Why the first models were refused.
+/// The reason that the first models were refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Refused(pub status::Status);
@@ -199,12 +200,18 @@ async fn start(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>) -> Result<()>
 
 /// Prints the first screen when there is something to be seen.
 fn show(doors: &Doors<'_>, lifecycle: &Lifecycle<Servable>, addresses: Addresses) {
+    let (devices, external) = (Arc::clone(&doors.devices), Arc::clone(&doors.external));
+    let page = move || {
+        let mut page = memory::memory(&devices);
+        external.refresh();
+        external.add_memory(&mut page);
+        page
+    };
     let banner = Banner {
         addresses,
         guards: doors.guards,
         models: lifecycle.models().clone(),
-        devices: Arc::clone(&doors.devices),
-        external: Arc::clone(&doors.external),
+        memory: Box::new(page),
         samples: Arc::clone(&doors.samples),
     };
     doors.tasks.spawn(banner.show(doors.token.clone()));
@@ -256,7 +263,8 @@ fn start_devices(config: &Config, active: &Arc<Active>) -> Result<Arc<Devices>> 
     Ok(devices)
 }
 
-/// How GPUs take their memory and which setting says so, or the host if there are none.
+/// The way in which GPUs take their memory and which setting says so, or the host if there are
+/// none.
 fn growth_line(devices: &Devices, external: &External) -> String {
     let own = devices.all().into_iter().map(|one| one.device.lock().clone());
     let mut all: Vec<LogicalDevice> = own.chain(external.logical()).collect();

@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use super::Control;
 use crate::signals::Hangup;
 
-/// How long a file that changed must stay the same before it is applied.
+/// The time that a file that changed must stay the same before it is applied.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Reads the file again every so often and at each SIGHUP, until the token is cancelled. Only a
@@ -68,14 +68,14 @@ async fn sleep_until(time: Option<Instant>) {
     }
 }
 
-/// Why the file is read.
+/// The cause of a read of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     Due,
     Asked,
 }
 
-/// What came of the last text that was read.
+/// The outcome of the last text that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     Applied,
@@ -85,7 +85,7 @@ enum Outcome {
     Refused(String),
 }
 
-/// What is remembered of the file.
+/// The memory of the file.
 #[derive(Debug)]
 struct Memory {
     /// The last text that was applied, or was to be.
@@ -182,7 +182,8 @@ async fn read(file: PathBuf) -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    /// What a memory whose last text was `a` makes of texts that are read one after another.
+    /// The result of a memory whose last text was `a` makes of texts that are read one after
+    /// another.
     #[track_caller]
     fn check(outcome: Outcome, why: Why, texts: &[(&str, Option<&str>)]) {
         let mut memory = Memory { outcome, ..Memory::new("a".to_owned()) };

@@ -74,7 +74,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Whether a device has as many lanes as it is to have.
+    /// Returns whether a device has as many lanes as it is to have.
     fn has_lanes(&self, logical: &Logical, new: &LogicalDevice) -> bool {
         logical.executor.lanes.n_lanes() == new.n_lanes.unwrap_or(self.lanes.n_lanes).max(1)
     }
@@ -215,13 +215,13 @@ impl Devices {
     }
 }
 
-/// What a device is to be.
+/// The device as it is to be.
 fn same<'a>(old: &LogicalDevice, configured: &'a Configured) -> Option<&'a LogicalDevice> {
     let same = |new: &&LogicalDevice| new.name == old.name && new.physical == old.physical;
     configured.devices.iter().find(same)
 }
 
-/// Whether a device is held up to its limit, and is to be so with another.
+/// Returns whether a device is held up to its limit, and is to be so with another.
 fn is_held_anew(old: &LogicalDevice, configured: &Configured) -> bool {
     let is_other = |new: &LogicalDevice| {
         [old.growth, new.growth] == [GrowthRule::Reserved; 2] && new.limit_bytes != old.limit_bytes
@@ -229,8 +229,8 @@ fn is_held_anew(old: &LogicalDevice, configured: &Configured) -> bool {
     same(old, configured).is_some_and(is_other)
 }
 
-/// Whether a device gives back all that it holds before others are made: one that is not kept, or
-/// is held up to another limit.
+/// Returns whether a device gives back all that it holds before others are made: one that is not
+/// kept, or is held up to another limit.
 fn gives_back(one: &Arc<Logical>, kept: &[Arc<Logical>], configured: &Configured) -> bool {
     let is_kept = kept.iter().any(|kept| Arc::ptr_eq(kept, one));
     !is_kept || is_held_anew(&one.device.lock(), configured)
@@ -275,7 +275,7 @@ fn limit_anew<'a>(
     one.space.arenas().take_reserve(one.space.books().context_bytes()).map_err(status)
 }
 
-/// What a change says. One that is empty by accident would undo all that was configured.
+/// The content of a change. One that is empty by accident would undo all that was configured.
 fn changed_config(text: &str) -> anyhow::Result<DeviceConfig> {
     ensure!(
         !text.trim().is_empty(),
@@ -284,7 +284,7 @@ fn changed_config(text: &str) -> anyhow::Result<DeviceConfig> {
     device_config(text)
 }
 
-/// What TensorFlow says of devices in use.
+/// TensorFlow's text on devices in use.
 const INITIALIZED: &str = "Physical devices cannot be modified after being initialized";
 
 /// Refuses another way of growing for a device in use, with TensorFlow's text; and another limit
@@ -347,7 +347,7 @@ mod tests {
         (devices, owners, buffer)
     }
 
-    /// What is refused, as its code and its text.
+    /// The refusal, as its code and its text.
     fn refusal(devices: &Devices, rules: &str) -> Option<(Code, String)> {
         let status = devices.change(rules).err()?;
         Some((status.code, status.message))

@@ -1,4 +1,4 @@
-//! Which devices there are: the host, and the GPUs that are simulated.
+//! The devices that there are: the host, and the GPUs that are simulated.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -64,7 +64,7 @@ pub(super) fn find(options: &DeviceOptions) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// What the driver of a played GPU takes for itself: what was said of it last.
+/// The bytes that the driver of a played GPU takes for itself: what was said of it last.
 fn context(options: &DeviceOptions, name: &str, bytes: u64) -> Result<u64> {
     let simulations = options.simulations();
     let of = simulations.iter().filter(|(of, _)| of == name);

@@ -12,18 +12,18 @@ use parking_lot::Mutex;
 
 use super::{DeviceOptions, Devices, Logical, PhysicalDevice};
 
-/// What the host's limit follows.
+/// The source of the host's limit.
 pub(super) struct HostLimit {
     /// The folder that the system's own files are in.
     root: PathBuf,
     asked: Mutex<Asked>,
 }
 
-/// What the host's limit is to be.
+/// The host's limit as it is to be.
 struct Asked {
-    /// What somebody said that it may hold at most.
+    /// The bytes that somebody said that it may hold at most.
     explicit: Option<Amount>,
-    /// What it is to be by now; it is more for as long as more is held.
+    /// The limit as it is to be by now; it is more for as long as more is held.
     limit_bytes: u64,
 }
 
@@ -145,7 +145,7 @@ fn say(host: &PhysicalDevice, limit_bytes: u64, is_over: bool) {
     }
 }
 
-/// What this process may have of the host's memory: all of it, or what its cgroup allows.
+/// The bytes that this process may have of the host's memory: all of it, or what its cgroup allows.
 pub(crate) fn host_bytes(root: &Path) -> Result<u64> {
     let total = machine_bytes(root)?;
     let cgroup = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -201,7 +201,7 @@ mod tests {
         check(Some(Amount::Fraction(0.5)), 500, 250);
     }
 
-    /// What a process may have of a machine of 8 MiB, where these files say so.
+    /// The bytes that a process may have of a machine of 8 MiB, where these files say so.
     #[track_caller]
     fn check_host(files: &[(&str, &str)], expected: u64) {
         let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is said of simulated GPUs, put in force.
+//! The settings of simulated GPUs, put in force.
 
 use anyhow::{Result, bail};
 use config::devices::Simulations;

@@ -1,7 +1,7 @@
 //! `Undo`: a change that is made whole or not at all.
 
-/// How to take back what was changed so far. Dropped, it does so, the last change first; kept, it
-/// is forgotten.
+/// A change that can be taken back. Dropped, it does so, the last change first; kept, it is
+/// forgotten.
 #[derive(Default)]
 #[must_use = "what was changed is taken back when it is dropped"]
 pub(crate) struct Undo<'a>(Vec<Box<dyn FnOnce() + 'a>>);

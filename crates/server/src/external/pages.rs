@@ -19,7 +19,7 @@ use crate::memory;
 /// The driver of the GPUs that only TensorFlow uses.
 const DRIVER: &str = "nvml";
 
-/// What REST says and does about memory: our own, and what TensorFlow has.
+/// The pages and calls of memory: our own, and what TensorFlow has.
 pub(crate) struct Pages {
     devices: Arc<Devices>,
     external: Arc<External>,
@@ -197,7 +197,7 @@ fn categories(weights_bytes: u64, held_bytes: u64) -> Categories {
     ])
 }
 
-/// Whether a version is in a worker.
+/// Returns whether a version is in a worker.
 fn has(worker: &WorkerSnapshot, admission: &Admission) -> bool {
     let is_it = |model: &ModelSnapshot| {
         *model.model == *admission.model && model.version == admission.version

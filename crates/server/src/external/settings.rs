@@ -11,7 +11,7 @@ use tensorflow::{GpuOptions, ModelSettings, Placement, Threads, Workers, session
 use super::{External, ExternalDevice, HOST};
 
 impl External {
-    /// What TensorFlow is told for a model on a device, and where that is.
+    /// The options that TensorFlow is told for a model on a device, and where that is.
     pub fn settings(
         &self,
         config: &ModelConfig,
@@ -62,8 +62,9 @@ impl External {
 }
 
 impl External {
-    /// Whether other workers than this one may be on the GPU of a device: a model's own worker, or
-    /// the one that models share. Of several that take all of it at once, all but one would fail.
+    /// Returns whether other workers than this one may be on the GPU of a device: a model's own
+    /// worker, or the one that models share. Of several that take all of it at once, all but one
+    /// would fail.
     fn is_shared(&self, device: &ExternalDevice, own: Option<&str>) -> bool {
         let is_on = |one: &Arc<ExternalDevice>| one.gpu.uuid == device.gpu.uuid;
         let models = self.devices.placement.models();

@@ -14,7 +14,7 @@ use pages::{
 use super::devices::{growth, kind};
 use crate::devices::{Devices, Logical};
 
-/// How many of a version's tensors are shown.
+/// The number of a version's tensors that are shown.
 const N_TENSORS: usize = 5;
 
 /// The holders of the bytes of our own devices.

@@ -10,7 +10,7 @@ use tracing::{error, info};
 /// The most records that TensorFlow Serving takes from a warm-up file.
 const RECORDS_MAX: usize = 1000;
 
-/// How many files are written with one prefix; then no more is logged.
+/// The number of files that are written with one prefix; then no more is logged.
 const FILES_MAX: usize = 100;
 
 /// The files of all prefixes.

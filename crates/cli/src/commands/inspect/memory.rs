@@ -13,7 +13,7 @@ pub(super) struct Memory {
     pub(super) packed_weights_bytes: u64,
     pub(super) other_bytes: u64,
     pub(super) load_peak_bytes: u64,
-    /// What is held altogether, by the rows of a batch.
+    /// The bytes that are held altogether, by the rows of a batch.
     pub(super) plans: Vec<BatchMemory>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Memory {
 pub(super) struct BatchMemory {
     pub(super) batch: usize,
     pub(super) total_bytes: u64,
-    /// Whether all sizes are known before the run.
+    /// Set if all sizes are known before the run.
     pub(super) is_static: bool,
 }
 

@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use proto::tensorflow::DataType;
 use savedmodel::{Endpoint, Signature};
 
-use pages::human_bytes;
 use super::Report;
 use super::memory::Memory;
+use pages::human_bytes;
 
-/// How many weights are listed.
+/// The number of weights that are listed.
 const WEIGHTS_MAX: usize = 10;
 
-/// How many ops are listed.
+/// The number of ops that are listed.
 const OPS_MAX: usize = 12;
 
 /// The whole report.

@@ -1,25 +1,25 @@
-//! How many models that are alike but for their weights would fit on a device with nothing else on
-//! it.
+//! The number of models that are alike but for their weights would fit on a device with nothing
+//! else on it.
 
 use super::needed::Needed;
 
-/// What a copy has to do with.
+/// The figures that a copy has to do with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
-    /// What all copies may hold on the device together.
+    /// The bytes that all copies may hold on the device together.
     pub(super) free_bytes: u64,
-    /// How many runs have room there at once.
+    /// The number of runs that have room there at once.
     pub(super) n_lanes: usize,
-    /// What each of them may hold there, if it has a limit of its own.
+    /// The bytes that each of them may hold there, if it has a limit of its own.
     pub(super) own_limit_bytes: Option<u64>,
-    /// What of that is set aside for each.
+    /// The part of that that is set aside for each.
     pub(super) reserved_bytes: Option<u64>,
     /// The same two of the host, if the device is another.
     pub(super) host: Option<(u64, Option<u64>)>,
 }
 
 impl Room {
-    /// How many copies would fit. They share nothing but the workspaces of runs.
+    /// The number of copies that would fit. They share nothing but the workspaces of runs.
     pub(super) fn copies(&self, need: &Needed) -> u64 {
         let (total, resident) = (need.total(1), need.load.resident_bytes());
         let room = self.free_bytes.min(self.own_limit_bytes.unwrap_or(u64::MAX));
@@ -43,7 +43,7 @@ impl Room {
     }
 }
 
-/// How many fit where each takes `total` bytes at most, and keeps `resident` of them.
+/// The number that fit where each takes `total` bytes at most, and keeps `resident` of them.
 fn fitting(free_bytes: u64, total: u64, resident: u64) -> u64 {
     match free_bytes.checked_sub(total) {
         None => 0,

@@ -7,7 +7,7 @@ use super::needed::Needed;
 use super::report::{BATCHES, Board, HostRoom, fit, own_limit};
 
 impl Board<'_> {
-    /// Where models go. For each that would have no place, or no room on the host, offsets are
+    /// The places of models. For each that would have no place, or no room on the host, offsets are
     /// searched for with which it has: within what is left, as when it is loaded. Where a batch
     /// would not fit beside what is there, its offsets are searched for as when it runs.
     pub(super) fn search(&self, needs: &mut [(String, Result<Needed>)]) -> Plan {
@@ -58,8 +58,8 @@ impl Board<'_> {
         left.min(own_limit(self.devices, self.logical, name).unwrap_or(u64::MAX))
     }
 
-    /// What each model may take of the host for each of its devices, where that is another: by its
-    /// own limit, and beside those before it.
+    /// The bytes that each model may take of the host for each of its devices, where that is
+    /// another: by its own limit, and beside those before it.
     fn host_room(&self, fit: &[(&String, &Needed)], planned: &Plan) -> Vec<u64> {
         let Some(host) = HostRoom::beside(self.devices, self.logical) else {
             return vec![u64::MAX; fit.len()];

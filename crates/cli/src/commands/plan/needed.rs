@@ -1,4 +1,4 @@
-//! What a model needs on a device, as a rehearsal says.
+//! The memory that a model needs on a device, as a rehearsal says.
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use pool::Pool;
 use super::report::BATCHES;
 use super::worker::Worker;
 
-/// What a model needs on a device.
+/// The memory that a model needs on a device.
 pub(in crate::commands) struct Needed {
     pub(in crate::commands) load: native::Need,
-    /// What runs take for each batch size that could be planned.
+    /// The memory that runs take for each batch size that could be planned.
     pub(in crate::commands) plans: Vec<(usize, PlanNeed)>,
-    /// What its worker needs, if TensorFlow serves it.
+    /// The memory that its worker needs, if TensorFlow serves it.
     pub(super) worker: Option<Worker>,
-    /// Whether requests change it: then it has no replicas.
+    /// Set if requests change it: then it has no replicas.
     pub(super) keeps_state: bool,
     /// The rows of the largest batch that was asked for.
     pub(super) rows_asked: usize,
-    /// How it was measured, if our own engine serves it.
+    /// The rehearsal that measured it, if our own engine serves it.
     pub(super) rehearsed: Option<Rehearsed>,
 }
 
-/// What a rehearsal is of.
+/// The subject of a rehearsal.
 pub(super) struct Rehearsed {
     base_path: String,
     tags: Vec<String>,
     kind: device::Kind,
-    /// What sizes are taken for that signatures leave open, but for the rows.
+    /// The sizes that are taken where signatures leave open, but for the rows.
     length: usize,
 }
 
@@ -46,8 +46,8 @@ impl Rehearsed {
         Ok((opened.rehearse(&options, &pool, self.kind)?, keeps_state))
     }
 
-    /// What a run of so many rows takes where the model may take no more than `room`, if a search
-    /// finds that. Anew, since plans that were made before would count.
+    /// The memory that a run of so many rows takes where the model may take no more than `room`, if
+    /// a search finds that. Anew, since plans that were made before would count.
     fn search(&self, rows: usize, room: graph::Room) -> Result<Option<PlanNeed>> {
         let (rehearsal, _) = self.rehearse()?;
         let batch = rehearsal.batch(None, Sizes { rows, length: self.length })?;
@@ -57,8 +57,8 @@ impl Rehearsed {
 }
 
 impl Needed {
-    /// What stays while it is loaded, and what a run takes of the largest batch up to `batch`; or
-    /// what loading takes, if that is more.
+    /// The memory that stays while it is loaded, and what a run takes of the largest batch up to
+    /// `batch`; or what loading takes, if that is more.
     pub(in crate::commands) fn total(&self, batch: usize) -> u64 {
         let plans = self.plans.iter().filter(|(size, _)| *size <= batch);
         let run = plans.map(|(_, plan)| plan.total_bytes()).max().unwrap_or(0);
@@ -105,8 +105,8 @@ impl Needed {
         self.load.host_peak_bytes.max(self.load.host_bytes + run)
     }
 
-    /// Whether a run of so many rows fits in `room`, with what stays. If it does not with the
-    /// offsets that are found at once, others are searched for, as the server does it when it
+    /// Returns whether a run of so many rows fits in `room`, with what stays. If it does not with
+    /// the offsets that are found at once, others are searched for, as the server does it when it
     /// loads the model and when it runs; those that are found are its plan from now on.
     pub(super) fn fits_in(&mut self, batch: usize, room: &graph::Room) -> bool {
         let fits = |need: &Self| {
@@ -127,8 +127,8 @@ impl Needed {
     }
 }
 
-/// What a model needs on a kind of device, with batches of up to so many rows and inputs of a
-/// length.
+/// The memory that a model needs on a kind of device, with batches of up to so many rows and inputs
+/// of a length.
 pub(in crate::commands) fn rehearse(
     base_path: &str,
     tags: &[String],

@@ -117,7 +117,7 @@ struct Wanted {
 }
 
 impl Board<'_> {
-    /// How many of some devices are not the host beside GPUs.
+    /// The number of some devices that are not the host beside GPUs.
     pub(super) fn n_gpus(&self, on: &[usize], planned: &Plan) -> usize {
         let host = HostRoom::beside(self.devices, self.logical);
         let is_host =
@@ -125,7 +125,7 @@ impl Board<'_> {
         on.len() - on.iter().filter(is_host).count()
     }
 
-    /// Where models go, by the same function as when they are served.
+    /// The places of models, by the same function as when they are served.
     pub(super) fn plan(&self, fit: &[(&String, &Needed)]) -> Plan {
         let claims: Vec<_> = fit.iter().map(|(name, need)| need.claim(name)).collect();
         self.devices.plan(&claims)
@@ -179,8 +179,8 @@ fn copies_alone(
     copies.collect()
 }
 
-/// What a copy of a model has to do with on a device that has so many bytes: on one of ours, or
-/// another.
+/// The figures that a copy of a model has to do with on a device that has so many bytes: on one of
+/// ours, or another.
 fn room(devices: &Devices, rule: &Rule, free_bytes: u64, own: Option<&Logical>) -> Room {
     let is_gpu = own.is_some_and(|one| one.space.kind() == device::Kind::Gpu);
     let host = devices.host().filter(|_| is_gpu);
@@ -216,8 +216,8 @@ fn say_replicas(answer: &mut PlannedModel, wanted: &Wanted, asked: Replicas) {
     answer.fewer_replicas = Some(format!("{n_placed} of the {n_asked} replicas asked for: {why}"));
 }
 
-/// What a model takes of a device with a run of one row: what it needs, or what is set aside for
-/// it; its own limit if that is too small.
+/// The memory that a model takes of a device with a run of one row: what it needs, or what is set
+/// aside for it; its own limit if that is too small.
 fn taken(
     devices: &Devices,
     logical: &[Arc<Logical>],
@@ -231,7 +231,7 @@ fn taken(
     }
 }
 
-/// What is set aside for a model when it is loaded, on the device where that is most.
+/// The bytes that are set aside for a model when it is loaded, on the device where that is most.
 fn reserved(devices: &Devices, logical: &[Arc<Logical>], name: &str) -> u64 {
     let rule = &devices.models().get(name).rule;
     let reserved = logical.iter().filter_map(|one| one.reservation_for(rule));
@@ -275,7 +275,7 @@ fn refuse(answer: &mut PlannedModel, taken: Result<u64, OwnLimit>, around: (&Wan
     });
 }
 
-/// What is left of the host for the strings and tables of models on GPUs.
+/// The bytes that are left of the host for the strings and tables of models on GPUs.
 pub(super) struct HostRoom {
     name: String,
     limit_bytes: u64,
@@ -376,7 +376,8 @@ fn model(
     }
 }
 
-/// What a model is promised of a device: what it takes there, and what its runs do on all lanes.
+/// The bytes that a model is promised of a device: what it takes there, and what its runs do on all
+/// lanes.
 fn own(seat: &Seat, device: usize) -> u64 {
     seat.bytes[device].unwrap_or(0).saturating_add(seat.runs[device])
 }

@@ -1,4 +1,4 @@
-//! What a model that TensorFlow serves needs, and what its worker costs by itself.
+//! The memory that a model needs which TensorFlow serves, and what its worker costs by itself.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ pub(super) struct TensorFlow {
     session: config::Session,
 }
 
-/// What was measured of a worker with one model in it.
+/// The figures of a worker with one model in it.
 pub(super) struct Worker {
-    /// What it held before the model was loaded: the library.
+    /// The bytes that it held before the model was loaded: the library.
     base_bytes: u64,
-    /// What it held with the model, of the host and of its GPU.
+    /// The bytes that it held with the model, of the host and of its GPU.
     resident_bytes: u64,
     gpu_bytes: Option<u64>,
-    /// Whether the model is on a GPU.
+    /// Set if the model is on a GPU.
     is_on_gpu: bool,
 }
 
@@ -41,7 +41,8 @@ impl TensorFlow {
         Ok(Self { choices, external, session: config.session.clone() })
     }
 
-    /// What a model needs, if TensorFlow is to serve it; `native` measures it on our own engine.
+    /// The memory that a model needs, if TensorFlow is to serve it; `native` measures it on our own
+    /// engine.
     pub(super) fn measure(
         &self,
         model: &ModelConfig,
@@ -103,7 +104,7 @@ impl TensorFlow {
 }
 
 impl Worker {
-    /// What it holds beside the model's variables where they are.
+    /// The bytes that it holds beside the model's variables where they are.
     fn beside(&self, weights_bytes: u64) -> u64 {
         let held = if self.is_on_gpu { self.gpu_bytes.unwrap_or(0) } else { self.resident_bytes };
         held.saturating_sub(weights_bytes)

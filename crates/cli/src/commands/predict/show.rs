@@ -5,7 +5,7 @@ use tensor::{DType, Tensor};
 /// The elements that are all shown.
 const WHOLE_MAX: usize = 64;
 
-/// How many parts of a dimension are shown at either end.
+/// The number of parts of a dimension that are shown at either end.
 const EDGE: usize = 3;
 
 /// The characters of a string that are shown.
@@ -64,7 +64,7 @@ fn string(bytes: &[u8]) -> String {
 /// The values of a tensor, of which some are shown.
 struct Shown<'a> {
     elements: &'a dyn Fn(usize) -> String,
-    /// How many parts of a dimension at either end.
+    /// The number of parts of a dimension at either end.
     edge: usize,
 }
 

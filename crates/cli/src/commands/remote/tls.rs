@@ -27,7 +27,7 @@ use super::{Duplex, PATIENCE};
 pub(super) enum Trust {
     /// Those that this machine trusts.
     Machine,
-    /// Whoever answers.
+    /// Any server.
     Anyone,
     /// Those of a file.
     Authorities(Arc<RootCertStore>),

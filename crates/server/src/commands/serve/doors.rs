@@ -1,4 +1,4 @@
-//! What both faces need, and how they take connections.
+//! The settings of both faces, and of how they take connections.
 
 use std::fs::Metadata;
 use std::os::unix::fs::FileTypeExt as _;
@@ -8,24 +8,23 @@ use std::time::Duration;
 
 use anyhow::Result;
 use api::{Access, ArrivalLimits, Door, ListenOptions, Protocol, Tls};
+use banner::{Guards, Samples};
 use config::{Config, DataPort, Flags, Management, monitoring};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::PATIENCE;
 use crate::api_keys::ApiKeysFile;
-use crate::banner::Guards;
 use crate::control::Control;
 use crate::devices::Devices;
 use crate::external::External;
 use crate::metrics::Counters;
-use crate::sample::Samples;
 use crate::ssl_config::SslConfigFile;
 
-/// How long to wait after a connection could not be taken.
+/// The time to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What both faces need.
+/// The settings of both faces.
 pub(super) struct Doors<'a> {
     pub(super) config: &'a Config,
     pub(super) flags: &'a Flags,
@@ -33,9 +32,9 @@ pub(super) struct Doors<'a> {
     pub(super) control: Arc<Control>,
     pub(super) devices: Arc<Devices>,
     pub(super) external: Arc<External>,
-    /// Where the metrics are shown besides `/metrics`.
+    /// The path at which the metrics are shown besides `/metrics`.
     pub(super) metrics_path: Option<String>,
-    /// What callers have to show.
+    /// The proofs that callers have to show.
     pub(super) guards: Guards,
     /// The files of sample input.
     pub(super) samples: Arc<Samples>,
@@ -55,7 +54,7 @@ impl Doors<'_> {
         (self.config.management.data_port != DataPort::None).then(|| self.control())
     }
 
-    /// What REST's data port takes, if the server can be changed at `managed` too.
+    /// The calls that REST's data port takes, if the server can be changed at `managed` too.
     pub(super) fn data_door(&self, managed: Option<&str>) -> Door {
         let Management { data_port, hosts, .. } = &self.config.management;
         let has_keys = self.counters.requests.access.is_some();
@@ -75,7 +74,7 @@ impl Doors<'_> {
         })
     }
 
-    /// How slowly a request may come.
+    /// The limits on how slowly a request may come.
     pub(super) fn arrival(&self) -> ArrivalLimits {
         let seconds = self.flags.request_body_seconds;
         ArrivalLimits {
@@ -85,7 +84,8 @@ impl Doors<'_> {
         }
     }
 
-    /// Where a client is to go that speaks the other protocol at a port of this one.
+    /// The text that tells a client where to go that speaks the other protocol at a port of this
+    /// one.
     fn elsewhere(&self, protocol: Protocol) -> String {
         let Config { grpc_port, rest_port, .. } = self.config;
         match (protocol, grpc_port, rest_port) {
@@ -105,7 +105,7 @@ impl Doors<'_> {
         }
     }
 
-    /// How a face takes connections.
+    /// The settings by which a face takes connections.
     pub(super) fn listening(&self, protocol: Protocol) -> ListenOptions {
         ListenOptions {
             tls: self.tls.clone(),
@@ -128,12 +128,12 @@ pub(super) fn clear(socket: &Path) {
     }
 }
 
-/// What the files say that the flags name.
+/// The content of the files that the flags name.
 pub(crate) struct Files {
     pub(super) ssl: Option<SslConfigFile>,
     pub(super) api_keys: Option<ApiKeysFile>,
     pub(super) metrics_path: Option<String>,
-    /// What callers have to show, as the files say.
+    /// The proofs that callers have to show, as the files say.
     pub(super) guards: Guards,
 }
 

@@ -24,15 +24,15 @@ use crate::external::Pages;
 /// The most bytes of a message: what its length field can say.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 
-/// How many requests of one `PredictStreamed` run at once.
+/// The number of requests of one `PredictStreamed` that run at once.
 const STREAM_REQUESTS_MAX: usize = 16;
 
-/// How many calls of one connection run at once, and how many of them may be cancelled by the
-/// client before it is taken for an attack.
+/// The number of calls of one connection that run at once, and how many of them may be cancelled by
+/// the client before it is taken for an attack.
 const STREAMS_MAX: u32 = 1024;
 const RESETS_MAX: usize = 256;
 
-/// How long a silent connection that is asked whether it is still there may take to say so.
+/// The time that a silent connection that is asked whether it is still there may take to say so.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The most bytes of a call's headers.

@@ -25,11 +25,11 @@ const BODY_BYTES_MAX: usize = 1 << 30;
 /// The most bytes that a compressed request may unfold to, as in TensorFlow Serving.
 const INFLATED_BYTES_MAX: usize = 100 << 20;
 
-/// How long an idle connection stays open after SIGTERM. A client that is about to send a request
-/// has it answered, and is told that the connection closes.
+/// The time that an idle connection stays open after SIGTERM. A client that is about to send a
+/// request has it answered, and is told that the connection closes.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How many connections may wait to be taken.
+/// The number of connections that may wait to be taken.
 const BACKLOG: u32 = 1024;
 
 /// Serves the REST face of models, if it has a port, and gives its address. Changes may be taken at

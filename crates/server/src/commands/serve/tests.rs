@@ -12,7 +12,7 @@ use proto::serving::PredictionLog;
 
 use super::*;
 
-/// How often a look is taken at the folders.
+/// The time between two looks at the folders.
 const POLL: Duration = Duration::from_millis(1);
 
 /// A server without doors.

@@ -8,7 +8,7 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// How long anything may take.
+/// The longest time that anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The files of a machine of 64 MiB, on which this process is in a cgroup.
@@ -44,7 +44,7 @@ impl System {
     }
 }
 
-/// What `/v1/memory` says is the host's limit.
+/// The figure that `/v1/memory` has for the host's limit.
 fn limit(inner: &Inner) -> u64 {
     let host = memory::memory(&inner.devices).devices.swap_remove(0);
     assert_eq!(host.name, "cpu:0");

@@ -6,12 +6,11 @@ use std::time::Duration;
 use api::Models;
 use lifecycle::State;
 use metrics::HeadwaySnapshot;
+use pages::human_bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::table::human;
-
-/// How often the line is drawn.
+/// The time between two drawings of the line.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The columns of the narrowest terminal that is thought of.
@@ -23,17 +22,17 @@ const BAR: usize = 20;
 /// Goes to the beginning of the line, and empties it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Whether a line without an end stands on the terminal. Held while anything is written, so that
+/// Set if a line without an end stands on the terminal. Held while anything is written, so that
 /// nothing comes between the line and its end.
 static IS_DRAWN: Mutex<bool> = Mutex::new(false);
 
 /// Standard error, which has the line of progress and the lines of the log.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Screen;
+pub struct Screen;
 
 impl Screen {
     /// Takes the line of progress away, so that another can be written in its place.
-    pub(crate) fn clear() {
+    pub fn clear() {
         clear_line(&mut IS_DRAWN.lock());
     }
 
@@ -65,7 +64,7 @@ impl Write for Screen {
 }
 
 /// Until the token is cancelled: shows how far loads are, on a terminal and nowhere else.
-pub(crate) async fn watch(models: Models, token: CancellationToken) {
+pub async fn watch(models: Models, token: CancellationToken) {
     if !std::io::stderr().is_terminal() {
         return;
     }
@@ -116,7 +115,7 @@ fn line(loads: &[(String, HeadwaySnapshot)]) -> String {
     let share = done_bytes.saturating_mul(BAR as u64).checked_div(total_bytes);
     if let Some(share) = share {
         let filled = usize::try_from(share).map_or(BAR, |filled| filled.min(BAR));
-        let (done, total) = (human(done_bytes), human(total_bytes));
+        let (done, total) = (human_bytes(done_bytes), human_bytes(total_bytes));
         let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
         text += &format!(" [{bar}] {done} of {total}");
     }

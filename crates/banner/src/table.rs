@@ -2,13 +2,13 @@
 
 use lifecycle::{Handle, ModelSnapshot, VersionStatus};
 use metrics::HeadwaySnapshot;
-use pages::MemoryPage;
+use pages::{MemoryPage, human_bytes};
 use session::Servable;
 
-/// How much of an error is shown.
+/// The number of characters of an error that are shown.
 const ERROR_CHARS_MAX: usize = 200;
 
-/// How many signatures are named.
+/// The number of signatures that are named.
 const SIGNATURES_MAX: usize = 1;
 
 const HEAD: [&str; 7] = ["model", "version", "state", "engine", "device", "memory", "signatures"];
@@ -16,7 +16,7 @@ const HEAD: [&str; 7] = ["model", "version", "state", "engine", "device", "memor
 /// The columns of numbers, which end where their heads do.
 const NUMBERS: [bool; 7] = [false, true, false, false, false, true, false];
 
-/// What is known of models beyond their states.
+/// The facts about models beyond their states.
 pub(super) struct Seen<'a> {
     pub(super) available: &'a [Handle<Servable>],
     pub(super) memory: &'a MemoryPage,
@@ -26,7 +26,7 @@ pub(super) struct Seen<'a> {
 /// A version of a model, or a model without versions yet.
 struct Row {
     cells: [String; 7],
-    /// Why it is not served.
+    /// The reason that it is not served.
     error: Option<String>,
 }
 
@@ -89,7 +89,7 @@ fn row(model: &ModelSnapshot, status: &VersionStatus, seen: &Seen<'_>) -> Row {
         state,
         engine.to_owned(),
         or_dash(devices.join(",")),
-        if bytes > 0 { human(bytes) } else { "-".to_owned() },
+        if bytes > 0 { human_bytes(bytes) } else { "-".to_owned() },
         handle.map(|handle| signatures(handle)).unwrap_or_default(),
     ];
     Row { cells, error: status.failure().map(|error| first_line(&error.to_string())) }
@@ -130,17 +130,4 @@ fn first_line(text: &str) -> String {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line.to_owned(),
     }
-}
-
-/// Bytes for people.
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-pub(super) fn human(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if bytes < 1024 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }

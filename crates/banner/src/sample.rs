@@ -11,9 +11,9 @@ use tensor::DType;
 /// The most elements that an input of a sample may have.
 const ELEMENTS_MAX: usize = 1 << 22;
 
-/// A JSON body that a model accepts: for its default signature, unless that takes strings, which may
-/// have to be of a kind that the signature does not tell, and another does not. `None` if it would
-/// be too long, a dtype has no JSON, or all take protos.
+/// A JSON body that a model accepts: for its default signature, unless that takes strings, which
+/// may have to be of a kind that the signature does not tell, and another does not. `None` if it
+/// would be too long, a dtype has no JSON, or all take protos.
 pub(crate) fn body(servable: &Servable) -> Option<String> {
     let default = servable.signatures.get(DEFAULT_SIGNATURE).into_iter();
     let others = servable.signatures.iter().filter(|(name, _)| *name != DEFAULT_SIGNATURE);
@@ -30,7 +30,8 @@ fn takes_strings(signature: &Signature) -> bool {
     signature.inputs.values().any(|input| input.spec.dtype == DType::String)
 }
 
-/// Whether the strings are `Example`s, by the method or by the names that exporters give them.
+/// Returns whether the strings are `Example`s, by the method or by the names that exporters give
+/// them.
 fn takes_protos(signature: &Signature) -> bool {
     let is_example = |name: &str| name.contains("example");
     signature.method.ends_with("/classify")
@@ -85,14 +86,14 @@ fn element(dtype: DType) -> Option<Value> {
 /// Files of sample input in a folder of their own, which nobody else can write and which goes with
 /// the server.
 #[derive(Debug, Default)]
-pub(crate) struct Samples {
+pub struct Samples {
     /// Made for the first file; nothing where none can be made.
     folder: OnceLock<Option<TempDir>>,
 }
 
 impl Samples {
     /// Writes a file, and gives its path; nothing where that cannot be done.
-    pub(crate) fn save(&self, name: &str, body: &str) -> Option<String> {
+    pub fn save(&self, name: &str, body: &str) -> Option<String> {
         let make = || tempfile::Builder::new().prefix("tensord-").tempdir().ok();
         let path: PathBuf = self.folder.get_or_init(make).as_ref()?.path().join(name);
         std::fs::write(&path, body).ok()?;

@@ -1,6 +1,17 @@
-//! What a person sees when the server is up: addresses, models, and requests to paste.
+//! The first screen of a server: addresses, models, requests to paste, and a line while models load.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "this crate talks to the terminal")]
+
+/// Prints a line to standard output. A reader that has had enough is no error.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        drop(writeln!(std::io::stdout(), $($arg)*));
+    }};
+}
 
 mod progress;
+mod sample;
 mod table;
 mod try_line;
 
@@ -15,50 +26,56 @@ use session::Servable;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::devices::Devices;
-use crate::external::External;
-use crate::memory;
-use crate::sample::{self, Samples};
-
-pub(crate) use self::progress::{Screen, watch as watch_loads};
+pub use self::progress::{Screen, watch as watch_loads};
+pub use self::sample::Samples;
 use self::try_line::{Encryption, Entrance, Keys, encoded, near};
 
-/// How long the table waits for the models to be loaded.
+/// The time that the table waits for the models to be loaded.
 const TABLE_AFTER: Duration = Duration::from_secs(1);
 
-/// For how many models there is a line to paste.
+/// The number of models with a line to paste.
 const TRY_LINES_MAX: usize = 5;
 
 /// The addresses that the server listens on.
 #[derive(Debug, Clone)]
-pub(crate) struct Addresses {
-    pub(crate) grpc: Option<SocketAddr>,
-    pub(crate) rest: Option<SocketAddr>,
-    pub(crate) management: Option<String>,
+pub struct Addresses {
+    /// The address of gRPC.
+    pub grpc: Option<SocketAddr>,
+    /// The address of REST.
+    pub rest: Option<SocketAddr>,
+    /// The address of calls that change the server.
+    pub management: Option<String>,
 }
 
-/// What callers have to show at the addresses.
+/// The proofs that callers have to show at the addresses.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Guards {
-    pub(crate) has_tls: bool,
-    pub(crate) checks_clients: bool,
-    pub(crate) has_keys: bool,
+pub struct Guards {
+    /// Set if the addresses speak TLS.
+    pub has_tls: bool,
+    /// Set if clients need a certificate.
+    pub checks_clients: bool,
+    /// Set if calls need a key.
+    pub has_keys: bool,
 }
 
 /// The first screen.
-pub(crate) struct Banner {
-    pub(crate) addresses: Addresses,
-    pub(crate) guards: Guards,
-    pub(crate) models: Models,
-    pub(crate) devices: Arc<Devices>,
-    pub(crate) external: Arc<External>,
-    pub(crate) samples: Arc<Samples>,
+pub struct Banner {
+    /// The addresses that the server listens on.
+    pub addresses: Addresses,
+    /// The proofs that callers have to show there.
+    pub guards: Guards,
+    /// The models that are served.
+    pub models: Models,
+    /// Asked for the memory of all devices.
+    pub memory: Box<dyn Fn() -> MemoryPage + Send + Sync>,
+    /// The files of long requests.
+    pub samples: Arc<Samples>,
 }
 
 impl Banner {
     /// Prints the screen when all models are loaded or have failed, or after a second; then, once
     /// the last one is, the lines for those that came later.
-    pub(crate) async fn show(self, token: CancellationToken) {
+    pub async fn show(self, token: CancellationToken) {
         let wait = tokio::time::timeout(TABLE_AFTER, settled(&self.models));
         let Some(in_time) = token.run_until_cancelled(wait).await else { return };
         let shown = self.print();
@@ -91,7 +108,7 @@ impl Banner {
         let models = self.models.snapshot();
         let models: Vec<_> = models.iter().filter(|model| model.is_configured).collect();
         let available = self.models.available();
-        let memory = self.memory();
+        let memory = (self.memory)();
         let headway = |model: &str, version| self.models.headway(model, version);
         let seen = table::Seen { available: &available, memory: &memory, headway: &headway };
         for line in table::lines(&models, &seen) {
@@ -144,13 +161,6 @@ impl Banner {
         let keys = if has_keys { Keys::Needed } else { Keys::None };
         self.addresses.rest.map(|address| Entrance { address, tls, keys })
     }
-
-    fn memory(&self) -> MemoryPage {
-        let mut page = memory::memory(&self.devices);
-        self.external.refresh();
-        self.external.add_memory(&mut page);
-        page
-    }
 }
 
 fn elsewhere(address: SocketAddr) -> &'static str {
@@ -183,7 +193,7 @@ async fn settled(models: &Models) {
     }
 }
 
-/// Whether nothing is expected of a model for the time being.
+/// Returns whether nothing is expected of a model for the time being.
 fn is_settled(model: &ModelSnapshot) -> bool {
     let is_done = |status: &lifecycle::VersionStatus| match status.state {
         State::Start | State::Loading => status.retried.is_some(),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 /// The longest body that stands in the line itself.
 const BODY_CHARS_MAX: usize = 300;
 
-/// Where REST listens, and what a caller has to show.
+/// The address of REST, and what a caller has to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entrance {
     pub(super) address: SocketAddr,
