@@ -4,6 +4,8 @@
 //! lies in the image, in order: it does not depend on what is computed beside it. The bias comes
 //! last, so that a large one costs the sum none of its digits.
 
+use std::ops::Range;
+
 use super::vector::Vector;
 use super::{Activation, Kernels, kernels};
 
@@ -57,6 +59,19 @@ pub struct Lines<'a> {
     pub count: usize,
 }
 
+/// The filter of a depthwise convolution, and what comes after it.
+#[derive(Debug, Clone, Copy)]
+pub struct DepthwiseWeights<'a> {
+    /// The channels of the image, and of the output.
+    pub channels: usize,
+    /// One float for each tap and channel.
+    pub filter: &'a [f32],
+    /// Added to each pixel.
+    pub bias: Option<&'a [f32]>,
+    /// The last step.
+    pub activation: Activation,
+}
+
 /// The fewest channels of a row: the floats of the narrowest vector.
 pub const LEAST_CHANNELS: usize = 8;
 
@@ -67,11 +82,10 @@ pub const LEAST_CHANNELS: usize = 8;
 pub fn depthwise_row(
     along: Along,
     lines: Lines<'_>,
-    filter: &[f32],
-    epilogue: (Option<&[f32]>, Activation),
-    out: (usize, &mut [f32]),
+    weights: DepthwiseWeights<'_>,
+    out: &mut [f32],
 ) {
-    row_with(kernels(), along, lines, (filter, epilogue), out);
+    row_with(kernels(), along, lines, weights, out);
 }
 
 /// The same with kernels that this machine can run.
@@ -79,9 +93,10 @@ fn row_with(
     kernels: &Kernels,
     along: Along,
     lines: Lines<'_>,
-    (filter, (bias, activation)): (&[f32], (Option<&[f32]>, Activation)),
-    (channels, out): (usize, &mut [f32]),
+    weights: DepthwiseWeights<'_>,
+    out: &mut [f32],
 ) {
+    let DepthwiseWeights { channels, filter, bias, activation } = weights;
     assert!(channels >= LEAST_CHANNELS);
     let Along { width, taps, stride, dilation, before } = along;
     let out_width = out.len() / channels;
@@ -154,9 +169,9 @@ unsafe fn pixels<V: Vector, const T: usize, const S: usize>(row: &Row) {
             // image, and the last vector of channels is moved back to end with them.
             unsafe {
                 if first == 0 && end == reach && n == PIXELS {
-                    several::<V, T, S, true>(row, (x, n), at, (first, end));
+                    several::<V, T, S, true>(row, x, n, at, first..end);
                 } else {
-                    several::<V, T, S, false>(row, (x, n), at, (first, end));
+                    several::<V, T, S, false>(row, x, n, at, first..end);
                 }
             }
             c += V::LANES;
@@ -165,14 +180,15 @@ unsafe fn pixels<V: Vector, const T: usize, const S: usize>(row: &Row) {
     }
 }
 
-/// `n` pixels times a vector of channels. Unless `ALL` taps lie in the image, only those from
-/// `first` to `end` do.
+/// `n` pixels from `x` on times a vector of channels from `c` on. Unless `ALL` taps lie in the
+/// image, only `taps` do.
 #[inline(always)]
 unsafe fn several<V: Vector, const T: usize, const S: usize, const ALL: bool>(
     row: &Row,
-    (x, n): (usize, usize),
+    x: usize,
+    n: usize,
     c: usize,
-    (first, end): (usize, usize),
+    taps: Range<usize>,
 ) {
     // SAFETY: the caller has checked pixels, channels and taps; only taps that lie in the image are
     // read, so that the pointer before them is but a number.
@@ -186,7 +202,7 @@ unsafe fn several<V: Vector, const T: usize, const S: usize, const ALL: bool>(
             // What lies outside of the image is zero.
             let mut pixels = [V::splat(0.); MOST_REACH];
             for tap in 0..(PIXELS - 1) * S + T {
-                if ALL || (first <= tap && tap < end) {
+                if ALL || taps.contains(&tap) {
                     pixels[tap] = V::load(from.wrapping_add(tap * row.channels));
                 }
             }
@@ -221,25 +237,25 @@ unsafe fn edge<V: Vector>(row: &Row, x: usize) {
         let start = row.image.add(from * row.channels);
         let mut c = 0;
         while c + 4 * V::LANES <= row.channels {
-            one::<V, 4>(row, start, (x, c), (first, end));
+            one::<V, 4>(row, start, x, c, first..end);
             c += 4 * V::LANES;
         }
         while c < row.channels {
             let at = c.min(row.channels - V::LANES);
-            one::<V, 1>(row, start, (x, at), (first, end));
+            one::<V, 1>(row, start, x, at, first..end);
             c += V::LANES;
         }
     }
 }
 
-/// One pixel times `N` vectors of channels, over the taps of a range, the first of which looks at
-/// `start`.
+/// One pixel times `N` vectors of channels, over some taps, the first of which looks at `start`.
 #[inline(always)]
 unsafe fn one<V: Vector, const N: usize>(
     row: &Row,
     start: *const f32,
-    (x, c): (usize, usize),
-    (first, end): (usize, usize),
+    x: usize,
+    c: usize,
+    taps: Range<usize>,
 ) {
     // SAFETY: the caller has checked pixel, channels and taps.
     unsafe {
@@ -247,8 +263,8 @@ unsafe fn one<V: Vector, const N: usize>(
         let step = row.dilation * row.channels;
         for y in 0..row.rows {
             let mut from = start.add(y * row.row_step + c);
-            let mut filter = row.filter.add((y * row.taps + first) * row.channels + c);
-            for _ in first..end {
+            let mut filter = row.filter.add((y * row.taps + taps.start) * row.channels + c);
+            for _ in taps.clone() {
                 for n in 0..N {
                     let weight = V::load(filter.add(n * V::LANES));
                     sums[n] = V::load(from.add(n * V::LANES)).times_plus(weight, sums[n]);

@@ -201,6 +201,13 @@ impl Out {
 // SAFETY: tasks write disjoint blocks of it.
 unsafe impl Sync for Out {}
 
+/// Rows of floats that begin `stride` apart.
+#[derive(Clone, Copy)]
+struct StridedRows<'a> {
+    data: &'a [f32],
+    stride: usize,
+}
+
 impl GemmWork<'_> {
     fn run(&self, task: usize) {
         let Product { rows, left, right, .. } = *self.product;
@@ -221,7 +228,8 @@ impl GemmWork<'_> {
                         return;
                     }
                     let at = rows.start * stride + piece.start;
-                    self.piece((&data[at..], stride), &rows, &panels, &piece);
+                    let left = StridedRows { data: &data[at..], stride };
+                    self.piece(left, &rows, &panels, &piece);
                 }
             }
             Left::Gathered(source) => self.gather(source, &rows, &panels),
@@ -239,7 +247,8 @@ impl GemmWork<'_> {
                 }
                 let data = &mut buffer[..rows.len() * piece.len()];
                 source.gather(rows.clone(), piece.clone(), data);
-                self.piece((data, piece.len()), rows, panels, &piece);
+                let left = StridedRows { data, stride: piece.len() };
+                self.piece(left, rows, panels, &piece);
             }
         });
     }
@@ -247,12 +256,13 @@ impl GemmWork<'_> {
     /// Computes one piece of the inner dimension, `left` being the rows' part of it.
     fn piece(
         &self,
-        (left, stride): (&[f32], usize),
+        left: StridedRows<'_>,
         rows: &Range<usize>,
         panels: &Range<usize>,
         piece: &Range<usize>,
     ) {
         let Product { right, epilogue, stride: out_stride, .. } = *self.product;
+        let StridedRows { data: left, stride } = left;
         let column = panels.start * WIDTH;
         let columns = right.columns.min(panels.end * WIDTH) - column;
         let panel_stride = right.rows * WIDTH;

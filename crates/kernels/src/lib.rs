@@ -40,7 +40,7 @@ mod widest;
 use std::sync::OnceLock;
 
 pub use activation::Activation;
-pub use depthwise::{Along, LEAST_CHANNELS, Lines, depthwise_row};
+pub use depthwise::{Along, DepthwiseWeights, LEAST_CHANNELS, Lines, depthwise_row};
 pub use gemm::{Epilogue, Left, Product, Rows, multiply};
 pub use matrix::{Form, Matrix};
 pub use normalise::normalise_row;

@@ -47,6 +47,15 @@ pub(super) struct Block {
 /// The most rows that a tile of any instruction set has.
 const MOST_ROWS: usize = 8;
 
+/// The rows and panels of a block that a tile covers: the first of each, and how many.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TileExtent {
+    row: usize,
+    rows: usize,
+    panel: usize,
+    panels: usize,
+}
+
 /// The cut of a block into tiles that fit the registers of an instruction set.
 pub(super) trait Tiles {
     /// The most rows of a tile.
@@ -58,11 +67,11 @@ pub(super) trait Tiles {
     /// Returns how many whole panels a tile of `rows` rows takes at once, if `left` are left.
     fn at_once(rows: usize, left: usize) -> usize;
 
-    /// Computes the tile of some rows (the first, and how many) and panels (likewise).
+    /// Computes one tile.
     ///
     /// # Safety
     /// The machine has the instruction set, and the tile lies in the block.
-    unsafe fn tile(block: &Block, rows: (usize, usize), panels: (usize, usize));
+    unsafe fn tile(block: &Block, extent: TileExtent);
 }
 
 /// For 16 registers, with panels of two vectors.
@@ -91,7 +100,8 @@ impl<V: Vector> Tiles for In16<V> {
     }
 
     #[inline(always)]
-    unsafe fn tile(block: &Block, (row, rows): (usize, usize), (panel, panels): (usize, usize)) {
+    unsafe fn tile(block: &Block, extent: TileExtent) {
+        let TileExtent { row, rows, panel, panels } = extent;
         // SAFETY: the caller vouches for the tile.
         unsafe {
             match (rows, panels) {
@@ -137,7 +147,8 @@ impl<V: Vector, N: Vector> Tiles for In32<V, N> {
     }
 
     #[inline(always)]
-    unsafe fn tile(block: &Block, (row, rows): (usize, usize), (panel, panels): (usize, usize)) {
+    unsafe fn tile(block: &Block, extent: TileExtent) {
+        let TileExtent { row, rows, panel, panels } = extent;
         macro_rules! tiles {
             ($($rows:literal: $($panels:literal)+;)+) => {
                 match (rows, panels) {
@@ -176,8 +187,9 @@ pub(super) unsafe fn block<T: Tiles>(block: &Block) {
         let mut row = 0;
         for group in 0..n_groups {
             let rows = least + usize::from(group < longer);
+            let extent = TileExtent { row, rows, panel, panels: n };
             // SAFETY: the caller vouches for the block, and the tile lies in it.
-            unsafe { T::tile(block, (row, rows), (panel, n)) };
+            unsafe { T::tile(block, extent) };
             row += rows;
         }
         panel += n;

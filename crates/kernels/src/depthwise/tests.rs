@@ -24,11 +24,12 @@ fn check(kernels: &Kernels, along: Along, channels: usize, rows: usize, out_widt
     let bias: Vec<f32> = (0..channels).map(|i| i as f32 / 10.).collect();
     let lines = Lines { image: &image, step, count: rows };
     let mut out = vec![f32::NAN; out_width * channels];
-    let epilogue = (Some(&bias[..]), Activation::Relu6);
-    row_with(kernels, along, lines, (&filter, epilogue), (channels, &mut out));
+    let (after, activation) = (Some(&bias[..]), Activation::Relu6);
+    let weights = DepthwiseWeights { channels, filter: &filter, bias: after, activation };
+    row_with(kernels, along, lines, weights, &mut out);
     let mut bare = vec![f32::NAN; out_width * channels];
-    let nothing = (None, Activation::None);
-    row_with(kernels, along, lines, (&filter, nothing), (channels, &mut bare));
+    let weights = DepthwiseWeights { bias: None, activation: Activation::None, ..weights };
+    row_with(kernels, along, lines, weights, &mut bare);
     for (i, (got, bare)) in out.iter().zip(&bare).enumerate() {
         // To the bit: a sum that started from the bias would have rounded otherwise.
         let want = (bare + bias[i % channels]).clamp(0., 6.);

@@ -2,7 +2,7 @@
 //!
 //! Follows `depthwise_conv_op.cc`.
 
-use kernels::{Activation, Epilogue};
+use kernels::{Activation, DepthwiseWeights, Epilogue};
 
 use super::depthwise_kernel::DepthwiseConv;
 use super::dtypes::{through_f32, wide_bytes};
@@ -91,8 +91,14 @@ impl Depthwise {
             DType::F32 => {
                 let Epilogue { bias, residual, activation } = epilogue;
                 let first = if residual.is_some() { Activation::None } else { activation };
+                let weights = DepthwiseWeights {
+                    channels: conv.channels,
+                    filter: filter.as_slice(),
+                    bias,
+                    activation: first,
+                };
                 let kernel = |image: &[f32], out: &mut [f32]| {
-                    conv.run_f32(pool, (image, filter.as_slice()), (bias, first), out);
+                    conv.run_f32(pool, image, weights, out);
                 };
                 turn.run((image.as_slice(), out.as_mut_slice()), scratch, kernel)?;
                 if let Some(residual) = residual {
@@ -108,8 +114,14 @@ impl Depthwise {
                 turn.run((image.as_slice(), out.as_mut_slice()), scratch, kernel)?;
             }
             _ => through_f32(scratch, &[image, filter], &mut out, |scratch, inputs, out| {
+                let weights = DepthwiseWeights {
+                    channels: conv.channels,
+                    filter: &inputs[1],
+                    bias: None,
+                    activation: Activation::None,
+                };
                 let kernel = |image: &[f32], out: &mut [f32]| {
-                    conv.run_f32(pool, (image, &inputs[1]), (None, Activation::None), out);
+                    conv.run_f32(pool, image, weights, out);
                 };
                 turn.run((&inputs[0], out), scratch, kernel)
             })?,

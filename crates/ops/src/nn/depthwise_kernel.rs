@@ -2,7 +2,7 @@
 
 use ::pool::Pool;
 
-use kernels::{Activation, Along, Lines};
+use kernels::{Along, DepthwiseWeights, Lines};
 
 use super::window::Window;
 use crate::cancel::is_stopped;
@@ -25,10 +25,11 @@ impl DepthwiseConv {
     pub(super) fn run_f32(
         &self,
         pool: &Pool,
-        (image, filter): (&[f32], &[f32]),
-        (bias, activation): (Option<&[f32]>, Activation),
+        image: &[f32],
+        weights: DepthwiseWeights<'_>,
         out: &mut [f32],
     ) {
+        let DepthwiseWeights { filter, bias, activation, .. } = weights;
         if self.multiplier != 1 || self.channels < kernels::LEAST_CHANNELS {
             self.run(image, filter, out);
             if let Some(bias) = bias {
@@ -47,19 +48,13 @@ impl DepthwiseConv {
                 if is_stopped(line * self.window.n_taps() / 8) {
                     return;
                 }
-                self.line((image, filter), (bias, activation), task * lines + i, out);
+                self.line(image, weights, task * lines + i, out);
             }
         });
     }
 
     /// One row of the output of one image; rows of all images are numbered through.
-    fn line(
-        &self,
-        (image, filter): (&[f32], &[f32]),
-        epilogue: (Option<&[f32]>, Activation),
-        number: usize,
-        out: &mut [f32],
-    ) {
+    fn line(&self, image: &[f32], weights: DepthwiseWeights<'_>, number: usize, out: &mut [f32]) {
         let window = &self.window;
         let (image_number, y) = (number / window.output[1], number % window.output[1]);
         let taps = || (0..window.size[1]).filter(|tap| window.at(1, y, *tap).is_some());
@@ -78,8 +73,8 @@ impl DepthwiseConv {
             dilation: window.dilation[2],
             before: window.before[2],
         };
-        let filter = &filter[first * window.size[2] * self.channels..];
-        kernels::depthwise_row(along, lines, filter, epilogue, (self.channels, out));
+        let filter = &weights.filter[first * window.size[2] * self.channels..];
+        kernels::depthwise_row(along, lines, DepthwiseWeights { filter, ..weights }, out);
     }
 
     /// Writes the convolution of `image` with `filter` (`[taps, channels, multiplier]`).
