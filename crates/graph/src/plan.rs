@@ -150,6 +150,13 @@ pub struct StepSnapshot {
     pub flops: u64,
 }
 
+/// A search for the offsets of a plan: below which heights, and for how long.
+struct PlanSearch<'a> {
+    scope: Scope,
+    capacities: &'a Capacities,
+    should_stop: &'a mut dyn FnMut() -> bool,
+}
+
 impl Plan {
     /// Makes the plan of a program for inputs of these dtypes and shapes.
     pub(crate) fn build(program: &Program, inputs: &[Spec], env: &Env<'_>) -> Result<Self> {
@@ -165,7 +172,8 @@ impl Plan {
         env: &Env<'_>,
         (capacities, should_stop): (&Capacities, &mut dyn FnMut() -> bool),
     ) -> Result<Option<Self>> {
-        let plan = Self::search(program, inputs, env, (Scope::Run, capacities, should_stop))?;
+        let search = PlanSearch { scope: Scope::Run, capacities, should_stop };
+        let plan = Self::search(program, inputs, env, search)?;
         plan.map(|plan| plan.booked(inputs.len())).transpose()
     }
 
@@ -186,7 +194,8 @@ impl Plan {
         env: &Env<'_>,
         (capacities, should_stop): (&Capacities, &mut dyn FnMut() -> bool),
     ) -> Result<Option<Self>> {
-        let plan = Self::search(program, inputs, env, (Scope::Call, capacities, should_stop))?;
+        let search = PlanSearch { scope: Scope::Call, capacities, should_stop };
+        let plan = Self::search(program, inputs, env, search)?;
         plan.map(|plan| plan.booked(0)).transpose()
     }
 
@@ -196,8 +205,9 @@ impl Plan {
         program: &Program,
         inputs: &[Spec],
         env: &Env<'_>,
-        (scope, capacities, should_stop): (Scope, &Capacities, &mut dyn FnMut() -> bool),
+        search: PlanSearch<'_>,
     ) -> Result<Option<Self>> {
+        let PlanSearch { scope, capacities, should_stop } = search;
         let draft = || build::draft(program, inputs, env, scope).map(|(draft, _)| draft);
         let first = draft()?;
         let can_be_lowered = first.steps.iter().any(build::DraftStep::can_be_lowered);

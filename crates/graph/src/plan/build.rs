@@ -176,6 +176,26 @@ fn results(graph: &Graph) -> FxHashSet<Port> {
     results
 }
 
+/// A step as it is added: its node with what was packed for it, and what it reads and gives.
+struct NewStep<'a> {
+    node: &'a Node,
+    packed: Arc<[Option<Packed>]>,
+    specs: &'a [Spec],
+    outputs: Vec<Spec>,
+    inputs: SmallVec<[Spot; 4]>,
+    home: Home,
+}
+
+/// An output of a step whose place is to be chosen.
+#[derive(Clone, Copy)]
+struct StepOutput<'a> {
+    node: &'a Node,
+    port: Port,
+    spec: &'a Spec,
+    /// `true` where an output that nobody reads is dropped.
+    drops: bool,
+}
+
 pub(super) struct Drafter<'a> {
     graph: &'a Graph,
     env: &'a Env<'a>,
@@ -251,18 +271,13 @@ impl Drafter<'_> {
         let home = self.homes.of_step(&def.facts, &specs, &outputs);
         let inputs = self.bring_all(node, inputs, &known, home)?;
         let packed = Arc::clone(program.packed(number));
-        self.add_step(number, (node, packed), (&specs, outputs), (inputs, home));
+        self.add_step(number, NewStep { node, packed, specs: &specs, outputs, inputs, home });
         Ok(())
     }
 
     /// A node that becomes a step.
-    fn add_step(
-        &mut self,
-        number: usize,
-        (node, packed): (&Node, Arc<[Option<Packed>]>),
-        (specs, outputs): (&[Spec], Vec<Spec>),
-        (inputs, home): (SmallVec<[Spot; 4]>, Home),
-    ) {
+    fn add_step(&mut self, number: usize, step: NewStep<'_>) {
+        let NewStep { node, packed, specs, outputs, inputs, home } = step;
         let Body::Op { def, op } = &node.body else { unreachable!("only ops become steps") };
         let calls = def.facts.calls != FunctionCall::Nothing;
         let ready = op.ready(specs, &outputs, self.env);
@@ -274,7 +289,7 @@ impl Drafter<'_> {
         };
         let mut choose = |(output, spec): (u32, &Spec)| {
             let port = Port { node: u32::try_from(number).expect("a graph is bounded"), output };
-            self.choose((node, port), spec, home, drops(output))
+            self.choose(StepOutput { node, port, spec, drops: drops(output) }, home)
         };
         let spots: SmallVec<[Spot; 2]> = (0..).zip(&outputs).map(&mut choose).collect();
         // What state there is decides what a step gives, and whether that is shared.
@@ -408,13 +423,8 @@ impl Drafter<'_> {
 
     /// Chooses the place of an output: the workspace if its size is known and it does not leave the
     /// run. An output that nobody reads is dropped if it may be.
-    fn choose(
-        &mut self,
-        (node, port): (&Node, Port),
-        spec: &Spec,
-        home: Home,
-        drops: bool,
-    ) -> Spot {
+    fn choose(&mut self, output: StepOutput<'_>, home: Home) -> Spot {
+        let StepOutput { node, port, spec, drops } = output;
         // A result that is copied to where results are is the copy, unless it may be dead.
         let is_copied = home != self.homes.border() && node.when.is_empty();
         let is_fetched = self.results.contains(&port);

@@ -51,9 +51,10 @@ impl<'a> Tracer<'a> {
         let Some(condition) = frames.frames[frame].condition else {
             return Err(Error::Malformed(format!("loop {name} has no condition")));
         };
-        let goes_on = self.trace_part(scope, (frame, Part::Condition), &states, &[condition])?;
+        let goes_on =
+            self.trace_part(scope.of_loop(frame, Part::Condition), &states, &[condition])?;
         let next: Vec<usize> = states.iter().filter_map(|state| state.next).collect();
-        let mut body = self.trace_part(scope, (frame, Part::Body), &states, &next)?;
+        let mut body = self.trace_part(scope.of_loop(frame, Part::Body), &states, &next)?;
         // The first nodes of a part are its arguments; constants are handed on.
         let constants = next.len()..states.len();
         let argument = |i: usize| Port { node: u32::try_from(i).expect("few states"), output: 0 };
@@ -81,8 +82,8 @@ impl<'a> Tracer<'a> {
         let mut states = Vec::new();
         for variable in &frame.variables {
             let value = self.value_of(starts[&variable.enter]);
-            let nodes = (variable.merge, Some(variable.next));
-            states.push(self.state(scope, variable.enter, nodes, value)?);
+            let state = self.state(scope, variable.enter, value)?;
+            states.push(LoopsState { node: variable.merge, next: Some(variable.next), ..state });
         }
         for enter in &frame.enters {
             let def = &scope.body.nodes[*enter];
@@ -90,7 +91,7 @@ impl<'a> Tracer<'a> {
             if is_constant {
                 let value = starts[enter];
                 let value = if def.op == "RefEnter" { value } else { self.value_of(value) };
-                states.push(self.state(scope, *enter, (*enter, None), value)?);
+                states.push(self.state(scope, *enter, value)?);
             }
         }
         Ok(states)
@@ -104,26 +105,18 @@ impl<'a> Tracer<'a> {
         Value { what: What::Port(self.read(value)), live: value.live }
     }
 
-    /// Something that a loop is given by an `Enter`: `nodes` are the one that stands for it in the
-    /// loop and the one that leads to the next iteration.
-    fn state(
-        &self,
-        scope: &Scope<'a>,
-        enter: usize,
-        nodes: (usize, Option<usize>),
-        start: Value,
-    ) -> Result<LoopsState> {
+    /// A constant that a loop is given by an `Enter`, which stands for it in the loop.
+    fn state(&self, scope: &Scope<'a>, enter: usize, start: Value) -> Result<LoopsState> {
         let def = &scope.body.nodes[enter];
         let lost = || Error::Malformed(format!("node {} has no dtype", def.name));
         let dtype = dtype_of(start, &scope.attrs(def)).ok_or_else(lost)?;
-        Ok(LoopsState { node: nodes.0, next: nodes.1, start, dtype })
+        Ok(LoopsState { node: enter, next: None, start, dtype })
     }
 
-    /// A function of a loop's state: its results are what `wanted` nodes give.
+    /// A function of a loop's state for one of its parts: its results are what `wanted` nodes give.
     fn trace_part(
         &mut self,
-        scope: &Scope<'a>,
-        (frame, part): (usize, Part),
+        mut inner: Scope<'a>,
         states: &[LoopsState],
         wanted: &[usize],
     ) -> Result<Graph> {
@@ -131,15 +124,14 @@ impl<'a> Tracer<'a> {
         tracer.calls.clone_from(&self.calls);
         (tracer.n_calls, tracer.n_loops) = (self.n_calls, self.n_loops);
         tracer.name.clone_from(&self.name);
-        let mut inner = scope.of_loop(frame, part);
         for state in states {
-            let name = &scope.body.nodes[state.node].name;
+            let name = &inner.body.nodes[state.node].name;
             let port = tracer.push_arg(name, Spec::unknown(state.dtype));
             bind(&mut inner, state, port);
         }
         tracer.emit(&mut inner, wanted.to_vec())?;
         for node in wanted {
-            let name = &scope.body.nodes[*node].name;
+            let name = &inner.body.nodes[*node].name;
             let value = tracer.value(&inner, Reference::Output(name, 0), name)?;
             if value.live != Live::ALWAYS {
                 let why = format!("node {name} of a loop may be dead");
