@@ -15,7 +15,7 @@ use status::{Result, Status};
 use tensor::{Spec, Tensor};
 
 use crate::pace::Pace;
-use crate::programs::{Inputs, Programs};
+use crate::programs::{Inputs, ProgramPick, Programs};
 use crate::queues::{self, SignatureWork};
 use crate::rehearsal::Batch;
 
@@ -274,18 +274,19 @@ impl Model {
     ) -> Result<T> {
         let cancel = Cancel::new(Arc::clone(&run.is_cancelled), run.deadline);
         let inputs = Inputs::Tensors(&run.inputs);
-        self.with((&run.signature, inputs), &cancel, pool, work)
+        self.with(ProgramPick { signature: &run.signature, inputs }, &cancel, pool, work)
     }
 
     /// Does `work` with the program of a signature for these inputs, and all that the program
     /// needs.
     pub(crate) fn with<T>(
         &self,
-        (signature, inputs): (&str, Inputs<'_>),
+        pick: ProgramPick<'_>,
         cancel: &Cancel,
         pool: &Pool,
         work: impl FnOnce(&Program, &Env<'_>) -> graph::Result<T>,
     ) -> Result<T> {
+        let ProgramPick { signature, inputs } = pick;
         // As many lanes as compute at once, so many fewer threads help each.
         let _lane = pool.enter();
         let _watch = cancel.watch();

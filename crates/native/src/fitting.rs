@@ -10,7 +10,7 @@ use pool::Pool;
 use status::Result;
 
 use crate::engine::Model;
-use crate::programs::Inputs;
+use crate::programs::{Inputs, ProgramPick};
 use crate::rehearsal::Batch;
 
 /// The longest search for offsets: a plan is kept, so a run that has to wait for its own would have
@@ -48,8 +48,9 @@ impl Model {
         let Some(owner) = &self.lease.0 else { return Ok(()) };
         let cancel = Cancel::default();
         let lane = |owner: &Arc<Owner>| owner.space().root().free_bytes();
-        let of = (&*batch.signature, Inputs::Shapes(&batch.inputs));
-        self.with(of, &cancel, pool, |program, env| {
+        let pick =
+            ProgramPick { signature: &batch.signature, inputs: Inputs::Shapes(&batch.inputs) };
+        self.with(pick, &cancel, pool, |program, env| {
             let plan = program.plan(&batch.inputs, env)?;
             let room = Room {
                 device_bytes: self.room(lane(owner)),

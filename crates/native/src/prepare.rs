@@ -9,7 +9,7 @@ use schedule::Need;
 use tensor::{DType, Shape, Spec};
 
 use crate::engine::Model;
-use crate::programs::Inputs;
+use crate::programs::{Inputs, ProgramPick};
 
 /// The most sizes of batches that plans are made for; a program keeps more of them.
 const SIZES_MAX: usize = 12;
@@ -41,10 +41,10 @@ impl Prepared<'_> {
         for rows in sizes {
             let inputs: Option<Vec<_>> = specs.iter().map(|spec| concrete(spec, *rows)).collect();
             let Some(inputs) = inputs else { break };
-            let of = (signature, Inputs::Shapes(&inputs));
-            let planned = self
-                .model
-                .with(of, &Cancel::default(), self.pool, |program, env| program.plan(&inputs, env));
+            let pick = ProgramPick { signature, inputs: Inputs::Shapes(&inputs) };
+            let planned = self.model.with(pick, &Cancel::default(), self.pool, |program, env| {
+                program.plan(&inputs, env)
+            });
             // What cannot be planned fails when it is run.
             let Ok(plan) = planned else { break };
             let need = self.need(&plan, &inputs);

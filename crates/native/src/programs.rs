@@ -24,6 +24,13 @@ pub(crate) enum Inputs<'a> {
     Shapes(&'a [(DType, Shape)]),
 }
 
+/// The signature and the inputs that a program is picked by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProgramPick<'a> {
+    pub(crate) signature: &'a str,
+    pub(crate) inputs: Inputs<'a>,
+}
+
 impl Programs {
     /// Programs that were built with these specs.
     pub(crate) fn new(

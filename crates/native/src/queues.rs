@@ -12,7 +12,7 @@ use tensor::Tensor;
 
 use crate::engine::{Executor, Model};
 use crate::prepare::{self, RunNeed};
-use crate::programs::{Inputs, Programs};
+use crate::programs::{Inputs, ProgramPick, Programs};
 
 /// Inputs of more bytes are not run on the threads that read requests, however quick runs were.
 const STEADY_BYTES_MAX: usize = 64 << 10;
@@ -107,8 +107,8 @@ impl Work for SignatureWork {
     ) -> std::result::Result<Vec<Tensor>, Fault> {
         let cancel = Cancel::new(Arc::clone(&control.is_cancelled), control.deadline);
         let pace = self.executor.pace.as_ref().map(|pace| (pace, pace.now()));
-        let of = (&*self.signature, Inputs::Tensors(inputs));
-        let outputs = self.model.with(of, &cancel, &self.executor.pool, |program, env| {
+        let pick = ProgramPick { signature: &self.signature, inputs: Inputs::Tensors(inputs) };
+        let outputs = self.model.with(pick, &cancel, &self.executor.pool, |program, env| {
             let plan = program.plan_for(inputs, env)?;
             let plan = self.model.fitting(plan, (program, env), workspace)?;
             let _charged = self.model.charge(&plan)?;
@@ -135,7 +135,7 @@ impl Work for SignatureWork {
 
     fn needs(&self, inputs: &[Tensor]) -> Option<u64> {
         let plan = self.model.with(
-            (&self.signature, Inputs::Tensors(inputs)),
+            ProgramPick { signature: &self.signature, inputs: Inputs::Tensors(inputs) },
             &Cancel::default(),
             &self.executor.pool,
             |program, env| program.plan_for(inputs, env),

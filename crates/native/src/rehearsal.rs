@@ -13,7 +13,7 @@ use tensor::{DType, Shape};
 
 use crate::engine::Model;
 use crate::fitting::enough;
-use crate::programs::Inputs;
+use crate::programs::{Inputs, ProgramPick};
 
 /// A version that was loaded as ever, in a space where bytes are counted but not written: what is
 /// read of the checkpoint is its index, and small values that decisions hang on. All figures are
@@ -123,10 +123,10 @@ impl Rehearsal {
     pub fn plan(&self, signature: &str, inputs: &[(DType, Shape)]) -> Result<PlanNeed> {
         let host = |owner: &Arc<Owner>| if owner.is_split() { owner.host().bytes() } else { 0 };
         let before = (self.owner.bytes(), host(&self.owner));
-        let of = (signature, Inputs::Shapes(inputs));
+        let pick = ProgramPick { signature, inputs: Inputs::Shapes(inputs) };
         let plan = self
             .model
-            .with(of, &Cancel::default(), &self.pool, |program, env| program.plan(inputs, env))?;
+            .with(pick, &Cancel::default(), &self.pool, |program, env| program.plan(inputs, env))?;
         let mut need = PlanNeed::of(&plan, self.owner.bytes() - before.0);
         need.host_bytes += host(&self.owner) - before.1;
         Ok(need)
@@ -145,9 +145,9 @@ impl Rehearsal {
         if need.total_bytes() <= room.device_bytes && need.host_bytes <= room.host_bytes {
             return Ok(need);
         }
-        let of = (&**signature, Inputs::Shapes(inputs));
+        let pick = ProgramPick { signature, inputs: Inputs::Shapes(inputs) };
         let cancel = Cancel::default();
-        let lower = self.model.with(of, &cancel, &self.pool, |program, env| {
+        let lower = self.model.with(pick, &cancel, &self.pool, |program, env| {
             let plan = program.plan(inputs, env)?;
             let kept = need.host_bytes - PlanNeed::of(&plan, 0).host_bytes;
             let left = Room {
