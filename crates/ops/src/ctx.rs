@@ -182,8 +182,7 @@ impl<'a> Ctx<'a> {
     /// Output 0 and output 1 at once.
     pub fn two_outputs(
         &mut self,
-        first: (DType, &Shape),
-        second: (DType, &Shape),
+        [first, second]: [(DType, &Shape); 2],
     ) -> Result<(ViewMut<'_>, ViewMut<'_>)> {
         let [a, b, ..] = &mut self.outputs[..] else {
             return Err(Error::Internal("two outputs of an op with fewer".to_owned()));

@@ -69,7 +69,11 @@ impl Op for EditDistance {
             let place = terms
                 .fold(0i64, |sum, (i, stride)| sum.wrapping_add(i.wrapping_mul(*stride as i64)));
             match usize::try_from(place).ok().and_then(|place| out.get_mut(place)) {
-                Some(out) => *out = self.distance(a_row, b_row, same, (&mut row, cancel))?,
+                Some(out) => {
+                    let (a_len, b_len) = (a_row.len(), b_row.len());
+                    let edits = levenshtein(a_row, b_row, same, (&mut row, cancel))?;
+                    *out = self.distance(edits, a_len, b_len);
+                }
                 // The text and the code are TensorFlow's.
                 None => {
                     return Err(Error::Internal(format!(
@@ -90,20 +94,15 @@ impl Op for EditDistance {
 }
 
 impl EditDistance {
-    fn distance(
-        &self,
-        a: Range<usize>,
-        b: Range<usize>,
-        same: impl Fn(usize, usize) -> bool,
-        room: (&mut [usize], &Cancel),
-    ) -> Result<f32> {
-        let edits = levenshtein(a.clone(), b.clone(), same, room)? as f32;
-        Ok(match (self.normalize, b.len()) {
+    /// The distance of rows of these lengths that so many edits make the same.
+    fn distance(&self, edits: usize, a_len: usize, b_len: usize) -> f32 {
+        let edits = edits as f32;
+        match (self.normalize, b_len) {
             (false, _) => edits,
-            (true, 0) if a.is_empty() => 0.0,
+            (true, 0) if a_len == 0 => 0.0,
             (true, 0) => f32::INFINITY,
             (true, length) => edits / length as f32,
-        })
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod band;
 mod shapes;
 
 use band::{Align, Band};
-use shapes::{band_of, diag_dims, made_dims, read_band};
+use shapes::{DiagonalSize, band_of, diag_dims, made_dims, read_band};
 
 use crate::prelude::*;
 
@@ -81,17 +81,18 @@ impl Op for Make {
         let (Some(band), (Some(rows), Some(columns))) = (band_of(&inputs[1])?, sizes) else {
             return Ok(vec![Spec::unknown(diagonal.dtype)]);
         };
-        Ok(vec![Spec::new(diagonal.dtype, made_dims(dims, band, (rows, columns))?)])
+        Ok(vec![Spec::new(diagonal.dtype, made_dims(dims, band, DiagonalSize { rows, columns })?)])
     }
 
     fn run(&self, ctx: &mut Ctx<'_>) -> Result<()> {
         let diagonal = ctx.input(0);
-        let (bounds, sizes) = match self.version {
+        let (bounds, (rows, columns)) = match self.version {
             MatrixDiagVersion::One => ((0, 0), (-1, -1)),
             _ => (read_band(&ctx.input(1))?, (int(&ctx.input(2))?, int(&ctx.input(3))?)),
         };
         let dims: Dims = diagonal.shape().iter().map(|dim| Dim::of(*dim)).collect();
-        let made = Spec::new(diagonal.dtype(), made_dims(&dims, bounds, sizes)?);
+        let made =
+            Spec::new(diagonal.dtype(), made_dims(&dims, bounds, DiagonalSize { rows, columns })?);
         let Some(shape) = made.shape() else { return invalid!("the matrix is too large") };
         let fill = band::Fill { band: Band::within(&shape, bounds, self.align)? };
         if self.version == MatrixDiagVersion::One {

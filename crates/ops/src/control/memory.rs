@@ -34,6 +34,12 @@ pub(super) struct Slot {
     pub(super) shape: Option<Shape>,
 }
 
+/// The memory of a function's frame after its run, and the tensor it handed over for a slot.
+pub(super) struct SlotLeft<'a> {
+    pub(super) memory: &'a [u8],
+    pub(super) handed: &'a mut Option<tensor::Tensor>,
+}
+
 impl Slot {
     /// The slot of a tensor.
     pub(super) fn of(spec: &Spec) -> Self {
@@ -86,9 +92,9 @@ impl Slot {
         &self,
         (ctx, index): (&mut Ctx<'_>, usize),
         span: Option<Span>,
-        frame: (&[u8], &mut Option<tensor::Tensor>),
+        left: SlotLeft<'_>,
     ) -> Result<()> {
-        let (memory, handed) = frame;
+        let SlotLeft { memory, handed } = left;
         match (&self.shape, span) {
             (Some(shape), Some(span)) => {
                 let mut output = ctx.output(index, self.dtype, shape)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use device::Span;
 
 use super::branch::{By, truth};
-use super::memory::{Memory, Parts, Slot, seen};
+use super::memory::{Memory, Parts, Slot, SlotLeft, seen};
 use crate::env::{Env, Ready};
 use crate::op::ReadyOp;
 use crate::prelude::*;
@@ -115,7 +115,8 @@ impl Op for ReadyWhile {
                 let input = ctx.input(i);
                 ctx.forward(i, input, input.shape().clone())?;
             } else {
-                slot.leave((ctx, i), now[i], (parts.memory, &mut handed[i]))?;
+                let left = SlotLeft { memory: parts.memory, handed: &mut handed[i] };
+                slot.leave((ctx, i), now[i], left)?;
             }
         }
         Ok(())
@@ -240,7 +241,8 @@ impl Op for ReadyCall {
         let frame = parts.frame(&self.inputs.1, &self.outputs.1, &mut handed);
         self.functions[picked].run(frame, env)?;
         for (i, (slot, span)) in self.outputs.0.iter().zip(&self.outputs.1).enumerate() {
-            slot.leave((ctx, i), *span, (parts.memory, &mut handed[i]))?;
+            let left = SlotLeft { memory: parts.memory, handed: &mut handed[i] };
+            slot.leave((ctx, i), *span, left)?;
         }
         Ok(())
     }

@@ -112,12 +112,14 @@ impl Op for Resize {
                 Method::Bicubic => {
                     let taps = |(from, to)| self.sampling.bicubic(from, to);
                     let columns = Columns::new(taps(width), &mut columns, &mut weights);
-                    call.interpolate(pool, images, (taps(height), &columns), out);
+                    let taps = ResizeTaps { rows: taps(height), columns: &columns };
+                    call.interpolate(pool, images, &taps, out);
                 }
                 Method::Bilinear | Method::Nearest => {
                     let taps = |(from, to)| self.sampling.bilinear(from, to);
                     let columns = Columns::new(taps(width), &mut columns, &mut weights);
-                    call.interpolate(pool, images, (taps(height), &columns), out);
+                    let taps = ResizeTaps { rows: taps(height), columns: &columns };
+                    call.interpolate(pool, images, &taps, out);
                 }
                 Method::Area => call.area(pool, images, out),
             }
@@ -141,6 +143,12 @@ struct Call {
     height: usize,
     width: usize,
     sampling: Sampling,
+}
+
+/// The rows and the columns that each pixel is a weighted sum of.
+struct ResizeTaps<'a, R, const N: usize> {
+    rows: R,
+    columns: &'a Columns<'a, N>,
 }
 
 impl Call {
@@ -203,16 +211,18 @@ impl Call {
     }
 
     /// Each pixel as a weighted sum of a few rows and a few columns.
-    fn interpolate<T, const N: usize>(
+    fn interpolate<T, R, const N: usize>(
         &self,
         pool: &pool::Pool,
         images: &[T],
-        (rows, columns): (impl Fn(usize) -> Taps<N> + Sync, &Columns<'_, N>),
+        taps: &ResizeTaps<'_, R, N>,
         out: &mut [f32],
     ) where
         T: Copy + Sync + AsPrimitive<f32>,
+        R: Fn(usize) -> Taps<N> + Sync,
     {
         let (c, step) = (self.channels, self.in_width * self.channels);
+        let ResizeTaps { rows, columns } = taps;
         self.lines(pool, images, out, |image, y, out| {
             let rows = rows(y).map(|(y, weight)| (&image[y * step..][..step], weight));
             for (x, out) in out.chunks_exact_mut(c).enumerate() {

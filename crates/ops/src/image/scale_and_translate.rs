@@ -76,8 +76,9 @@ impl Op for ScaleAndTranslate {
         let (pool, mut scratch) = (ctx.env().pool, ctx.scratch());
         // The output first: it is what fails if the size asked for is absurd.
         let mut out = ctx.output(0, DType::F32, &shape)?;
-        let rows = self.taps((in_height, height), (scale_y, move_y), &mut scratch)?;
-        let columns = self.taps((in_width, width), (scale_x, move_x), &mut scratch)?;
+        let axis = |from, to, scale, translation| TranslatedAxis { from, to, scale, translation };
+        let rows = self.taps(axis(in_height, height, scale_y, move_y), &mut scratch)?;
+        let columns = self.taps(axis(in_width, width, scale_x, move_x), &mut scratch)?;
         let (size, line) = (in_height * in_width * channels, width * channels);
         for_number!(images.dtype(), T => {
             let images: &[T] = images.as_slice();
@@ -129,14 +130,19 @@ impl Taps<'_> {
     }
 }
 
+/// An axis of the image, from so many pixels to so many others.
+#[derive(Clone, Copy)]
+struct TranslatedAxis {
+    from: usize,
+    to: usize,
+    scale: f32,
+    translation: f32,
+}
+
 impl ScaleAndTranslate {
     /// The places along one axis that each output pixel is made of; none outside of the image.
-    fn taps<'a>(
-        &self,
-        (from, to): (usize, usize),
-        (scale, translation): (f32, f32),
-        scratch: &mut Scratch<'a>,
-    ) -> Result<Taps<'a>> {
+    fn taps<'a>(&self, axis: TranslatedAxis, scratch: &mut Scratch<'a>) -> Result<Taps<'a>> {
+        let TranslatedAxis { from, to, scale, translation } = axis;
         let inverse = 1. / scale;
         let shift = -inverse * translation;
         let stretch = if self.antialias { inverse.max(1.) } else { 1. };

@@ -45,7 +45,7 @@ impl Op for Qr {
         let shapes = (with(stack, &[rows, inner])?, with(stack, &[inner, columns])?);
         let dtype = input.dtype();
         let mut scratch = ctx.scratch();
-        let (mut q, mut r) = ctx.two_outputs((dtype, &shapes.0), (dtype, &shapes.1))?;
+        let (mut q, mut r) = ctx.two_outputs([(dtype, &shapes.0), (dtype, &shapes.1)])?;
         for_number_field!(dtype, T => {
             type F = <T as Number>::Field;
             let mut room = scratch.part::<F>(rows + rows.min(columns))?;
@@ -110,7 +110,7 @@ impl Op for Svd {
             ctx.output(1 + side, dtype, shape)?.bytes().fill(0);
         }
         for_number_field!(dtype, T => {
-            let sizes = (stack.iter().product(), rows, columns);
+            let sizes = MatrixStack { n_matrices: stack.iter().product(), rows, columns };
             self.compute(ctx, input.as_slice::<T>(), sizes, scratch)
         })
     }
@@ -129,15 +129,24 @@ impl Op for Svd {
     }
 }
 
+/// The sizes of a stack of matrices.
+#[derive(Clone, Copy)]
+struct MatrixStack {
+    n_matrices: usize,
+    rows: usize,
+    columns: usize,
+}
+
 impl Svd {
     /// Decomposes the matrices and writes to the outputs, which are there.
     fn compute<T: Number>(
         &self,
         ctx: &mut Ctx<'_>,
         from: &[T],
-        (n_matrices, rows, columns): (usize, usize, usize),
+        sizes: MatrixStack,
         mut scratch: Scratch<'_>,
     ) -> Result<()> {
+        let MatrixStack { n_matrices, rows, columns } = sizes;
         // A wide matrix is decomposed lying on its side.
         let is_wide = rows < columns;
         let (long, short) = (rows.max(columns), rows.min(columns));

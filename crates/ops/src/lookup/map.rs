@@ -37,8 +37,10 @@ pub(super) enum Again {
 impl Map {
     /// An empty map. Fails for dtypes that no table has.
     pub(super) fn new(
-        (key, key_shape): (DType, &Shape),
-        (value, value_shape): (DType, &Shape),
+        key: DType,
+        key_shape: &Shape,
+        value: DType,
+        value_shape: &Shape,
     ) -> Result<Self> {
         let keys = match key {
             DType::I32 | DType::I64 | DType::String if key_shape.rank() > 0 => {
@@ -171,7 +173,11 @@ impl Map {
             } else if again == Again::Replace {
                 rows[at] = row;
             } else if !same_row(&self.values, values, old, (rows[at], row)) {
-                return different(keys, values, &self.values, (i, rows[at], old));
+                let has = match rows[at].checked_sub(old) {
+                    None => element(&self.values.view(), rows[at]),
+                    Some(new) => element(values, new),
+                };
+                return different(&element(keys, i), &has, &element(values, i));
             }
         }
         self.keys.shrink_to_fit();
@@ -332,15 +338,7 @@ fn same_row(old: &Tensor, new: &View<'_>, n_old: usize, rows: (usize, usize)) ->
     a.bytes()[at * size..][..width * size] == b.bytes()[bt * size..][..width * size]
 }
 
-fn different<T>(
-    keys: &View<'_>,
-    values: &View<'_>,
-    old: &Tensor,
-    (i, row, n_old): (usize, usize, usize),
-) -> Result<T> {
-    let key = element(keys, i);
-    let has = if row < n_old { element(&old.view(), row) } else { element(values, row - n_old) };
-    let new = element(values, i);
+fn different<T>(key: &str, has: &str, new: &str) -> Result<T> {
     // The text is TensorFlow's (`lookup_table_op.h`).
     Err(Error::FailedPrecondition(format!(
         "HashTable has different value for same key. Key {key} has {has} and trying to add value \

@@ -163,7 +163,7 @@ impl Table {
     }
 
     fn empty(&self) -> Result<Map> {
-        Map::new((self.key, &self.key_shape), (self.value, &self.value_shape))
+        Map::new(self.key, &self.key_shape, self.value, &self.value_shape)
     }
 
     /// Returns the number of keys in a tensor.
@@ -278,7 +278,7 @@ impl TableHandle {
         let (key, value, form) = (self.key, self.value, self.form);
         let value_shape = self.value_shape.clone();
         let key_shape = reserved.first().map_or_else(Shape::scalar, |key| key.shape().clone());
-        let empty = Map::new((key, &key_shape), (value, &value_shape)).ok();
+        let empty = Map::new(key, &key_shape, value, &value_shape).ok();
         let map = Mutex::new(empty.filter(|_| form == Form::Mutable).map(Arc::new));
         Table { key, key_shape, value, value_shape, form, reserved, map }
     }

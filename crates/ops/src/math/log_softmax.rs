@@ -164,16 +164,17 @@ impl Op for CrossEntropy {
         let dtype = logits.dtype();
         let batch = Shape::of(&shape[..1]);
         let mut scratch = ctx.scratch();
-        let (mut loss, mut slope) = ctx.two_outputs((dtype, &batch), (dtype, &shape))?;
-        let shapes = ((logits.shape(), &shape), (labels.shape(), &shape));
+        let (mut loss, mut slope) = ctx.two_outputs([(dtype, &batch), (dtype, &shape)])?;
+        let (a, b) = (logits.shape(), labels.shape());
+        let shapes = CrossEntropyShapes { logits: a, labels: b, both: &shape };
         match dtype {
             DType::F32 => {
-                let sides = (logits.as_slice::<f32>(), labels.as_slice());
+                let sides = [logits.as_slice::<f32>(), labels.as_slice()];
                 let out = (loss.as_mut_slice(), slope.as_mut_slice());
                 expanded_cross_entropy(sides, shapes, &mut scratch, out)?;
             }
             DType::F64 => {
-                let sides = (logits.as_slice::<f64>(), labels.as_slice());
+                let sides = [logits.as_slice::<f64>(), labels.as_slice()];
                 let out = (loss.as_mut_slice(), slope.as_mut_slice());
                 expanded_cross_entropy(sides, shapes, &mut scratch, out)?;
             }
@@ -186,7 +187,7 @@ impl Op for CrossEntropy {
                 let (mut wide_loss, mut wide_slope) =
                     (scratch.part(batch.n_elements())?, scratch.part(shape.n_elements())?);
                 let out = (&mut wide_loss[..], &mut wide_slope[..]);
-                expanded_cross_entropy((&x, &y), shapes, &mut scratch, out)?;
+                expanded_cross_entropy([&x, &y], shapes, &mut scratch, out)?;
                 narrow(&wide_loss, &mut loss)?;
                 narrow(&wide_slope, &mut slope)?;
             }
@@ -209,14 +210,24 @@ fn half_bytes(inputs: &[Spec], outputs: &[Spec]) -> usize {
     inputs.iter().chain(outputs).map(Floats::bytes).sum()
 }
 
+/// The shapes of the sides of a cross entropy, and the one that both are broadcast to.
+#[derive(Clone, Copy)]
+struct CrossEntropyShapes<'a> {
+    logits: &'a Shape,
+    labels: &'a Shape,
+    both: &'a Shape,
+}
+
 /// The cross entropy of logits and labels that are broadcast to one shape.
 fn expanded_cross_entropy<T: LogSoftmaxRow>(
-    (x, y): (&[T], &[T]),
-    (x_shapes, y_shapes): ((&Shape, &Shape), (&Shape, &Shape)),
+    sides: [&[T]; 2],
+    shapes: CrossEntropyShapes<'_>,
     scratch: &mut Scratch<'_>,
     (loss, slope): (&mut [T], &mut [T]),
 ) -> Result<()> {
-    let (all_x, all_y) = (expand_part(x, x_shapes, scratch)?, expand_part(y, y_shapes, scratch)?);
+    let ([x, y], CrossEntropyShapes { logits, labels, both }) = (sides, shapes);
+    let all_x = expand_part(x, (logits, both), scratch)?;
+    let all_y = expand_part(y, (labels, both), scratch)?;
     let (x, y) = (all_x.as_deref().unwrap_or(x), all_y.as_deref().unwrap_or(y));
     cross_entropy(x, y, loss, slope);
     Ok(())
@@ -289,7 +300,7 @@ impl Op for SparseCrossEntropy {
             }
         }
         let (dtype, batch) = (logits.dtype(), Shape::of(&[n]));
-        let (mut loss, mut slope) = ctx.two_outputs((dtype, &batch), (dtype, logits.shape()))?;
+        let (mut loss, mut slope) = ctx.two_outputs([(dtype, &batch), (dtype, logits.shape())])?;
         macro_rules! entropy {
             ($T:ty) => {{
                 let (loss, slope) = (loss.as_mut_slice(), slope.as_mut_slice());

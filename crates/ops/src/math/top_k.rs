@@ -64,7 +64,7 @@ impl Op for TopK {
         let mut scratch = ctx.scratch();
         let (mut order, mut places) = (scratch.part(*width)?, scratch.part(shape.n_elements())?);
         let (mut values, mut indices) =
-            ctx.two_outputs((x.dtype(), &shape), (self.index, &shape))?;
+            ctx.two_outputs([(x.dtype(), &shape), (self.index, &shape)])?;
         for_number!(x.dtype(), T => {
             top::<T>(x.as_slice(), values.as_mut_slice(), &mut places, &mut order)?;
         });

@@ -6,7 +6,7 @@ use ::pool::Pool;
 
 use kernels::{Epilogue, PanelsView};
 
-use super::conv_f32::PackedFilter;
+use super::conv_f32::{ConvFilter, PackedFilter};
 use super::conv_kernel::Conv;
 use super::dtypes::{through_f32, wide_bytes};
 use super::transpose::{Turn, swap_last, turned_bytes};
@@ -180,7 +180,8 @@ impl ConvOp {
         let residual = turned.as_deref().or(epilogue.residual);
         let epilogue = Epilogue { residual, ..epilogue };
         self.turn(conv).run((image, out), scratch, |image, out| {
-            conv.run_f32(pool, image, (filter, epilogue), (&mut group, out));
+            let filter = ConvFilter { panels: filter, epilogue };
+            conv.run_f32(pool, image, filter, (&mut group, out));
         })
     }
 

@@ -37,6 +37,20 @@ impl PackedFilter {
     }
 }
 
+/// A filter as panels, and what comes after the convolution with it.
+#[derive(Clone, Copy)]
+pub(crate) struct ConvFilter<'a> {
+    pub(crate) panels: PanelsView<'a>,
+    pub(crate) epilogue: Epilogue<'a>,
+}
+
+/// One group of channels, and its part of the filter.
+#[derive(Clone, Copy)]
+struct ConvGroup<'a> {
+    number: usize,
+    filter: ConvFilter<'a>,
+}
+
 /// A filter as a matrix with a column for each channel of the output.
 fn matrix(filter: &[f32], columns: usize) -> Matrix<'_, f32> {
     let rows = filter.len().checked_div(columns).unwrap_or(0);
@@ -74,15 +88,16 @@ impl Conv {
         &self,
         pool: &Pool,
         image: &[f32],
-        (filter, epilogue): (PanelsView<'_>, Epilogue<'_>),
+        filter: ConvFilter<'_>,
         (scratch, out): (&mut [f32], &mut [f32]),
     ) {
         if out.is_empty() {
             return;
         }
         if self.groups <= 1 {
-            return self.group(pool, image, (filter, epilogue), (0, out));
+            return self.group(pool, image, ConvGroup { number: 0, filter }, out);
         }
+        let ConvFilter { panels: filter, epilogue } = filter;
         let (outs, inner) = self.group_size();
         for group in 0..self.groups {
             let first = group * outs;
@@ -93,32 +108,29 @@ impl Conv {
             };
             let columns = first..first + outs;
             if let Some(part) = filter.columns(columns.clone()) {
-                self.group(pool, image, (part, epilogue), (group, &mut out[first..]));
+                let filter = ConvFilter { panels: part, epilogue };
+                self.group(pool, image, ConvGroup { number: group, filter }, &mut out[first..]);
             } else {
                 let (part, panels) = scratch.split_at_mut(inner * outs);
                 filter.unpack(columns, part);
                 let part = PanelsView::pack(matrix(part, outs), panels);
-                self.group(pool, image, (part, epilogue), (group, &mut out[first..]));
+                let filter = ConvFilter { panels: part, epilogue };
+                self.group(pool, image, ConvGroup { number: group, filter }, &mut out[first..]);
             }
         }
     }
 
     /// One group of channels; `out` starts at its first one.
-    fn group(
-        &self,
-        pool: &Pool,
-        image: &[f32],
-        (right, epilogue): (PanelsView<'_>, Epilogue<'_>),
-        (group, out): (usize, &mut [f32]),
-    ) {
+    fn group(&self, pool: &Pool, image: &[f32], group: ConvGroup<'_>, out: &mut [f32]) {
+        let ConvGroup { number, filter: ConvFilter { panels, epilogue } } = group;
         let channels = self.in_channels / self.groups.max(1);
-        let patches = Patches { conv: self, image, first: group * channels, channels };
+        let patches = Patches { conv: self, image, first: number * channels, channels };
         let left = match self.is_pointwise() {
-            true => Left::Matrix(&image[group * channels..], self.in_channels),
+            true => Left::Matrix(&image[number * channels..], self.in_channels),
             false => Left::Gathered(&patches),
         };
         let rows = self.batch * self.window.n_outputs();
-        let product = Product { rows, left, right, epilogue, stride: self.out_channels };
+        let product = Product { rows, left, right: panels, epilogue, stride: self.out_channels };
         kernels::multiply(pool, &product, out);
     }
 

@@ -43,7 +43,7 @@ impl Op for MaxPoolWithArgmax {
         let shape = self.pool.output_shape(&pooling)?;
         let mut places = ctx.scratch().part(shape.n_elements())?;
         let (mut out, mut index) =
-            ctx.two_outputs((image.dtype(), &shape), (self.index, &shape))?;
+            ctx.two_outputs([(image.dtype(), &shape), (self.index, &shape)])?;
         for_number!(image.dtype(), T => {
             largest::<T>(&pooling, image.as_slice(), out.as_mut_slice(), &mut places);
         });

@@ -215,10 +215,10 @@ fn write_number(
 ) -> Result<()> {
     let mut output = ctx.output_again(place.0)?;
     match default.dtype() {
-        DType::F32 => write(&mut output, place, field, (parse_float32, default)),
-        DType::F64 => write(&mut output, place, field, (parse_float, default)),
-        DType::I32 => write(&mut output, place, field, (parse_int::<i32>, default)),
-        _ => write(&mut output, place, field, (parse_int::<i64>, default)),
+        DType::F32 => write(&mut output, place, field, parse_float32, default),
+        DType::F64 => write(&mut output, place, field, parse_float, default),
+        DType::I32 => write(&mut output, place, field, parse_int::<i32>, default),
+        _ => write(&mut output, place, field, parse_int::<i64>, default),
     }
 }
 
@@ -229,7 +229,8 @@ fn write<T: Element>(
     output: &mut ViewMut<'_>,
     (column, row): (usize, usize),
     field: Option<CsvField<'_>>,
-    (parse, default): (Parse<T>, View<'_>),
+    parse: Parse<T>,
+    default: View<'_>,
 ) -> Result<()> {
     let value = match field {
         None => Some(default.as_slice::<T>()[0]),

@@ -109,6 +109,14 @@ impl ParseExampleConfig {
     }
 }
 
+/// The output that a dense feature becomes: for how many examples, and with what for padding.
+#[derive(Clone, Copy)]
+struct DenseOutput<'a> {
+    number: usize,
+    n_examples: Option<usize>,
+    default: View<'a>,
+}
+
 impl Dense {
     fn new(dtype: DType, dims: Option<Vec<Option<i64>>>) -> Result<Self> {
         let Some(dims) = dims.filter(|dims| dims.iter().skip(1).all(Option::is_some)) else {
@@ -136,13 +144,8 @@ impl Dense {
     }
 
     /// Makes a column an output.
-    fn write(
-        &self,
-        ctx: &mut Ctx<'_>,
-        column: &Column<'_>,
-        (default, n_examples): (View<'_>, Option<usize>),
-        output: usize,
-    ) -> Result<()> {
+    fn write(&self, ctx: &mut Ctx<'_>, column: &Column<'_>, output: DenseOutput<'_>) -> Result<()> {
+        let DenseOutput { number: output, n_examples, default } = output;
         let width = column.totals.width_max;
         let first = if self.is_open() { width / self.stride } else { 0 };
         let batch = n_examples.map(|n| n as i64);
@@ -398,7 +401,8 @@ impl ParseExample {
             let default = self.default(ctx, d);
             let form = Form::Row { default: (!feature.is_open()).then_some(default) };
             let column = Column::new(examples, (found, n_sparse + d), feature.dtype, form);
-            feature.write(ctx, &column, (default, n_examples), 3 * n_sparse + d)?;
+            let output = DenseOutput { number: 3 * n_sparse + d, n_examples, default };
+            feature.write(ctx, &column, output)?;
         }
         for (i, (dtype, splits)) in ragged.iter().enumerate() {
             let column = Column::new(examples, (found, n_sparse + n_dense + i), *dtype, open);

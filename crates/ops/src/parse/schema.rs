@@ -32,6 +32,14 @@ pub(super) enum Place<'a> {
     Alone,
 }
 
+/// One of several examples that are parsed.
+#[derive(Clone, Copy)]
+struct ParsedExample<'a> {
+    row: usize,
+    bytes: &'a [u8],
+    place: Place<'a>,
+}
+
 /// Finds the features of all examples, as `example_proto_fast_parsing.cc` of TensorFlow does.
 pub(super) fn find_all<'a>(
     found: &mut Found<'_>,
@@ -47,8 +55,9 @@ pub(super) fn find_all<'a>(
     for (row, (example, place)) in examples.enumerate() {
         pace(64 + example.len())?;
         check_size(example)?;
-        find(found, (&key, &field), (row, example), place)?;
-        count(found, &field, (row, example), place)?;
+        let one = ParsedExample { row, bytes: example, place };
+        find(found, &key, &field, one)?;
+        count(found, &field, one)?;
         for i in 0..found.n_features() {
             if found.mark(i, row).part(example).is_none() {
                 let count = miss(&field(i), place)?;
@@ -60,13 +69,14 @@ pub(super) fn find_all<'a>(
     Ok(())
 }
 
-/// Marks the features of example number `row`. The last of several with one key counts.
+/// Marks the features of an example. The last of several with one key counts.
 fn find<'a>(
     found: &mut Found<'_>,
-    (key, field): (impl Fn(usize) -> &'a [u8], impl Fn(usize) -> Field<'a>),
-    (row, example): (usize, &[u8]),
-    place: Place<'_>,
+    key: impl Fn(usize) -> &'a [u8],
+    field: impl Fn(usize) -> Field<'a>,
+    one: ParsedExample<'_>,
 ) -> Result<()> {
+    let ParsedExample { row, bytes: example, place } = one;
     let mut refused = Ok(());
     let read = read_example(example, &mut |(name, feature)| {
         let Some(i) = found.get(name, &key) else { return Some(()) };
@@ -88,14 +98,14 @@ fn find<'a>(
     refused
 }
 
-/// Counts the values of the features that were found in example number `row`, and marks their
-/// lists instead. Of several that are wrong the last one is refused, for TensorFlow begins there.
+/// Counts the values of the features that were found in an example, and marks their lists
+/// instead. Of several that are wrong the last one is refused, for TensorFlow begins there.
 fn count<'a>(
     found: &mut Found<'_>,
     field: impl Fn(usize) -> Field<'a>,
-    (row, example): (usize, &[u8]),
-    place: Place<'_>,
+    one: ParsedExample<'_>,
 ) -> Result<()> {
+    let ParsedExample { row, bytes: example, place } = one;
     let mut refused: Option<(Mark, Error)> = None;
     for i in 0..found.n_features() {
         let mark = *found.mark(i, row);

@@ -14,6 +14,21 @@ pub(super) struct Writer<'c> {
     pub(super) n_examples: Option<usize>,
 }
 
+/// Columns by their number, all of the context or all of lists.
+struct SequenceColumns<F> {
+    column: F,
+    is_list: bool,
+}
+
+/// The dense output of a list of features, and the output for its lengths, if there is one.
+#[derive(Clone, Copy)]
+struct DenseList<'a> {
+    dtype: DType,
+    shape: &'a Shape,
+    output: usize,
+    lengths: Option<usize>,
+}
+
 impl Writer<'_> {
     /// Returns the specs of the outputs, given the batch dimension; `None` if not even its being
     /// there is known.
@@ -47,7 +62,8 @@ impl Writer<'_> {
     ) -> Result<()> {
         let mut next = 0;
         let n_ragged = self.context.ragged.len();
-        let first = self.write_part(ctx, self.context, (&column, false), &mut next)?;
+        let columns = SequenceColumns { column: &column, is_list: false };
+        let first = self.write_part(ctx, self.context, columns, &mut next)?;
         for (i, (_, splits)) in self.context.ragged.iter().enumerate() {
             let column = column(ctx, first + i);
             column.write_flat(ctx, next + i)?;
@@ -57,7 +73,8 @@ impl Writer<'_> {
         let n_ragged = self.lists.ragged.len();
         let n_context = self.context.len();
         let list = |ctx: &Ctx<'c>, i| column(ctx, n_context + i);
-        let first = self.write_part(ctx, self.lists, (&list, true), &mut next)?;
+        let columns = SequenceColumns { column: &list, is_list: true };
+        let first = self.write_part(ctx, self.lists, columns, &mut next)?;
         for (i, (_, splits)) in self.lists.ragged.iter().enumerate() {
             let column = list(ctx, first + i);
             column.write_flat(ctx, next + i)?;
@@ -72,9 +89,10 @@ impl Writer<'_> {
         &self,
         ctx: &mut Ctx<'c>,
         part: &Part,
-        (column, is_list): (impl Fn(&Ctx<'c>, usize) -> Column<'f>, bool),
+        columns: SequenceColumns<impl Fn(&Ctx<'c>, usize) -> Column<'f>>,
         next: &mut usize,
     ) -> Result<usize> {
+        let SequenceColumns { column, is_list } = columns;
         let (n_sparse, n_dense) = (part.sparse.len(), part.dense.len());
         for i in 0..n_sparse {
             let outputs = [0, 1, 2].map(|n| *next + n * n_sparse + i);
@@ -85,7 +103,8 @@ impl Writer<'_> {
             let column = column(ctx, n_sparse + d);
             if is_list {
                 let lengths = self.has_lengths.then_some(*next + n_dense + d);
-                self.write_dense_list(ctx, &column, (*dtype, shape), (*next + d, lengths))?;
+                let list = DenseList { dtype: *dtype, shape, output: *next + d, lengths };
+                self.write_dense_list(ctx, &column, list)?;
             } else {
                 column.write(ctx, *next + d, &self.batched(shape.to_i64())?, None)?;
             }
@@ -98,9 +117,9 @@ impl Writer<'_> {
         &self,
         ctx: &mut Ctx<'_>,
         column: &Column<'_>,
-        (dtype, shape): (DType, &Shape),
-        (output, lengths): (usize, Option<usize>),
+        list: DenseList<'_>,
     ) -> Result<()> {
+        let DenseList { dtype, shape, output, lengths } = list;
         let n_rows = column.totals.n_rows_max;
         let padded = self.batched([n_rows as i64].into_iter().chain(shape.to_i64()))?;
         super::limit(dtype, &padded)?;

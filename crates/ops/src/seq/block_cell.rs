@@ -58,6 +58,14 @@ struct BlockCellWeights<'a> {
     n_cells: usize,
 }
 
+/// One row of what a step is given: its input, and the state and output of the step before.
+#[derive(Clone, Copy)]
+struct BlockCellGiven<'a> {
+    x: &'a [f32],
+    state: &'a [f32],
+    hidden: &'a [f32],
+}
+
 /// The memory that a step writes to.
 struct BlockCellRoom<'a> {
     /// The sums of the four gates.
@@ -125,14 +133,15 @@ impl Lstm {
         Ok(BlockCellWeights { w, peepholes, bias, n_cells })
     }
 
-    /// One step of row `row` of all steps: `x` and the state before it to the seven outputs.
+    /// One step, which is row `row` of all steps: what it is given to the seven outputs.
     fn step(
         &self,
         weights: &BlockCellWeights<'_>,
-        x: &[f32],
-        (state, hidden): (&[f32], &[f32]),
-        (room, row): (&mut BlockCellRoom<'_>, usize),
+        given: BlockCellGiven<'_>,
+        room: &mut BlockCellRoom<'_>,
+        row: usize,
     ) {
+        let BlockCellGiven { x, state, hidden } = given;
         let n = weights.n_cells;
         let gates = &mut room.gates[..];
         gates.copy_from_slice(&weights.bias);
@@ -227,8 +236,8 @@ impl Op for LstmCell {
         for row in 0..n_rows {
             pace(1 << 12)?;
             let (x, cells) = (&x[row * n_inputs..][..n_inputs], row * n_cells..(row + 1) * n_cells);
-            let before = (&state[cells.clone()], &hidden[cells]);
-            self.0.step(&weights, x, before, (&mut room, row));
+            let (state, hidden) = (&state[cells.clone()], &hidden[cells]);
+            self.0.step(&weights, BlockCellGiven { x, state, hidden }, &mut room, row);
         }
         let outputs = room.outputs.iter().enumerate();
         outputs.into_iter().try_for_each(|(i, values)| write(ctx, i, &shape, values))
@@ -281,8 +290,8 @@ impl Op for BlockLstm {
                 pace(1 << 12)?;
                 let (at, cells) = (step * n_rows + row, row * n_cells..(row + 1) * n_cells);
                 let x = &x[at * n_inputs..][..n_inputs];
-                let before = (&state[cells.clone()], &hidden[cells]);
-                self.0.step(&weights, x, before, (&mut room, at));
+                let (state, hidden) = (&state[cells.clone()], &hidden[cells]);
+                self.0.step(&weights, BlockCellGiven { x, state, hidden }, &mut room, at);
             }
             let done = step * n_rows * n_cells..(step + 1) * n_rows * n_cells;
             state.copy_from_slice(&room.outputs[1][done.clone()]);

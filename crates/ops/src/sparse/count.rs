@@ -82,16 +82,17 @@ impl Counter {
             max if max >= 0 => max,
             _ => largest.wrapping_add(1).max(self.min_length),
         };
-        self.write(ctx, weights, (n_rows, width), &places)
+        self.write(ctx, weights, SparseCountedShape { n_rows, width }, &places)
     }
 
     fn write(
         &self,
         ctx: &mut Ctx<'_>,
         weights: View<'_>,
-        (n_rows, width): (Option<usize>, i64),
+        shape: SparseCountedShape,
         places: &[SparseCounted],
     ) -> Result<()> {
+        let SparseCountedShape { n_rows, width } = shape;
         let rank = if n_rows.is_some() { 2 } else { 1 };
         let mut indices = BookedVec::new();
         for (row, number, _) in each_number(places).map(|places| places[0]) {
@@ -133,6 +134,13 @@ impl Counter {
         };
         Ok(Tensor::vector(&BookedVec::collect(each_number(places).map(sum))?)?)
     }
+}
+
+/// The shape of the counts: rows, if there is a dimension for them, and the numbers counted.
+#[derive(Clone, Copy)]
+struct SparseCountedShape {
+    n_rows: Option<usize>,
+    width: i64,
 }
 
 /// The row and the number that a value counts for, and the place of the value.

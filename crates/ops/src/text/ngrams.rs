@@ -73,6 +73,14 @@ impl Op for NGrams {
     }
 }
 
+/// The cut of a row into n-grams: their width, the padding on each side, and how many they are.
+#[derive(Clone, Copy)]
+struct NGramCut {
+    width: usize,
+    padding: usize,
+    count: usize,
+}
+
 impl NGrams {
     fn row(&self, strings: &Strings, row: std::ops::Range<usize>, out: &mut Strings) -> Result<()> {
         let before = out.len();
@@ -80,12 +88,14 @@ impl NGrams {
         for width in &self.widths {
             let padding = self.padding(*width);
             let count = (len + 2 * padding + 1).saturating_sub(*width);
-            self.ngrams(strings, row.clone(), (*width, padding, count), out)?;
+            let cut = NGramCut { width: *width, padding, count };
+            self.ngrams(strings, row.clone(), cut, out)?;
         }
         if self.keeps_short && out.len() == before && len > 0 {
             // Only a fixed padding can leave a row too short; then it becomes one n-gram.
             let padding = self.pad_width.unwrap_or(0).min(WIDTH_MAX);
-            self.ngrams(strings, row, (len + 2 * padding, padding, 1), out)?;
+            let cut = NGramCut { width: len + 2 * padding, padding, count: 1 };
+            self.ngrams(strings, row, cut, out)?;
         }
         Ok(())
     }
@@ -99,9 +109,10 @@ impl NGrams {
         &self,
         strings: &Strings,
         row: std::ops::Range<usize>,
-        (width, padding, count): (usize, usize, usize),
+        cut: NGramCut,
         out: &mut Strings,
     ) -> Result<()> {
+        let NGramCut { width, padding, count } = cut;
         if count.saturating_add(out.len()) > N_NGRAMS_MAX {
             return Err(Error::ResourceExhausted(format!("{count} n-grams are too many")));
         }

@@ -53,12 +53,16 @@ pub(super) fn diag_dims(dims: &[Dim], (low, high): (i64, i64)) -> Result<Dims> {
     Ok(output)
 }
 
-/// The dimensions of a matrix of diagonals; a size of -1 is the smallest that fits.
-pub(super) fn made_dims(
-    dims: &[Dim],
-    (low, high): (i64, i64),
-    (rows, columns): (i64, i64),
-) -> Result<Dims> {
+/// The size of a matrix of diagonals that is asked for; -1 is the smallest that fits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DiagonalSize {
+    pub(super) rows: i64,
+    pub(super) columns: i64,
+}
+
+/// The dimensions of a matrix of diagonals.
+pub(super) fn made_dims(dims: &[Dim], (low, high): (i64, i64), size: DiagonalSize) -> Result<Dims> {
+    let DiagonalSize { rows, columns } = size;
     let n_diags = high.saturating_sub(low).saturating_add(1);
     let n_inner = if n_diags > 1 { 2 } else { 1 };
     if dims.len() < n_inner {

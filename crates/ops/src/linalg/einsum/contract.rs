@@ -137,6 +137,14 @@ pub(super) struct Contraction {
     right_strides: Option<(usize, usize)>,
 }
 
+/// The right operand of a contraction.
+#[derive(Clone, Copy)]
+pub(super) enum EinsumRight<'a> {
+    /// A constant, as the panels of each of its matrices.
+    Packed(&'a [Panels]),
+    Plain(&'a [f32]),
+}
+
 impl Contraction {
     pub(super) fn new(sides: &Sides) -> Self {
         let (stack, rows, inner, columns) = sides.sizes();
@@ -196,30 +204,35 @@ impl Contraction {
         if self.straight.is_some() { 0 } else { self.stack * self.rows * self.columns }
     }
 
-    /// Writes the products of `left` with the right operand, packed or not.
+    /// Writes the products of `left` with the right operand.
     pub(super) fn run(
         &self,
         pool: &Pool,
         left: &[f32],
-        (packed, right): (Option<&[Panels]>, &[f32]),
+        right: EinsumRight<'_>,
         (scratch, out): (&mut [f32], &mut [f32]),
     ) {
         if out.is_empty() {
             return;
         }
-        let (panels_len, right_len) = if packed.is_some() { (0, 0) } else { self.right_lens() };
+        let (panels_len, right_len) = match right {
+            EinsumRight::Packed(_) => (0, 0),
+            EinsumRight::Plain(_) => self.right_lens(),
+        };
         let (memory, scratch) = scratch.split_at_mut(panels_len);
         let (right_copy, scratch) = scratch.split_at_mut(right_len);
         let (left_copy, scratch) = scratch.split_at_mut(self.left_len());
         let products = &mut scratch[..self.output_len()];
-        if packed.is_none() {
+        if let EinsumRight::Plain(right) = right {
             self.pack_all(pool, right, right_copy, memory);
         }
         let len = PanelsView::len(self.inner, self.columns);
         let memory = &*memory;
-        let panels = |i: usize| match packed {
-            Some(packed) => packed[i].view(),
-            None => PanelsView::new(&memory[i * len..][..len], self.inner, self.columns),
+        let panels = |i: usize| match right {
+            EinsumRight::Packed(packed) => packed[i].view(),
+            EinsumRight::Plain(_) => {
+                PanelsView::new(&memory[i * len..][..len], self.inner, self.columns)
+            }
         };
         let (left, left_row) = match self.direct {
             Some(stride) => (left, stride),

@@ -3,7 +3,7 @@
 use num_complex::Complex;
 use smallvec::SmallVec;
 
-use super::contract::{Contraction, Sides};
+use super::contract::{Contraction, EinsumRight, Sides};
 use super::equation::Equation;
 use super::layout::{Operand, Steps, sum, sum_steps};
 use crate::error::unsupported;
@@ -68,7 +68,12 @@ impl ReadyEinsum {
                 // A diagonal is an output most of which is zero.
                 let fast = dtype == DType::F32 && output.n_elements() == shape.n_elements();
                 let is_constant = inputs[1].as_constant().is_some() && !equation.has_ellipsis();
-                How::two((a, b), &output, (fast, is_constant))
+                let path = match (fast, is_constant) {
+                    (false, _) => Path::Plain,
+                    (true, false) => Path::Fast,
+                    (true, true) => Path::Packed,
+                };
+                How::two(a, b, &output, path)
             }
             _ => return invalid!("Einsum takes one or two inputs, not {}", operands.len()),
         };
@@ -119,7 +124,8 @@ impl ReadyEinsum {
         let right_sums = ReadySums::of(b, right, &mut scratch)?;
         let right = right_sums.as_deref().unwrap_or(right);
         let mut memory = scratch.part(product.scratch_len(packed.is_some()))?;
-        let right = (packed.map(|packed| &packed.panels[..]), right);
+        let right =
+            packed.map_or(EinsumRight::Plain(right), |packed| EinsumRight::Packed(&packed.panels));
         product.run(pool, left, right, (&mut memory, out.as_mut_slice()));
         Ok(())
     }
@@ -132,15 +138,13 @@ impl ReadyEinsum {
 }
 
 impl How {
-    /// The product of two operands; `paths` says whether the matrix kernels do it, and whether the
-    /// second operand is a constant that can be packed.
-    fn two((a, b): (&Operand, &Operand), output: &Operand, paths: (bool, bool)) -> Self {
+    /// The product of two operands; a second one that is summed first is not packed.
+    fn two(a: &Operand, b: &Operand, output: &Operand, path: Path) -> Self {
         let (left_sums, a) = reduced(a, &[b, output]);
         let (right_sums, b) = reduced(b, &[&a, output]);
-        let path = match paths {
-            (false, _) => Path::Plain,
-            (true, true) if right_sums.is_none() => Path::Packed,
-            (true, _) => Path::Fast,
+        let path = match path {
+            Path::Packed if right_sums.is_some() => Path::Fast,
+            path => path,
         };
         let product = Box::new(Contraction::new(&Sides::new(&a, &b, output)));
         Self::Two { sums: [left_sums, right_sums], product, path }

@@ -73,6 +73,19 @@ struct SegmentPlan<'a> {
     empty: Empty,
 }
 
+/// The elements that are joined, and the value of a segment without any.
+#[derive(Clone, Copy)]
+struct SegmentInput<'a, T> {
+    x: &'a [T],
+    empty: T,
+}
+
+/// The memory that joining takes: the rows of each segment, and scratch for the sums.
+struct SegmentRoom<'a, 's> {
+    counts: &'a mut [usize],
+    scratch: Scratch<'s>,
+}
+
 impl SegmentPlan<'_> {
     /// Reduces the first input to the output of `shape`.
     fn run(
@@ -106,7 +119,8 @@ impl SegmentPlan<'_> {
             _ => {}
         }
         for_number!(x.dtype(), T => {
-            self.reduce::<T>(way, x.as_slice(), (&mut counts, scratch), out.as_mut_slice())
+            let room = SegmentRoom { counts: &mut counts, scratch };
+            self.reduce::<T>(way, x.as_slice(), room, out.as_mut_slice())
         })
     }
 
@@ -114,7 +128,7 @@ impl SegmentPlan<'_> {
         &self,
         way: SegmentWay,
         x: &[T],
-        room: (&mut [usize], Scratch<'_>),
+        room: SegmentRoom<'_, '_>,
         out: &mut [T],
     ) -> Result<()>
     where
@@ -125,7 +139,7 @@ impl SegmentPlan<'_> {
     {
         let (empty, neutral) = (T::empty(way), T::neutral(way));
         let empty = if self.empty == Empty::Zero { empty } else { neutral };
-        let of = (x, empty);
+        let of = SegmentInput { x, empty };
         match way {
             SegmentWay::Sum => self.join::<T, Add>(of, room, out, |sum, _| sum),
             SegmentWay::Mean => self.join::<T, Add>(of, room, out, T::divide),
@@ -138,11 +152,12 @@ impl SegmentPlan<'_> {
 
     fn join<T: Segmented, J: Join<T::Sum>>(
         &self,
-        (x, empty): (&[T], T),
-        (counts, mut scratch): (&mut [usize], Scratch<'_>),
+        of: SegmentInput<'_, T>,
+        room: SegmentRoom<'_, '_>,
         out: &mut [T],
         finish: fn(T::Sum, usize) -> T::Sum,
     ) -> Result<()> {
+        let (SegmentInput { x, empty }, SegmentRoom { counts, mut scratch }) = (of, room);
         let width = self.width;
         if width == 0 {
             return Ok(());
