@@ -133,7 +133,8 @@ fn header(
 fn components(image: Image<&[u8]>, style: Style, tables: &[[i32; 64]; 2]) -> Vec<Component> {
     let (height, width) = (image.height, image.width);
     if image.channels == 1 {
-        return vec![component(image.data, (height, width), &tables[0], (1, 1), true)];
+        let plane = SamplePlane { samples: image.data, height, width };
+        return vec![component(plane, &tables[0], (1, 1), true)];
     }
     let pixels = image.data.as_chunks::<3>().0;
     let plane = |of: fn([i32; 3]) -> i32| -> Vec<u8> {
@@ -143,13 +144,15 @@ fn components(image: Image<&[u8]>, style: Style, tables: &[[i32; 64]; 2]) -> Vec
     let blue = plane(|[r, g, b]| (-11059 * r - 21709 * g + 32768 * b + (128 << 16) + 32767) >> 16);
     let red = plane(|[r, g, b]| (32768 * r - 27439 * g - 5329 * b + (128 << 16) + 32767) >> 16);
     let unit = if style.downsampled { (2, 2) } else { (1, 1) };
-    let mut all = vec![component(&luma, (height, width), &tables[0], unit, true)];
+    let luma = SamplePlane { samples: &luma, height, width };
+    let mut all = vec![component(luma, &tables[0], unit, true)];
     for chroma in [blue, red] {
-        let (plane, size) = match style.downsampled {
+        let (samples, (height, width)) = match style.downsampled {
             true => halved(&chroma, (height, width)),
             false => (chroma, (height, width)),
         };
-        all.push(component(&plane, size, &tables[1], (1, 1), false));
+        let plane = SamplePlane { samples: &samples, height, width };
+        all.push(component(plane, &tables[1], (1, 1), false));
     }
     all
 }
@@ -170,13 +173,21 @@ fn halved(plane: &[u8], (height, width): (usize, usize)) -> (Vec<u8>, (usize, us
     (small, (rows, columns))
 }
 
+/// The samples of one component of an image.
+#[derive(Clone, Copy)]
+struct SamplePlane<'a> {
+    samples: &'a [u8],
+    height: usize,
+    width: usize,
+}
+
 fn component(
-    plane: &[u8],
-    (height, width): (usize, usize),
+    plane: SamplePlane<'_>,
     steps: &[i32; 64],
     unit: (usize, usize),
     is_luma: bool,
 ) -> Component {
+    let SamplePlane { samples, height, width } = plane;
     let size = (width.div_ceil(8), height.div_ceil(8));
     let mut blocks = Vec::with_capacity(size.0 * size.1);
     for number in 0..size.0 * size.1 {
@@ -184,7 +195,7 @@ fn component(
         let mut block = [0; 64];
         for (i, sample) in block.iter_mut().enumerate() {
             let (y, x) = ((top + i / 8).min(height - 1), (left + i % 8).min(width - 1));
-            *sample = i32::from(plane[y * width + x]) - 128;
+            *sample = i32::from(samples[y * width + x]) - 128;
         }
         transform(&mut block);
         for (value, step) in block.iter_mut().zip(steps) {
