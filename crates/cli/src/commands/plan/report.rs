@@ -67,7 +67,8 @@ fn report(devices: &Devices, needs: &mut [(String, Result<Needed>)]) -> PlanPage
         let on = &placement.devices[at];
         let n_gpus = board.n_gpus(on, &planned);
         let wanted = Wanted { pins: planned.open[at].clone(), seat: planned.seats[at].clone() };
-        let mut answer = model((name, need), &wanted.seat, on, (&places, placement));
+        let mut answer =
+            model((name, need), &wanted.seat, on, PlannedFleet { slots: &places, placement });
         let rule = &devices.models().get(name).rule;
         let room_on = |slot: usize| {
             let may_be = wanted.pins.contains(&slot);
@@ -336,11 +337,18 @@ fn slots(devices: &Devices) -> Vec<Arc<Logical>> {
     if gpus.is_empty() { cpus } else { gpus }
 }
 
+/// The devices of a plan, and what is placed on them.
+#[derive(Clone, Copy)]
+struct PlannedFleet<'a> {
+    slots: &'a [Slot],
+    placement: &'a Fleet,
+}
+
 fn model(
     (name, need): (&str, &Needed),
     seat: &Seat,
     on: &[usize],
-    (slots, placement): (&[Slot], &Fleet),
+    fleet: PlannedFleet<'_>,
 ) -> PlannedModel {
     let plans = need.plans.iter().map(|(batch, plan)| BatchPlan {
         batch: *batch,
@@ -353,7 +361,7 @@ fn model(
     });
     // The largest batch that fits with what is left where it is placed.
     let batch = on.iter().map(|device| {
-        let room = placement.free_bytes[*device] + own(seat, *device).max(need.total(1));
+        let room = fleet.placement.free_bytes[*device] + own(seat, *device).max(need.total(1));
         let fits = need.plans.iter().filter(|(batch, _)| need.total(*batch) <= room);
         fits.map(|(batch, _)| *batch as u64).max().unwrap_or(1)
     });
@@ -368,7 +376,7 @@ fn model(
         total_bytes: need.total(1),
         plans: plans.collect(),
         worker: need.worker.as_ref().map(Worker::entry),
-        devices: on.iter().map(|device| slots[*device].device.clone()).collect(),
+        devices: on.iter().map(|device| fleet.slots[*device].device.clone()).collect(),
         batch_size_max: batch.min(),
         promised_bytes: on.iter().map(|device| own(seat, *device)).max(),
         // The rest is said of it when all models are placed.
@@ -476,9 +484,10 @@ pub(super) mod tests {
         let one = seat(need.total(1), 1);
         let placement = fleet(&[130], std::slice::from_ref(&one));
         let on = &placement.devices[0];
-        let answer = model(("m", &need), &one, on, (&slots, &placement));
+        let fleet = PlannedFleet { slots: &slots, placement: &placement };
+        let answer = model(("m", &need), &one, on, fleet);
         assert_eq!((answer.batch_size_max, answer.total_bytes), (Some(2), 110));
-        let mut nowhere = model(("m", &need), &one, &[], (&slots, &placement));
+        let mut nowhere = model(("m", &need), &one, &[], fleet);
         let pinned = Wanted { pins: vec![0], seat: one };
         refuse(&mut nowhere, Err(OwnLimit { limit: 60, needed: 110 }), (&pinned, &placement));
         assert!(nowhere.refused.as_deref().unwrap().ends_with("raise its limit by 50"));
