@@ -13,7 +13,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::error::{Error, Result};
 use functions::Functions;
 
-pub(crate) use session::{Endpoints, Loading, Session};
+pub(crate) use session::{Endpoints, Loading, Session, SessionRun};
 pub(crate) use tensor::{Keep, TfTensor};
 
 /// The oldest version whose C API has all that we call.

@@ -9,7 +9,7 @@ use prost::Message as _;
 use session::Servable;
 use tensor::{DType, Shape, Tensor};
 
-use crate::capi::{Api, Endpoints, Loading, Session, TfTensor};
+use crate::capi::{Api, Endpoints, Loading, Session, SessionRun, TfTensor};
 use crate::error::{Error, Result};
 use crate::options::Options;
 
@@ -61,7 +61,8 @@ impl Direct {
             unsafe { TfTensor::wrap(self.api, input.dtype(), &input.shape().to_i64(), bytes, keep) }
         });
         let wrapped: Vec<TfTensor<'_>> = wrapped.collect::<Result<_>>()?;
-        let outputs = self.session.run((feeds, &wrapped), (fetches, &[0]), &[])?;
+        let run = SessionRun { feeds, inputs: &wrapped, fetches, outputs: &[0], options: &[] };
+        let outputs = self.session.run(&run)?;
         let malformed = || Error::Malformed("an output that is not plain".to_owned());
         let output = outputs.first().ok_or_else(malformed)?;
         let dtype = DType::from_number(output.dtype()).ok_or_else(malformed)?;

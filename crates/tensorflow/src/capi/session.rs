@@ -21,6 +21,19 @@ pub(crate) struct Loading<'a> {
     pub(crate) config: &'a [u8],
 }
 
+/// A run of a session.
+pub(crate) struct SessionRun<'a> {
+    /// The endpoints that the inputs go to.
+    pub(crate) feeds: &'a Endpoints,
+    pub(crate) inputs: &'a [TfTensor<'a>],
+    /// The endpoints that outputs come from.
+    pub(crate) fetches: &'a Endpoints,
+    /// The numbers of those that are wanted.
+    pub(crate) outputs: &'a [u32],
+    /// A serialised `RunOptions`.
+    pub(crate) options: &'a [u8],
+}
+
 /// A loaded meta graph: variables restored, init op run.
 pub(crate) struct Session<'a> {
     api: &'a Api,
@@ -82,14 +95,9 @@ impl<'a> Session<'a> {
         Ok(Endpoints(outputs.collect::<Result<_>>()?))
     }
 
-    /// Runs the graph from `inputs` to some of the `outputs`. `options` is a serialised
-    /// `RunOptions`.
-    pub(crate) fn run(
-        &self,
-        (feeds, inputs): (&Endpoints, &[TfTensor<'_>]),
-        (fetches, outputs): (&Endpoints, &[u32]),
-        options: &[u8],
-    ) -> Result<Vec<TfTensor<'a>>> {
+    /// Runs the graph from the inputs to some of its outputs.
+    pub(crate) fn run(&self, run: &SessionRun<'_>) -> Result<Vec<TfTensor<'a>>> {
+        let SessionRun { feeds, inputs, fetches, outputs, options } = *run;
         if feeds.0.len() != inputs.len() {
             let text = format!("{} inputs for {} feeds", inputs.len(), feeds.0.len());
             return Err(Error::Malformed(text));

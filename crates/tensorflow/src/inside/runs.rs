@@ -9,7 +9,7 @@ use status::Code;
 use tensor::{DType, Shape};
 
 use super::Inside;
-use crate::capi::{Endpoints, Keep, Session, TfTensor};
+use crate::capi::{Endpoints, Keep, Session, SessionRun, TfTensor};
 use crate::error::{Error, Result};
 use crate::tensors::{self, INLINE_BYTES_MAX};
 use crate::wire::{Done, Failure, Names, RunOrder, Tensors, Word};
@@ -59,11 +59,15 @@ impl Inside {
         let inputs = self.inputs(&order.inputs.unwrap_or_default(), &lease)?;
         drop(lease);
         let options = RunOptions { timeout_in_ms: order.timeout_millis, ..RunOptions::default() };
-        let ran = model.session.run(
-            (feeds, &inputs),
-            (fetches, &order.outputs),
-            &options.encode_to_vec(),
-        );
+        let options = options.encode_to_vec();
+        let run = SessionRun {
+            feeds,
+            inputs: &inputs,
+            fetches,
+            outputs: &order.outputs,
+            options: &options,
+        };
+        let ran = model.session.run(&run);
         // Before the answer, so that their memory is free when it arrives.
         drop(inputs);
         self.give(&ran?)
