@@ -97,8 +97,14 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
     info!("{}", growth_line(&devices, &external));
     let warmups = Arc::new(Warmups::default());
     let folders = Models::new(config);
-    let (engines, give_way) =
-        start_engines((config, flags), (&scheduler, &external), (&active, &folders), &warmups)?;
+    let shared = EngineParts {
+        scheduler: &scheduler,
+        external: &external,
+        active: &active,
+        folders: &folders,
+        warmups: &warmups,
+    };
+    let (engines, give_way) = start_engines(config, flags, &shared)?;
     let loader = Counted { loader: Arc::clone(&engines), loads: Arc::clone(&loads) };
     let (options, source) = (config.lifecycle.clone(), folders.clone());
     let lifecycle = Arc::new(Lifecycle::start(options, source, loader, unload.clone()));
@@ -127,16 +133,7 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         tasks: &tasks,
         token: &token,
     };
-    let is_started = tokio::select! {
-        () = stop.recv() => false,
-        started = start(&doors, &lifecycle) => {
-            started?;
-            true
-        }
-    };
-    if is_started {
-        stop.recv().await;
-    }
+    let is_started = run_until_stopped(&doors, &lifecycle, &mut stop).await?;
     stop.exit_at_next();
     drain(&lifecycle, if is_started { config.lame_duck } else { Duration::ZERO }).await;
     token.cancel();
@@ -154,6 +151,20 @@ async fn serve(config: &Config, flags: &Flags) -> Result<()> {
         warn!("requests were still in flight after {:?}", config.shutdown_grace);
     }
     Ok(())
+}
+
+/// Starts and waits until the server is to stop; gives `false` if that was before it had started.
+async fn run_until_stopped(
+    doors: &Doors<'_>,
+    lifecycle: &Lifecycle<Servable>,
+    stop: &mut signals::Stop,
+) -> Result<bool> {
+    tokio::select! {
+        () = stop.recv() => return Ok(false),
+        started = start(doors, lifecycle) => started?,
+    }
+    stop.recv().await;
+    Ok(true)
 }
 
 /// Says that the server is not ready any more, and goes on for a while.
@@ -293,12 +304,21 @@ fn start_external(config: &Config, flags: &Flags, devices: &Arc<Devices>) -> Res
     External::start(&config.devices, workers, Arc::clone(devices))
 }
 
+/// The parts of the server that engines share with the rest of it.
+struct EngineParts<'a> {
+    scheduler: &'a Scheduler,
+    external: &'a Arc<External>,
+    active: &'a Arc<Active>,
+    folders: &'a Models,
+    warmups: &'a Arc<Warmups>,
+}
+
 fn start_engines(
-    (config, flags): (&Config, &Flags),
-    (scheduler, external): (&Scheduler, &Arc<External>),
-    (active, folders): (&Arc<Active>, &Models),
-    warmups: &Arc<Warmups>,
+    config: &Config,
+    flags: &Flags,
+    parts: &EngineParts<'_>,
 ) -> Result<(Arc<Engines>, GiveWay)> {
+    let EngineParts { scheduler, external, active, folders, warmups } = *parts;
     let options = native::Options { tags: config.tags.clone(), plans_max: PLANS_MAX };
     let choices = Choices::parse(&flags.engine)?;
     let external = Arc::clone(external);

@@ -12,6 +12,13 @@ use status::{Code, Status};
 use super::{Around, Devices, Logical, PhysicalDevice, Undo};
 use crate::external::External;
 
+/// The logical devices before a change, and those of them that it keeps.
+#[derive(Clone, Copy)]
+struct ChangedDevices<'a> {
+    all: &'a [Arc<Logical>],
+    kept: &'a [Arc<Logical>],
+}
+
 impl Devices {
     /// Makes of the devices what a device config says, or leaves all as they are. What is in
     /// use keeps its place: limits change at once, but a device in use cannot go, nor change how it
@@ -44,7 +51,7 @@ impl Devices {
         self.check_lanes(&all, &configured.devices, is_in_use)?;
         let warnings = configured.warnings.clone();
         let kept = self.kept(&all, &configured, is_in_use);
-        self.check_limits((&all, &kept), &configured)?;
+        self.check_limits(ChangedDevices { all: &all, kept: &kept }, &configured)?;
         let changed = self.rebuilt(&all, &kept, configured)?;
         let before = self.replace(changed);
         drop((all, before));
@@ -182,9 +189,10 @@ impl Devices {
     /// Refuses limits below what is held when all that nobody uses was given back.
     fn check_limits(
         &self,
-        (all, kept): (&[Arc<Logical>], &[Arc<Logical>]),
+        devices: ChangedDevices<'_>,
         configured: &Configured,
     ) -> Result<(), Status> {
+        let ChangedDevices { all, kept } = devices;
         let refuse = |name: &str, held: u64, limit: u64| {
             let text = format!("{name} holds {held} bytes, more than a limit of {limit}");
             Err(Status::new(Code::FailedPrecondition, text))

@@ -39,10 +39,15 @@ impl Inner {
         let scheduler = Scheduler { versions, devices: Arc::clone(&devices) };
         let warmups = Arc::new(Warmups::default());
         let external = start_external(&config, &flags, &devices).unwrap();
-        let around = (&scheduler, &external);
         let folders = Models { fence: Arc::default(), tags: config.tags.clone() };
-        let own = (&active, &folders);
-        let (loader, _) = start_engines((&config, &flags), around, own, &warmups).unwrap();
+        let parts = EngineParts {
+            scheduler: &scheduler,
+            external: &external,
+            active: &active,
+            folders: &folders,
+            warmups: &warmups,
+        };
+        let (loader, _) = start_engines(&config, &flags, &parts).unwrap();
         let loader = Counted { loader, loads: Arc::default() };
         let options = lifecycle::Options { poll: Poll::Every(POLL), ..config.lifecycle };
         let unload = CancellationToken::new();
