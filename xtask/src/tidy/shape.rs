@@ -9,15 +9,6 @@ use super::tree::Tree;
 const METHODS_MAX: usize = 40;
 const PARAMETERS_MAX: usize = 5;
 
-/// Functions that still have tuples for parameters: the start of the paths, how many, and the issue
-/// that mends them.
-const TUPLES_LEFT: &[(&str, usize, u32)] = &[
-    ("crates/graph/src/", 5, 20),
-    ("crates/kernels/src/", 3, 20),
-    ("crates/native/src/engine.rs", 1, 20),
-    ("crates/ops/src/", 17, 20),
-];
-
 /// No type has more than 40 methods, those of all its own `impl` blocks in a crate together.
 pub(super) fn methods(tree: &Tree) -> Vec<Finding> {
     let mut n_methods: BTreeMap<(&str, String), (usize, &str, usize)> = BTreeMap::new();
@@ -37,46 +28,34 @@ pub(super) fn methods(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// No parameter is a tuple that stands for several: none of three or more, and none of two unlike
-/// things where there are five parameters already. A pair of like things, such as a height and a
-/// width, is one thing.
+/// No parameter is a tuple that stands for several: none of three or more, none of two unlike
+/// things where there are five parameters already, and no two tuples in one function. A pair of
+/// like things, such as a height and a width, is one thing.
 pub(super) fn tuples(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, source) in tree.sources().filter(|(path, _)| room(path).is_some()) {
         for function in functions(&Code::of(source)) {
-            let n = function.parameters.len();
-            let stands_for_several = |types: &Vec<String>| {
-                types.len() > 2 || (types.len() == 2 && n >= PARAMETERS_MAX && types[0] != types[1])
-            };
-            let tuples = function.parameters.iter().filter_map(|parameter| tuple(parameter));
-            if let Some(types) = tuples.into_iter().find(stands_for_several) {
-                let size = types.len();
-                let message = format!(
-                    "`{}` takes a tuple of {size} among {n} parameters; name it as a struct",
-                    function.name
-                );
+            if let Some(complaint) = complaint(&function) {
+                let message = format!("`{}` takes {complaint} as a struct", function.name);
                 findings.push(Finding::new(path, function.line, message));
             }
         }
     }
-    forgive(findings)
+    findings
 }
 
-/// Leaves out what the table knows; a table that knows too much is a finding.
-fn forgive(findings: Vec<Finding>) -> Vec<Finding> {
-    let left = |finding: &Finding| {
-        TUPLES_LEFT.iter().position(|(start, _, _)| finding.path.starts_with(start))
+fn complaint(function: &Function) -> Option<String> {
+    let n = function.parameters.len();
+    let tuples: Vec<Vec<String>> =
+        function.parameters.iter().filter_map(|parameter| tuple(parameter)).collect();
+    let stands_for_several = |types: &&Vec<String>| {
+        types.len() > 2 || (types.len() == 2 && n >= PARAMETERS_MAX && types[0] != types[1])
     };
-    let (known, mut others): (Vec<Finding>, Vec<Finding>) =
-        findings.into_iter().partition(|finding| left(finding).is_some());
-    for (index, (start, n_most, issue)) in TUPLES_LEFT.iter().enumerate() {
-        let n = known.iter().filter(|finding| left(finding) == Some(index)).count();
-        if n > *n_most {
-            let message = format!("{n} tuple parameters; {n_most} are left for issue {issue}");
-            others.push(Finding::new(start, 0, message));
-        }
+    if let Some(types) = tuples.iter().find(stands_for_several) {
+        return Some(format!("a tuple of {} among {n} parameters; name it", types.len()));
     }
-    others
+    let n_tuples = tuples.iter().filter(|types| types.len() > 1).count();
+    (n_tuples > 1).then(|| format!("{n_tuples} tuples; name each"))
 }
 
 /// The crate of a path below `crates/`; fakes in a crate's folder belong to it.
@@ -315,6 +294,13 @@ mod tests {
         check("fn f(a: u8, b: u8, c: u8, (e, f): (u8, &[u8])) {}", &[]);
         check("fn f(a: u8, b: u8, c: u8, d: u8, (height, width): (usize, usize)) {}", &[]);
         check("#[cfg(test)]\nmod tests {\n fn f(a: (u8, u8, u8)) {}\n}", &[]);
+    }
+
+    #[test]
+    fn two_tuples_in_a_function_are_found() {
+        check("fn f(a: (u8, &[u8]), b: (u8, &[u8])) {}", &[1]);
+        check("fn f((a, b): (u8, u8), c: u8, d: &(u8, u8)) {}", &[1]);
+        check("fn f((a, b): (u8, u8), c: &[(u8, u8)], d: ()) -> (u8, u8) {}", &[]);
     }
 
     #[test]
