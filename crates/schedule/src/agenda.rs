@@ -250,13 +250,13 @@ impl<T> Agenda<T> {
     ) -> Result<(), Refusal> {
         let forecast = self.forecast(id, arrival.n_rows, now);
         let waiting = self.queues[id.0].as_mut().filter(|waiting| !waiting.is_removed);
-        let Some(waiting) = waiting else { return Err(Refusal::of(Error::Closed)) };
+        let Some(waiting) = waiting else { return Err(Refusal::from_error(Error::Closed)) };
         waiting.stats.n_asked += 1;
         waiting.stats.task_rows.add(arrival.n_rows as u64);
         let retry_after = Some(forecast.finish);
         if let Some(n_runs) = overrun(&self.detached, self.lanes.len(), waiting.model) {
             waiting.stats.n_refused += 1;
-            return Err(Refusal::of(Error::Overrun { n_runs }));
+            return Err(Refusal::from_error(Error::Overrun { n_runs }));
         }
         if let Some(deadline) = arrival.deadline {
             let left = deadline.since(now);

@@ -63,7 +63,7 @@ pub enum Error {
 }
 
 impl Refusal {
-    pub(crate) fn of(error: impl Into<Error>) -> Self {
+    pub(crate) fn from_error(error: impl Into<Error>) -> Self {
         Self { error: error.into(), retry_after: None }
     }
 

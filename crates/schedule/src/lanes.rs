@@ -297,7 +297,7 @@ impl Drop for Share {
         let waited = state.agenda.remove_model(self.model);
         drop(state);
         for task in waited {
-            task.fail(Failure::Refused(Refusal::of(Error::Closed)));
+            task.fail(Failure::Refused(Refusal::from_error(Error::Closed)));
         }
     }
 }
@@ -314,7 +314,7 @@ impl LanesState {
         now: Time,
     ) -> Result<(), Refusal> {
         if self.is_ended {
-            return Err(Refusal::of(Error::Closed));
+            return Err(Refusal::from_error(Error::Closed));
         }
         let refusal = match self.agenda.push(queue, Arc::clone(task), arrival, now) {
             Ok(()) => return Ok(()),
@@ -325,7 +325,7 @@ impl LanesState {
             return Err(refusal);
         }
         for task in moot {
-            task.fail(Failure::Refused(Refusal::of(Error::Cancelled)));
+            task.fail(Failure::Refused(Refusal::from_error(Error::Cancelled)));
         }
         self.agenda.push(queue, Arc::clone(task), arrival, now)
     }
@@ -414,7 +414,7 @@ impl LanesShared {
         let waited = state.agenda.remove_all();
         drop(state);
         for task in waited {
-            task.fail(Failure::Refused(Refusal::of(Error::Closed)));
+            task.fail(Failure::Refused(Refusal::from_error(Error::Closed)));
         }
     }
 

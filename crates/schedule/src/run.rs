@@ -34,7 +34,7 @@ pub(crate) fn run(
     batch.pieces.retain(|piece| {
         let is_moot = piece.task.is_moot();
         if is_moot {
-            piece.task.fail(Failure::Refused(Refusal::of(Error::Cancelled)));
+            piece.task.fail(Failure::Refused(Refusal::from_error(Error::Cancelled)));
         }
         !is_moot
     });
@@ -81,7 +81,7 @@ fn together(
     work: &RunLimited<'_>,
     workspace: &mut Workspace,
 ) -> Result<(), Failure> {
-    let refused = |error: batch::Error| Failure::Refused(Refusal::of(error));
+    let refused = |error: batch::Error| Failure::Refused(Refusal::from_error(error));
     let control = control(pieces);
     if let [piece] = pieces
         && piece.rows == (0..piece.task.n_rows)
@@ -128,7 +128,7 @@ impl RunLimited<'_> {
         outputs.map_err(|failure| match failure {
             // The machine is to blame, and it is this limit: nothing else is over yet.
             Failure::Failed(Fault { blame: Blame::Machine, .. }) if is_over => {
-                Failure::Refused(Refusal::of(Error::RanTooLong { max }))
+                Failure::Refused(Refusal::from_error(Error::RanTooLong { max }))
             }
             other @ (Failure::Failed(_) | Failure::Refused(_)) => other,
         })

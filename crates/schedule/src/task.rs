@@ -159,7 +159,7 @@ impl Task {
         let Some(whole) = answer.parts.add(start, n_rows, outputs) else { return };
         let reply = answer.reply.take();
         drop(answer);
-        let whole = whole.map_err(|error| Failure::Refused(Refusal::of(error)));
+        let whole = whole.map_err(|error| Failure::Refused(Refusal::from_error(error)));
         if let Some(reply) = reply {
             reply(whole);
         }
@@ -170,7 +170,7 @@ impl Task {
 pub(crate) fn fail_expired(expired: Vec<Arc<Task>>) {
     for task in expired {
         let waited = task.came.elapsed();
-        task.fail(Failure::Refused(Refusal::of(Error::Expired { waited })));
+        task.fail(Failure::Refused(Refusal::from_error(Error::Expired { waited })));
     }
 }
 

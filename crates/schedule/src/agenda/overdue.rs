@@ -122,10 +122,10 @@ mod tests {
 
     impl Setup {
         fn new() -> Self {
-            Self::of(3)
+            Self::with_models(3)
         }
 
-        fn of(n_models: usize) -> Self {
+        fn with_models(n_models: usize) -> Self {
             let mut agenda = Agenda::new(2);
             let queue = |model: ModelId, agenda: &mut Agenda<u32>| {
                 let options = batch::Options::unbatched(100);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn any_number_of_models_with_endless_runs_leave_a_lane_for_the_one_whose_runs_end() {
         for n_hostile in [1, 2, 3, 5, 20] {
-            let mut setup = Setup::of(n_hostile + 1);
+            let mut setup = Setup::with_models(n_hostile + 1);
             (0..n_hostile).for_each(|model| (0..6).for_each(|_| setup.push(model, 0)));
             let healthy = n_hostile;
             let (mut n_answered, mut waits, mut running) = (0, 0, None);
@@ -271,7 +271,7 @@ mod tests {
         setup.detach(4000, Some(1));
         assert_eq!(
             setup.try_push(0, 4001),
-            Err(Refusal::of(Error::Overrun { n_runs: 2 })),
+            Err(Refusal::from_error(Error::Overrun { n_runs: 2 })),
             "the model has all detached runs"
         );
         setup.push(1, 4001);
