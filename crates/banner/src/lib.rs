@@ -1,6 +1,10 @@
-//! The first screen of a server: addresses, models, requests to paste, and a line while models load.
+//! The first screen of a server: addresses, models, lines to paste, and progress while models load.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "this crate talks to the terminal")]
+#![allow(
+    clippy::print_stdout,
+    clippy::wildcard_enum_match_arm,
+    reason = "this crate talks to the terminal; there are many dtypes"
+)]
 
 /// Prints a line to standard output. A reader that has had enough is no error.
 macro_rules! say {

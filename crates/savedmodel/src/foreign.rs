@@ -204,7 +204,7 @@ fn of_zip(head: &[u8]) -> Foreign {
     Foreign::Zip
 }
 
-/// Returns whether a protobuf message begins as a `GraphDef` does: a node, with its name and its op.
+/// Returns whether a protobuf message begins as a `GraphDef` does: a node, with its name and op.
 fn is_graph(head: &[u8]) -> bool {
     let Some(node) = head.strip_prefix(&[0x0a]) else { return false };
     let Some((_, node)) = varint(node) else { return false };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::{Histogram, LATENCY_LIMITS, Point, Value};
 use parking_lot::Mutex;
 
-/// How many paths and outcomes are counted one by one; beyond that the first are forgotten.
+/// The number of paths and outcomes that are counted one by one; beyond it the first are forgotten.
 const KINDS_MAX: usize = 1000;
 
 /// The counts, by the path of the version and the name of a code.

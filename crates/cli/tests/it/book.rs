@@ -16,7 +16,7 @@ use servertest::Server;
 
 use crate::support::root;
 
-/// What stands for anything that varies.
+/// The sign for anything that varies.
 const ANYTHING: &str = "…";
 
 /// The pages of the book, and the one before it.

@@ -8,7 +8,7 @@ fn run(args: &[&str]) -> Output {
     tensord().args(args).current_dir(root()).output().unwrap()
 }
 
-/// What a command prints when it ends with 0.
+/// The text that a command prints when it ends with 0.
 #[track_caller]
 fn printed(args: &[&str]) -> String {
     let output = run(args);

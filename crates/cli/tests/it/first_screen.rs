@@ -1,4 +1,4 @@
-//! What a person sees when the server is up, and whether it works when pasted.
+//! The screen that a person sees when the server is up, and whether it works when pasted.
 
 use std::process::{Command, Output};
 

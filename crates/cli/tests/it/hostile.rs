@@ -16,7 +16,7 @@ use crate::memory::{MIB, predict, write};
 use crate::support::{Server, check_half_plus_two, root, tensord, until};
 use crate::tensorflow::{with_tensorflow, workers};
 
-/// What the host may hold, and what the program may take besides.
+/// The bytes that the host may hold, and that the program may take besides.
 const LIMIT_BYTES: u64 = 1024 * MIB;
 const SPARE_BYTES: u64 = 128 * MIB;
 

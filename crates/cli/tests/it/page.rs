@@ -41,7 +41,7 @@ pub(crate) trait Page: Serialize + DeserializeOwned {
         page
     }
 
-    /// Whether a command that prints it ends with 0.
+    /// Returns whether a command that prints it ends with 0.
     fn is_fine(&self) -> bool {
         true
     }

@@ -17,7 +17,7 @@ const RELOAD: &str = "/tensorflow.serving.ModelService/HandleReloadConfigRequest
 const FLOAT: u8 = 1;
 const STRING: u8 = 7;
 
-/// How long anything may take before a test gives up.
+/// The longest time that anything may take, before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) fn repeated_string_as_float(server: &Server) {

@@ -143,7 +143,6 @@ fn models(screen: &str) -> Vec<&str> {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the variable that asks for the golden file")]
 fn the_screen_at_80_by_24_is_the_golden_one() {
     let screen = drawn(&Fleet::new(5, 2).watched(12), 80, 24);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/screens/top.txt");
