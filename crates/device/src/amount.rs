@@ -21,7 +21,7 @@ impl Amount {
     }
 
     /// The bytes it is of a device with `total_bytes`.
-    pub fn of(self, total_bytes: u64) -> u64 {
+    pub fn bytes_of(self, total_bytes: u64) -> u64 {
         match self {
             Amount::Bytes(bytes) => bytes,
             Amount::Fraction(fraction) => scale(total_bytes, fraction),
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn amounts_are_bytes_or_fractions() {
-        assert_eq!(Amount::parse("0.25").map(|a| a.of(1 << 30)), Some(1 << 28));
-        assert_eq!(Amount::parse("1MiB").map(|a| a.of(1 << 30)), Some(1 << 20));
+        assert_eq!(Amount::parse("0.25").map(|a| a.bytes_of(1 << 30)), Some(1 << 28));
+        assert_eq!(Amount::parse("1MiB").map(|a| a.bytes_of(1 << 30)), Some(1 << 20));
         for text in ["1.5", "0.0", "-0.5", "NaN", "half"] {
             assert_eq!(Amount::parse(text), None, "{text}");
         }

@@ -130,11 +130,11 @@ impl Space {
             GrowthRule::OnDemand => Arenas::growing(driver, step_bytes)?,
             GrowthRule::Reserved => Arenas::reserved(driver, context_bytes)?,
         };
-        Ok(Space::of(books, heap, arenas))
+        Ok(Space::from_parts(books, heap, arenas))
     }
 
     /// A space of its parts.
-    fn of(books: Books, heap: HeapCharges, arenas: Arenas) -> Space {
+    fn from_parts(books: Books, heap: HeapCharges, arenas: Arenas) -> Space {
         let properties = arenas.driver().properties();
         Space {
             name: properties.name.clone(),

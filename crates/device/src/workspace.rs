@@ -74,7 +74,7 @@ impl Workspace {
     }
 
     /// An empty workspace in the space of `owner`, who pays for it.
-    pub fn of(owner: Arc<Owner>) -> Result<Self> {
+    pub fn for_owner(owner: Arc<Owner>) -> Result<Self> {
         Self::new(Buffer::allocate(0)?, Some(owner))
     }
 

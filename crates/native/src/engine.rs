@@ -233,7 +233,7 @@ impl Model {
     ) -> graph::Result<T> {
         let Some(owner) = self.aside() else { return work(lane) };
         let kept = self.workspaces.lock().pop();
-        let mut own = kept.map_or_else(|| Workspace::of(Arc::clone(owner)), Ok)?;
+        let mut own = kept.map_or_else(|| Workspace::for_owner(Arc::clone(owner)), Ok)?;
         let done = work(&mut own);
         // What it takes beyond what was set aside is the device's again when nobody needs it.
         if owner.space().arenas().is_beyond_kept() {

@@ -50,7 +50,7 @@ pub fn measure(
     let loaded = opened.load(&options, &executor, Some(Arc::clone(&owner)))?;
 
     let mut rows = of_load(&rehearsal.need(), &owner);
-    let mut workspace = Workspace::of(server_beside(&owner)).map_err(memory)?;
+    let mut workspace = Workspace::for_owner(server_beside(&owner)).map_err(memory)?;
     let mut runs = Runs { rehearsal: &rehearsal, owner: &owner, plans: 0, work: 0 };
     for sizes in batches {
         let Some(batch) = rehearsal.batch(None, *sizes)? else { break };

@@ -40,7 +40,7 @@ impl OwnDevice {
 
     /// The bytes that an amount is on it: fractions are of all memory of the physical device.
     pub fn amount(&self, amount: Option<Amount>) -> Option<u64> {
-        amount.map(|amount| amount.of(self.total_bytes.load(Ordering::Relaxed)))
+        amount.map(|amount| amount.bytes_of(self.total_bytes.load(Ordering::Relaxed)))
     }
 
     /// The most that a model with a rule may hold on it.

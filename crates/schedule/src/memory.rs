@@ -8,7 +8,7 @@ use crate::options::Need;
 
 /// An empty workspace, which `owner` pays for.
 pub(crate) fn workspace(owner: Option<&Arc<Owner>>) -> device::Result<Workspace> {
-    owner.map_or_else(|| Workspace::allocate(0), |owner| Workspace::of(Arc::clone(owner)))
+    owner.map_or_else(|| Workspace::allocate(0), |owner| Workspace::for_owner(Arc::clone(owner)))
 }
 
 /// The memory that the runs of an owner's lanes take: the device's, and the host's beside it.

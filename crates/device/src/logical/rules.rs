@@ -167,7 +167,7 @@ const MEMORY_LIMIT: &str = "memory_limit of the device config";
 
 /// A limit in bytes, which must be some.
 fn limit_of(limit: Option<Amount>, device: &Physical) -> Result<Option<u64>, Error> {
-    match limit.map(|limit| limit.of(device.total_bytes)) {
+    match limit.map(|limit| limit.bytes_of(device.total_bytes)) {
         Some(0) => Err(invalid(format!("a memory limit of {} is 0 bytes", device.name))),
         limit => Ok(limit),
     }

@@ -153,7 +153,7 @@ impl Space {
         arenas.journal().changed(0, arenas.held_bytes(), RESERVATION, start);
         let accounts = vec![Arc::clone(arenas.driver().account()), Arc::clone(self.account())];
         let books = Books::new(accounts.clone(), 0)?;
-        let mut child = Space::of(books, HeapCharges::no_buffers(accounts), arenas);
+        let mut child = Space::from_parts(books, HeapCharges::no_buffers(accounts), arenas);
         child.faults = Arc::clone(&self.faults);
         child.parent = Some(Parent { space: Arc::clone(self), holder, _loan: loan });
         let child = Arc::new(child);

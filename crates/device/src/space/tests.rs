@@ -248,7 +248,7 @@ fn every_tensor_with_a_name_has_a_row_that_says_who_shares_it() {
 fn scratch_memory_in_a_workspace_is_booked_as_such_within_the_same_limit() {
     let space = host(64 * MIB);
     let owner = model(&space, "a", Some(MIB as u64));
-    let mut workspace = Workspace::of(Arc::clone(&owner)).unwrap();
+    let mut workspace = Workspace::for_owner(Arc::clone(&owner)).unwrap();
     workspace.ensure(MIB).unwrap();
     workspace.note_scratch(crate::Home::Device, 100 * KIB);
     // The most so far stays.
@@ -351,7 +351,7 @@ fn weights_that_were_read_go_back_while_others_are_packed() {
 fn a_workspace_is_an_activation_of_its_owner() {
     let space = host(64 * MIB);
     let server = Owner::new(&space, Holder::Server, None);
-    let mut workspace = Workspace::of(server).unwrap();
+    let mut workspace = Workspace::for_owner(server).unwrap();
     workspace.ensure(MIB).unwrap();
     workspace.ensure(5 * MIB).unwrap();
     assert_eq!(rows(&space), ["server activations 5242880"]);
@@ -404,7 +404,7 @@ impl Churn {
             })
         });
         let owners: Vec<Arc<Owner>> = owners.collect();
-        let of = |owner: &Arc<Owner>| Workspace::of(Arc::clone(owner)).unwrap();
+        let of = |owner: &Arc<Owner>| Workspace::for_owner(Arc::clone(owner)).unwrap();
         Churn {
             spaces,
             random: Random(seed),
@@ -621,7 +621,7 @@ fn loses_nothing(n: u64) -> bool {
     });
     churn.check(0);
     drop((large, grows));
-    let mut workspace = Workspace::of(Arc::clone(&churn.owners[3])).unwrap();
+    let mut workspace = Workspace::for_owner(Arc::clone(&churn.owners[3])).unwrap();
     drop(workspace.ensure(MIB));
     churn.check(0);
     drop((aside, workspace));

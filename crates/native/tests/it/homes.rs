@@ -80,7 +80,7 @@ fn elements(tensor: &Tensor) -> Vec<u8> {
 
 /// The answer of a run: its results, or its error.
 fn answer(loaded: &Loaded, run: &Run, owner: &Arc<Owner>) -> Result<Vec<(Shape, Vec<u8>)>, String> {
-    let mut workspace = Workspace::of(server_beside(owner)).unwrap();
+    let mut workspace = Workspace::for_owner(server_beside(owner)).unwrap();
     let outputs = loaded.engine.run(run, &mut workspace).map_err(|error| error.to_string())?;
     Ok(outputs.iter().map(|output| (output.shape().clone(), elements(output))).collect())
 }

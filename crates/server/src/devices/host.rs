@@ -55,7 +55,7 @@ const HOST: &str = "cpu:0";
 
 /// The most that the host may hold, if there is so much of it: the smaller of both counts.
 fn limit(explicit: Option<Amount>, total_bytes: u64) -> u64 {
-    explicit.map_or(total_bytes, |amount| amount.of(total_bytes).min(total_bytes))
+    explicit.map_or(total_bytes, |amount| amount.bytes_of(total_bytes).min(total_bytes))
 }
 
 impl Devices {

@@ -44,7 +44,7 @@ impl External {
             let has_limit =
                 memory.is_some_and(|m| !m.limit.is_empty() || !m.reservation.is_empty());
             let of_model = model.rule.limit.filter(|_| has_limit);
-            let of_model = of_model.map(|limit| limit.of(device.gpu.total_bytes));
+            let of_model = of_model.map(|limit| limit.bytes_of(device.gpu.total_bytes));
             let is_its_own =
                 config.config.as_ref().is_some_and(|config| config.gpu_options.is_some());
             let written = own.gpu_options.as_ref().and_then(|gpu| gpu.allow_growth);
