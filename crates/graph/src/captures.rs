@@ -53,8 +53,12 @@ impl Captures {
     fn look(&mut self, graph: &Graph, functions: &[(String, Graph)]) {
         for node in &graph.nodes {
             let Some((names, first)) = calls(node) else { continue };
-            let given: Vec<Capture> =
-                node.inputs.iter().skip(first).map(|port| Capture::of(graph, *port)).collect();
+            let given: Vec<Capture> = node
+                .inputs
+                .iter()
+                .skip(first)
+                .map(|port| Capture::from_port(graph, *port))
+                .collect();
             let kept: Vec<bool> = match names.get(1).filter(|_| first == 0) {
                 Some(body) => (0..given.len()).map(|arg| keeps(functions, body, arg)).collect(),
                 None => vec![true; given.len()],
@@ -74,7 +78,7 @@ impl Captures {
 }
 
 impl Capture {
-    fn of(graph: &Graph, port: Port) -> Self {
+    fn from_port(graph: &Graph, port: Port) -> Self {
         let node = origin(graph, port);
         if node.facts().variable == VariableAccess::Handle {
             return Self::Handle(Box::new(node.clone()));

@@ -47,7 +47,7 @@ pub(crate) fn infer_node(
 /// The specs of the inputs that a node's op reads, up to the first unknown one. A merge may read
 /// dead values.
 pub(crate) fn operands(op: &dyn Op, node: &Node, inputs: &[Option<Spec>]) -> Vec<Spec> {
-    let merge = Merge::of(op);
+    let merge = Merge::from_op(op);
     let known = |spec: &Option<Spec>| match (spec, merge) {
         (None, Some(merge)) => Some(Spec::unknown(merge.dtype)),
         (spec, _) => spec.clone(),

@@ -108,7 +108,7 @@ pub(crate) struct Merge {
 
 impl Merge {
     /// The merge that a node is.
-    pub(crate) fn of(op: &dyn Op) -> Option<&Self> {
+    pub(crate) fn from_op(op: &dyn Op) -> Option<&Self> {
         op.as_any()?.downcast_ref()
     }
 

@@ -36,7 +36,7 @@ pub fn pack<'a>(
     for program in programs.into_iter().chain(library.programs_mut()) {
         program.parts(&mut parts);
     }
-    let uses: Vec<PackUses> = parts.iter().map(|part| PackUses::of(part.graph)).collect();
+    let uses: Vec<PackUses> = parts.iter().map(|part| PackUses::from_graph(part.graph)).collect();
     let places = weights(&parts);
     // The bytes of packed forms cannot be compared in a rehearsal: what they are made of can.
     let is_rehearsal = places.iter().any(|places| parts[places[0].0].is_rehearsed(places[0].1));
@@ -124,7 +124,7 @@ struct PackUses {
 }
 
 impl PackUses {
-    fn of(graph: &Graph) -> Self {
+    fn from_graph(graph: &Graph) -> Self {
         let mut readers = vec![Vec::new(); graph.nodes.len()];
         for (number, node) in (0u32..).zip(&graph.nodes) {
             for (input, port) in node.inputs.iter().enumerate() {
@@ -146,7 +146,7 @@ struct PackForm {
 }
 
 impl PackForm {
-    fn of(node: &Node, input: usize, weight: &PackWeight) -> Self {
+    fn for_weight(node: &Node, input: usize, weight: &PackWeight) -> Self {
         let scale = weight.scale.clone();
         if let Some(shape) = matrix(node, input, &weight.tensor) {
             let op = "matrix".to_owned();
@@ -175,7 +175,7 @@ struct PackWeight {
 }
 
 impl PackWeight {
-    fn of(node: &Node) -> Self {
+    fn from_node(node: &Node) -> Self {
         let tensor = node.as_weight().expect("it is a constant").clone();
         let scale = match &node.body {
             Body::Scaled(scaled) => Some(Arc::clone(&scaled.scale)),
@@ -216,7 +216,7 @@ fn matrix(node: &Node, input: usize, weight: &Tensor) -> Option<Shape> {
 impl Part<'_> {
     /// Packs a constant for all who read it; gives it up if they read nothing else of it.
     fn pack(&mut self, node: u32, uses: &PackUses, forms: &mut Forms) -> Result<()> {
-        let weight = PackWeight::of(self.graph.node(node));
+        let weight = PackWeight::from_node(self.graph.node(node));
         let readers = &uses.readers[node as usize];
         let mut all = !readers.is_empty() && !uses.fetched.contains(&node);
         let reads = |place: &&(u32, usize)| !self.handed.contains(*place);
@@ -279,7 +279,7 @@ impl Part<'_> {
         if input >= node.operands().len() {
             return Ok(None);
         }
-        let form = PackForm::of(node, input, weight);
+        let form = PackForm::for_weight(node, input, weight);
         if let Some((_, packed)) = forms.iter().find(|(known, _)| *known == form) {
             return Ok(packed.clone());
         }

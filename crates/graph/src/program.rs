@@ -105,7 +105,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    fn of(input: &Tensor) -> Self {
+    fn from_tensor(input: &Tensor) -> Self {
         let items = ops::item_shape(input).map(|(dtype, shape)| (dtype, shape.clone()));
         Self { dtype: input.dtype(), shape: input.shape().clone(), items }
     }
@@ -402,7 +402,7 @@ impl Program {
             |key: &ProgramKey| key.iter().zip(inputs).all(|(known, input)| known.is_of(input));
         match self.kept(fits) {
             Some(plan) => Ok(plan),
-            None => self.make_plan(inputs.iter().map(Known::of).collect(), env),
+            None => self.make_plan(inputs.iter().map(Known::from_tensor).collect(), env),
         }
     }
 }

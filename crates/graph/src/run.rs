@@ -152,7 +152,7 @@ impl RunState<'_> {
         let mut moved = step.moved().and_then(|number| self.open[number].take());
         // An input in the memory of the output is found there, and empty.
         let taken = |number: usize| step.in_place == Some(number);
-        let mut wide = Wide::of(operands.len(), step.outputs.len());
+        let mut wide = Wide::for_step(operands.len(), step.outputs.len());
         let [read_spans, write_spans] = wide.as_mut().map(Wide::spans).unwrap_or_default();
         let mut read_spans: SmallVec<[Span; 8]> = SmallVec::from_vec(read_spans);
         let mut write_spans: SmallVec<[Span; 8]> = SmallVec::from_vec(write_spans);

@@ -36,7 +36,9 @@ pub(crate) fn specialise(graph: &mut Graph, build: &Build<'_>) -> Result<(Librar
     let build = Build { env: &env, options: build.options.of_functions(), ..*build };
     let mut n_calls = 0;
     for number in 0..graph.nodes.len() {
-        let Some(call) = SpecialiseCall::of(graph, &graph.nodes[number], &inner) else { continue };
+        let Some(call) = SpecialiseCall::from_node(graph, &graph.nodes[number], &inner) else {
+            continue;
+        };
         n_calls += 1;
         if n_calls > CALLS_MAX {
             break;
@@ -65,7 +67,7 @@ struct SpecialiseCall<'a> {
 
 impl<'a> SpecialiseCall<'a> {
     /// The call that a node is; `None` if it is none, or nothing it gives is constant.
-    fn of(graph: &'a Graph, node: &'a Node, functions: &'a Nested<'_>) -> Option<Self> {
+    fn from_node(graph: &'a Graph, node: &'a Node, functions: &'a Nested<'_>) -> Option<Self> {
         let calls = node.facts().calls;
         calls.is_control_flow().then_some(())?;
         let mut bodies = BTreeMap::new();

@@ -237,7 +237,7 @@ impl<'a> Tracer<'a> {
         let mut args = Vec::new();
         for arg in &function.signature.input_arg {
             let dtype = DType::from_number(arg.r#type).unwrap_or(DType::F32);
-            args.push(Value::of(self.push_arg(&arg.name, Spec::unknown(dtype))));
+            args.push(Value::from_port(self.push_arg(&arg.name, Spec::unknown(dtype))));
         }
         let outputs = self.place(name, String::new(), args, &BTreeMap::new())?;
         let fetches = outputs.into_iter().map(|value| self.fetch(value, name));
@@ -457,7 +457,7 @@ impl<'a> Tracer<'a> {
             Reference::Control(_) => return Err(lost()),
         };
         if let Some(port) = scope.feeds.get(&(node, output)) {
-            return Ok(Value::of(*port));
+            return Ok(Value::from_port(*port));
         }
         let emitted = scope.emitted.get(&node).ok_or_else(lost)?;
         let live = emitted.live;

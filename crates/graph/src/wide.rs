@@ -36,7 +36,7 @@ type WideSlices<'a> = (Vec<&'a [u8]>, Vec<&'a mut [u8]>);
 
 impl Wide {
     /// The room for a step of so many operands, if it has many.
-    pub(crate) fn of(n_inputs: usize, n_outputs: usize) -> Option<Self> {
+    pub(crate) fn for_step(n_inputs: usize, n_outputs: usize) -> Option<Self> {
         if n_inputs <= INPUTS_MAX && n_outputs <= OUTPUTS_MAX {
             return None;
         }
@@ -97,14 +97,14 @@ mod tests {
 
     #[test]
     fn room_goes_from_step_to_step() {
-        assert!(Wide::of(INPUTS_MAX, OUTPUTS_MAX).is_none());
+        assert!(Wide::for_step(INPUTS_MAX, OUTPUTS_MAX).is_none());
         let bytes = [1u8; 3];
-        let mut wide = Wide::of(INPUTS_MAX + 1, 1).unwrap();
+        let mut wide = Wide::for_step(INPUTS_MAX + 1, 1).unwrap();
         let mut reads: SmallVec<[&[u8]; 8]> = SmallVec::from_vec(wide.slices().0);
         reads.extend(std::iter::repeat_n(&bytes[..], 100));
         let start = reads.as_ptr().cast::<u8>();
         Wide::keep([SmallVec::new(), SmallVec::new()], (reads, SmallVec::new()), wide.room());
-        let (reads, _) = Wide::of(1, OUTPUTS_MAX + 1).unwrap().slices();
+        let (reads, _) = Wide::for_step(1, OUTPUTS_MAX + 1).unwrap().slices();
         assert!(reads.is_empty() && reads.capacity() >= 100);
         assert_eq!(reads.as_ptr().cast(), start);
     }

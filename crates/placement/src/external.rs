@@ -143,7 +143,8 @@ impl ExternalDevice {
         let measured = self.context_bytes.lock().unwrap_or(0);
         let context_bytes = if has_worker && !model.has_own_worker() { 0 } else { measured };
         let reserved_bytes = model.rule.reservation;
-        let reserved_bytes = reserved_bytes.map_or(0, |amount| amount.bytes_of(self.gpu.total_bytes));
+        let reserved_bytes =
+            reserved_bytes.map_or(0, |amount| amount.bytes_of(self.gpu.total_bytes));
         ExternalNeed { weights_bytes, reserved_bytes, context_bytes }
     }
 

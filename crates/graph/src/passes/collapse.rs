@@ -19,9 +19,12 @@ use crate::program::Bindings;
 
 /// Replaces each pattern that is found.
 pub(super) fn collapse(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
-    let look =
-        CollapseScan { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
-    let mut edits = Edits::of(&graph);
+    let look = CollapseScan {
+        graph: &graph,
+        uses: Uses::from_graph(&graph),
+        specs: Specs::infer(&graph, env),
+    };
+    let mut edits = Edits::for_graph(&graph);
     // From the end: of two patterns that share nodes, the larger one ends later.
     for root in (0..u32::try_from(graph.nodes.len()).expect("a graph is bounded")).rev() {
         if edits.touches(root) {

@@ -108,7 +108,7 @@ impl ConstantsFolder<'_> {
             }
         };
         let inputs = operands(&*op, &node, &known);
-        if let Some(chosen) = Merge::of(&*op).and_then(|merge| merge.chosen(&inputs)) {
+        if let Some(chosen) = Merge::from_op(&*op).and_then(|merge| merge.chosen(&inputs)) {
             return self.take_chosen(&node, chosen);
         }
         if def.facts.is_check && surely_holds(&inputs) {

@@ -62,7 +62,7 @@ impl New {
 
 impl Edits {
     /// No changes yet to this graph.
-    pub(super) fn of(graph: &Graph) -> Self {
+    pub(super) fn for_graph(graph: &Graph) -> Self {
         let numbered = (0u32..).zip(&graph.nodes);
         let conditional = numbered.filter(|(_, node)| node.is_conditional());
         let conditional = conditional.map(|(number, _)| number).collect();

@@ -42,10 +42,11 @@ pub(super) fn fuse_as_is(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Resul
 type Scale<'a> = &'a dyn Fn(&FuseProduct, &[f32]) -> tensor::Result<Input>;
 
 fn fuse_with(graph: Graph, env: &Env<'_>, scale: Scale<'_>) -> Result<Graph> {
-    let look = Look { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
-    let mut edits = Edits::of(&graph);
+    let look =
+        Look { graph: &graph, uses: Uses::from_graph(&graph), specs: Specs::infer(&graph, env) };
+    let mut edits = Edits::for_graph(&graph);
     for number in 0..u32::try_from(graph.nodes.len()).expect("a graph is bounded") {
-        let Some(product) = FuseProduct::of(&graph, number) else { continue };
+        let Some(product) = FuseProduct::at_node(&graph, number) else { continue };
         let Some(chain) = Chain::follow(&look, &edits, &product) else { continue };
         let last = *chain.nodes.last().expect("a chain has a last node");
         edits.replace(last, &chain.nodes, fused(&graph, &product, &chain, scale)?);
@@ -73,7 +74,7 @@ enum FuseKind {
 }
 
 impl FuseProduct {
-    fn of(graph: &Graph, number: u32) -> Option<Self> {
+    fn at_node(graph: &Graph, number: u32) -> Option<Self> {
         let node = graph.node(number);
         (!node.is_conditional()).then_some(())?;
         let kind = match node.op_name() {

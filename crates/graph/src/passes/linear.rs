@@ -16,8 +16,12 @@ use crate::program::Bindings;
 
 /// Replaces each of them by a `_Linear`.
 pub(super) fn linear(graph: Graph, _: &Bindings<'_>, env: &Env<'_>) -> Result<Graph> {
-    let look = LinearScan { graph: &graph, uses: Uses::of(&graph), specs: Specs::of(&graph, env) };
-    let mut edits = Edits::of(&graph);
+    let look = LinearScan {
+        graph: &graph,
+        uses: Uses::from_graph(&graph),
+        specs: Specs::infer(&graph, env),
+    };
+    let mut edits = Edits::for_graph(&graph);
     for number in 0..u32::try_from(graph.nodes.len()).expect("a graph is bounded") {
         let Some(layer) = look.layer(number) else { continue };
         let mut attrs = NodeAttrs::new();

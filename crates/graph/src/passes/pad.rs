@@ -11,8 +11,8 @@ use crate::program::Bindings;
 
 /// Replaces each convolution without padding of a padded image.
 pub(super) fn pad(graph: Graph, _: &Bindings<'_>, _: &Env<'_>) -> Result<Graph> {
-    let uses = Uses::of(&graph);
-    let mut edits = Edits::of(&graph);
+    let uses = Uses::from_graph(&graph);
+    let mut edits = Edits::for_graph(&graph);
     for (number, node) in (0u32..).zip(&graph.nodes) {
         let Some(paddings) = paddings(&graph, node) else { continue };
         let pad = node.inputs[0].node;

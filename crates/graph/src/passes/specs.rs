@@ -9,7 +9,7 @@ use crate::graph::{Body, Graph, Port};
 pub(super) struct Specs(Vec<Vec<Spec>>);
 
 impl Specs {
-    pub(super) fn of(graph: &Graph, env: &Env<'_>) -> Self {
+    pub(super) fn infer(graph: &Graph, env: &Env<'_>) -> Self {
         let mut specs: Vec<Vec<Spec>> = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
             let known = match &node.body {

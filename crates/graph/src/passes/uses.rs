@@ -10,7 +10,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    pub(super) fn of(graph: &Graph) -> Self {
+    pub(super) fn from_graph(graph: &Graph) -> Self {
         let mut readers = vec![Vec::new(); graph.nodes.len()];
         let mut is_open = vec![false; graph.nodes.len()];
         graph.fetches.iter().for_each(|port| is_open[port.node as usize] = true);

@@ -254,7 +254,7 @@ impl Drafter<'_> {
             self.add(Vec::new(), []);
             return Ok(());
         }
-        if let Some(chosen) = Merge::of(&**op).and_then(|merge| merge.chosen(&specs)) {
+        if let Some(chosen) = Merge::from_op(&**op).and_then(|merge| merge.chosen(&specs)) {
             return self.add_chosen(node, chosen);
         }
         if !outputs.is_empty()

@@ -35,7 +35,7 @@ pub(super) fn place_within(
         None => Some(()),
     };
     place_with(draft, lower, |requests, home| {
-        let capacity = capacities.of(home);
+        let capacity = capacities.bytes_in(home);
         let (packing, verdict) =
             pack_within(requests, ALIGNMENT as u64, capacity, &mut should_stop_too);
         (verdict == Verdict::Fits).then_some(packing)
@@ -61,7 +61,7 @@ fn lower(
         let aligned = |bytes: u64| bytes.next_multiple_of(ALIGNMENT as u64);
         let others = requests.iter().enumerate().filter(is_alive);
         let others: u64 = others.map(|(_, (_, request))| aligned(request.bytes)).sum();
-        let most = capacities.of(step.home).checked_sub(others)?;
+        let most = capacities.bytes_in(step.home).checked_sub(others)?;
         if step.scratch_bytes as u64 <= most {
             continue;
         }

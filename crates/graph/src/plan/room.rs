@@ -16,7 +16,7 @@ pub struct Room {
 }
 
 impl Room {
-    fn of(&self, home: Home) -> u64 {
+    fn bytes_in(&self, home: Home) -> u64 {
         match home {
             Home::Device => self.device_bytes,
             Home::Host => self.host_bytes,
@@ -37,7 +37,7 @@ impl Capacities {
         Self { device: bytes, host: 0 }
     }
 
-    pub(super) fn of(&self, home: Home) -> u64 {
+    pub(super) fn bytes_in(&self, home: Home) -> u64 {
         match home {
             Home::Device => self.device,
             Home::Host => self.host,
@@ -53,7 +53,7 @@ pub(super) struct Missed {
 }
 
 impl Missed {
-    fn of(&self, home: Home) -> &AtomicU64 {
+    fn bytes_in(&self, home: Home) -> &AtomicU64 {
         match home {
             Home::Device => &self.device,
             Home::Host => &self.host,
@@ -103,8 +103,8 @@ impl Plan {
     /// Notes that no offsets below these heights were found.
     pub(crate) fn note_missed(&self, capacities: &Capacities) {
         for home in [Home::Device, Home::Host] {
-            if capacities.of(home) < self.work_bytes_of(home) {
-                self.missed.of(home).fetch_max(capacities.of(home), Ordering::Relaxed);
+            if capacities.bytes_in(home) < self.work_bytes_of(home) {
+                self.missed.bytes_in(home).fetch_max(capacities.bytes_in(home), Ordering::Relaxed);
             }
         }
     }
@@ -116,7 +116,7 @@ impl Plan {
         }
         // Room that comes and goes by a little is no reason to search each time: it takes half of
         // what was missing, so that there are few searches for a plan.
-        let missed = self.missed.of(home).load(Ordering::Relaxed);
+        let missed = self.missed.bytes_in(home).load(Ordering::Relaxed);
         let is_tried = missed > 0 && capacity < missed.midpoint(work);
         if capacity < self.live_bytes_of(home) || is_tried {
             return RoomFit::Hopeless;
@@ -126,7 +126,7 @@ impl Plan {
 
     /// The bytes that a room leaves for the workspace.
     fn capacity(&self, home: Home, room: &Room) -> u64 {
-        room.of(home).saturating_sub(self.dynamic_bytes_of(home) as u64)
+        room.bytes_in(home).saturating_sub(self.dynamic_bytes_of(home) as u64)
     }
 
     fn work_bytes_of(&self, home: Home) -> u64 {

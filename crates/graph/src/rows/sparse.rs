@@ -48,7 +48,7 @@ const TRAILING: &str = "has no row for what has no entry";
 const NUMBERS: &str = "reads the numbers of rows";
 
 impl Group {
-    fn of(node: &Node, part: usize) -> Self {
+    fn for_part(node: &Node, part: usize) -> Self {
         Self { name: format!("{}:{part}", node.name).into(), is_full: false }
     }
 
@@ -64,7 +64,7 @@ impl Group {
 
 /// The sparse outputs of a parser, of which there are `n`: all indices, all values, all shapes.
 pub(super) fn parsed(node: &Node, n: usize, number: usize, output: &Spec) -> Option<RowsTensor> {
-    let group = Group::of(node, number.checked_rem(n)?);
+    let group = Group::for_part(node, number.checked_rem(n)?);
     match number / n {
         0 => Some(group.seen(Part::Indices, output)),
         1 => Some(group.seen(Part::Entries, output)),
@@ -126,7 +126,7 @@ pub(super) fn judge(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Jud
         }
         RowRule::Segments => {
             let [data, segments] = inputs else { return Err(UNKNOWN) };
-            reduced(of(data, &Part::Entries).ok_or(UNKNOWN)?, segments, outputs)
+            reduced(group_of(data, &Part::Entries).ok_or(UNKNOWN)?, segments, outputs)
         }
         RowRule::Lookup => one_each(&inputs[1..], outputs),
         RowRule::Elementwise => one_each(inputs, outputs),
@@ -135,7 +135,7 @@ pub(super) fn judge(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Jud
 }
 
 /// The group of a tensor that is this part of one.
-fn of<'a>(seen: &'a RowsTensor, wanted: &Part) -> Option<&'a Group> {
+fn group_of<'a>(seen: &'a RowsTensor, wanted: &Part) -> Option<&'a Group> {
     match &seen.state {
         RowsState::Sparse(part, group) if part == wanted => Some(group),
         _ => None,
@@ -151,7 +151,7 @@ fn is_of_rows(shape: &RowsTensor) -> bool {
 /// Another shape with the same rows is the same shape.
 fn reshape(inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [indices, shape, new_shape] = inputs else { return Err(UNKNOWN) };
-    let group = of(indices, &Part::Indices).ok_or(UNKNOWN)?;
+    let group = group_of(indices, &Part::Indices).ok_or(UNKNOWN)?;
     if !is_of_rows(shape) || !is_of_rows(new_shape) {
         return Err(AXIS);
     }
@@ -161,14 +161,14 @@ fn reshape(inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
 /// Rows without an entry get one.
 fn fill(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [indices, values, shape, default] = inputs else { return Err(UNKNOWN) };
-    let group = of(indices, &Part::Indices).ok_or(UNKNOWN)?;
-    let fits = of(values, &Part::Entries) == Some(group)
+    let group = group_of(indices, &Part::Indices).ok_or(UNKNOWN)?;
+    let fits = group_of(values, &Part::Entries) == Some(group)
         && is_of_rows(shape)
         && default.state == RowsState::Free;
     if !fits {
         return Err(UNKNOWN);
     }
-    let full = Group { is_full: true, ..Group::of(node, 0) };
+    let full = Group { is_full: true, ..Group::for_part(node, 0) };
     let was_empty = Spec::new(DType::Bool, [Dim::symbol(ROWS)]);
     let back = RowsState::Mixed(format!("{} gives the places of all entries", node.name));
     Ok(vec![
@@ -182,12 +182,12 @@ fn fill(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
 /// The places of those entries that are true.
 fn positions(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [flags] = inputs else { return Err(UNKNOWN) };
-    let group = of(flags, &Part::Entries).ok_or(UNKNOWN)?;
+    let group = group_of(flags, &Part::Entries).ok_or(UNKNOWN)?;
     if flags.spec.rank() != Some(1) {
         return Err(UNKNOWN);
     }
     let part = Part::Positions(group.clone());
-    Ok(vec![Group::of(node, 0).seen(part, &outputs[0])])
+    Ok(vec![Group::for_part(node, 0).seen(part, &outputs[0])])
 }
 
 /// Positions, or entries of one element, as a vector.
@@ -230,7 +230,7 @@ fn gather(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
 /// `indices[:, 0]`: the row of each entry.
 fn segments(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [indices, begin, end, strides] = inputs else { return Err(UNKNOWN) };
-    let group = of(indices, &Part::Indices).ok_or(UNKNOWN)?;
+    let group = group_of(indices, &Part::Indices).ok_or(UNKNOWN)?;
     let attrs = Attrs::new(&node.attrs);
     let mask = |name: &str| attrs.int_or(name, 0).unwrap_or(-1);
     let masks = ["begin_mask", "end_mask", "shrink_axis_mask", "new_axis_mask", "ellipsis_mask"];
@@ -243,7 +243,7 @@ fn segments(node: &Node, inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
 
 fn unique(inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
     let [values] = inputs else { return Err(UNKNOWN) };
-    let group = of(values, &Part::Entries).ok_or(UNKNOWN)?;
+    let group = group_of(values, &Part::Entries).ok_or(UNKNOWN)?;
     let [dictionary, codes] = outputs else { return Err(UNKNOWN) };
     Ok(vec![group.seen(Part::Dictionary, dictionary), group.seen(Part::Codes, codes)])
 }
@@ -251,15 +251,16 @@ fn unique(inputs: &[RowsTensor], outputs: &[Spec]) -> Judged {
 /// The group of what is looked up for each entry: by the codes of a dictionary, or by the entries.
 fn looked_up<'a>(data: &RowsTensor, indices: &'a RowsTensor) -> Option<&'a Group> {
     match &data.state {
-        RowsState::Free => of(indices, &Part::Entries),
-        _ => of(indices, &Part::Codes).filter(|group| of(data, &Part::Dictionary) == Some(group)),
+        RowsState::Free => group_of(indices, &Part::Entries),
+        _ => group_of(indices, &Part::Codes)
+            .filter(|group| group_of(data, &Part::Dictionary) == Some(group)),
     }
 }
 
 /// The entries of each row together, in their order. A row without entries would have none.
 fn reduced(group: &Group, segments: &RowsTensor, outputs: &[Spec]) -> Judged {
     let [output] = outputs else { return Err(UNKNOWN) };
-    if of(segments, &Part::Segments) != Some(group) {
+    if group_of(segments, &Part::Segments) != Some(group) {
         return Err(UNKNOWN);
     }
     if !group.is_full {

@@ -108,7 +108,7 @@ impl Frames {
     }
 
     /// The frame in which a node runs; an `Exit` runs in the loop that it leads out of.
-    pub(super) fn of(&self, node: usize) -> usize {
+    pub(super) fn frame_of(&self, node: usize) -> usize {
         self.of.get(&node).copied().unwrap_or(OUTSIDE)
     }
 

@@ -30,7 +30,7 @@ pub(super) enum What {
 
 impl Value {
     /// An output of a node that is always alive.
-    pub(super) fn of(port: Port) -> Self {
+    pub(super) fn from_port(port: Port) -> Self {
         Self { what: What::Port(port), live: Live::ALWAYS }
     }
 }
@@ -145,7 +145,7 @@ impl<'a> Scope<'a> {
 
     /// The loop inside of this scope that a node leads out of.
     pub(super) fn left_by(&self, node: usize) -> Option<usize> {
-        let frame = self.frames.of(node);
+        let frame = self.frames.frame_of(node);
         let is_exit = matches!(self.body.nodes[node].op.as_str(), "Exit" | "RefExit");
         (is_exit && frame != self.frame).then_some(frame)
     }

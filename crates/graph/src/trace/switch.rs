@@ -69,7 +69,7 @@ impl<'a> Tracer<'a> {
         };
         if alive.len() == 1 || first.1.live == Live::ALWAYS {
             let index = self.push_number(&name, first.0)?;
-            let (live, values) = (first.1.live, vec![first.1, Value::of(index)]);
+            let (live, values) = (first.1.live, vec![first.1, Value::from_port(index)]);
             return Ok(Emitted { live, outputs: Outputs::Values(values) });
         }
         self.live = self.any_alive(&name, &alive)?;

@@ -440,7 +440,8 @@ impl WideSetup {
         let share = lanes.share(1);
         let (open, gate) = mpsc::channel();
         let (started, is_started) = mpsc::channel();
-        let own = own.map(|owner| (Arc::clone(&owner), Mutex::new(Workspace::for_owner(owner).unwrap())));
+        let own =
+            own.map(|owner| (Arc::clone(&owner), Mutex::new(Workspace::for_owner(owner).unwrap())));
         let work = Wide { own, gate: Mutex::new(gate), started, rows: Mutex::default() };
         let work = Arc::new(work);
         let batch = batch::Options {

@@ -14,7 +14,7 @@ pub(super) fn find(look: &CollapseScan<'_>, root: u32) -> Option<CollapseMatch> 
     let port = Port { node: root, output: 0 };
     matches!(look.op(port), "Mul" | "RealDiv").then_some(())?;
     (look.specs.dtype(port) == Some(DType::F32)).then_some(())?;
-    let terms = Terms::of(look, port);
+    let terms = Terms::from_product(look, port);
     let (name, x, inner) = terms.factors.iter().find_map(|gate| by_gate(look, &terms, *gate))?;
     let mut attrs = NodeAttrs::new();
     set(&mut attrs, "name", text(name));
@@ -40,14 +40,14 @@ fn by_gate(
                 return Some(("Swish", x, vec![gate.node]));
             }
             // Keras multiplies by its beta, which is 1.
-            let inner = Terms::of(look, argument);
+            let inner = Terms::from_product(look, argument);
             is_about(inner.times(x)?, 1.).then_some(())?;
             Some(("Swish", x, inner.nodes.into_iter().chain([gate.node]).collect()))
         }
         "Relu6" => hard(look, terms, gate),
         "Erfc" => {
             let [x] = terms.besides(gate)?[..] else { return None };
-            let inner = Terms::of(look, look.inputs(gate).first().map(one)?);
+            let inner = Terms::from_product(look, look.inputs(gate).first().map(one)?);
             let fits = is_about(inner.times(x)?, -std::f32::consts::FRAC_1_SQRT_2)
                 && is_about(terms.number, 0.5);
             let nodes = inner.nodes.into_iter().chain([gate.node]).collect();
@@ -94,17 +94,17 @@ fn hard(
 
 /// The nodes of `x / sqrt(2)`.
 fn by_error(look: &CollapseScan<'_>, argument: Port, x: Port) -> Option<Vec<u32>> {
-    let terms = Terms::of(look, argument);
+    let terms = Terms::from_product(look, argument);
     is_about(terms.times(x)?, std::f32::consts::FRAC_1_SQRT_2).then_some(terms.nodes)
 }
 
 /// The nodes of `sqrt(2/π) (x + 0.044715 x³)`.
 fn by_tangent(look: &CollapseScan<'_>, argument: Port, x: Port) -> Option<Vec<u32>> {
-    let outer = Terms::of(look, argument);
+    let outer = Terms::from_product(look, argument);
     let [sum] = outer.factors[..] else { return None };
     is_about(outer.number, 0.797_884_6).then_some(())?;
     let (_, cubic) = look.either(sum, &["AddV2", "Add"]).into_iter().find(|(a, _)| *a == x)?;
-    let cubic = Terms::of(look, cubic);
+    let cubic = Terms::from_product(look, cubic);
     is_about(cubic.number, 0.044_715).then_some(())?;
     let mut nodes: Vec<u32> = outer.nodes.into_iter().chain([sum.node]).collect();
     nodes.extend(&cubic.nodes);

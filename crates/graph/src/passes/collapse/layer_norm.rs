@@ -44,7 +44,7 @@ fn folded(look: &CollapseScan<'_>, root: Port) -> Option<Norm> {
                 .either(factor, &["Mul"])
                 .into_iter()
                 .find(|(_, deviation)| look.op(*deviation) == "Rsqrt")?;
-            let moments = LayerNormMoments::of(look, deviation, x)?;
+            let moments = LayerNormMoments::from_deviation(look, deviation, x)?;
             let (shift, mut nodes) = offset(look, rest, moments.mean, factor)?;
             nodes.extend([product.node, rest.node, factor.node]);
             nodes.extend(moments.nodes);
@@ -86,7 +86,7 @@ fn plain(look: &CollapseScan<'_>, root: Port) -> Option<Norm> {
                 .into_iter()
                 .find(|(a, b)| look.op(*a) == "Sub" && look.op(*b) == "Rsqrt")?;
             let (x, mean) = look.pair(centred)?;
-            let moments = LayerNormMoments::of(look, deviation, x)?;
+            let moments = LayerNormMoments::from_deviation(look, deviation, x)?;
             let mut nodes = vec![scaled.node, normal.node, centred.node];
             nodes.extend(moments.nodes);
             let epsilon = moments.epsilon;
@@ -104,7 +104,7 @@ struct LayerNormMoments {
 
 impl LayerNormMoments {
     /// Of `1 / sqrt(variance + epsilon)` of the rows of `x`.
-    fn of(look: &CollapseScan<'_>, deviation: Port, x: Port) -> Option<Self> {
+    fn from_deviation(look: &CollapseScan<'_>, deviation: Port, x: Port) -> Option<Self> {
         let sum = *look.inputs(deviation).first()?;
         let (epsilon, variance) = look
             .either(sum, SUM)

@@ -15,7 +15,7 @@ pub(super) struct Terms {
 
 impl Terms {
     /// Takes a value apart, as far as it is made by products that nobody else reads.
-    pub(super) fn of(look: &CollapseScan<'_>, port: Port) -> Self {
+    pub(super) fn from_product(look: &CollapseScan<'_>, port: Port) -> Self {
         let mut terms = Self { number: 1., factors: Vec::new(), nodes: Vec::new() };
         terms.add(look, port, true);
         terms
