@@ -65,6 +65,12 @@ def manage(method, url, body=None):
     urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method)).close()
 
 
+def ask(rest, model, n_rows):
+    """Sends a request of so many empty pictures."""
+    body = json.dumps({"instances": [[[[0.0]] * 8] * 8] * n_rows}).encode()
+    urllib.request.urlopen(f"{rest}/v1/models/{model}:predict", body).close()
+
+
 def expect(condition, message):
     if not condition:
         raise AssertionError(message)
@@ -123,6 +129,25 @@ def follows_a_load_and_an_unload(browser, management, folder):
     gone = "return ![undefined, 'END'].includes(" + shown.removeprefix("return ") + ") ? null : 1"
     browser.wait(gone, what="the version is gone")
     browser.wait("return document.querySelector('.mark.unload') !== null", what="its mark")
+
+
+def marks_growth_and_release(browser, rest, management):
+    """A large batch makes a GPU grow, and what was asked to be trimmed goes back."""
+    ask(rest, "digits", 2000)
+    browser.wait("return document.querySelector('.mark.growth') !== null", what="a mark of growth")
+    manage("POST", f"{management}/v1/memory:trim")
+    browser.wait("return document.querySelector('.mark.release') !== null", what="one of a release")
+
+
+def figures_move(browser, rest):
+    """The tiles and the line of a queue follow the requests."""
+    shown = "return document.getElementById(arguments[0]).innerText"
+    for part in ["tiles", "queue-body"]:
+        before = browser.run(shown, part)
+        end = time.monotonic() + PATIENCE_SECONDS
+        while browser.run(shown, part) == before:
+            expect(time.monotonic() < end, f"{part} stays at {before!r}")
+            ask(rest, "digits", 3)
 
 
 def keyboard_reaches_the_pieces(browser):
@@ -237,6 +262,8 @@ def page(rest, management, folder):
         draws_what_memory_says(browser, rest)
         draws_versions(browser, rest)
         follows_a_load_and_an_unload(browser, management, folder)
+        marks_growth_and_release(browser, rest, management)
+        figures_move(browser, rest)
         draws_what_memory_says(browser, rest)
         keyboard_reaches_the_pieces(browser)
         hostile_name_is_text(browser)
@@ -286,6 +313,13 @@ def many(rest, n_models, n_devices):
         devices = browser.run("return document.querySelectorAll('.device').length")
         expect(devices == int(n_devices), f"{devices} devices")
         draws_what_memory_says(browser, rest)
+        for number in range(int(n_models) // 2):
+            ask(rest, f"digits_{number:02}", 2)
+        queues = "return document.querySelectorAll('#queue-body tr').length"
+        browser.wait(f"{queues} >= arguments[0]", int(n_models) // 2, what="a line for each queue")
+        with urllib.request.urlopen(f"{rest}/metrics") as answer:
+            n_lines = answer.read().count(b"\n")
+        expect(n_lines < 20_000, f"{n_lines} lines of metrics")
         # The whole page is drawn anew, as at each look.
         drawing = """
         const times = [];
