@@ -132,11 +132,11 @@ def follows_a_load_and_an_unload(browser, management, folder):
 
 
 def marks_growth_and_release(browser, rest, management):
-    """A large batch makes a GPU grow, and what was asked to be trimmed goes back."""
-    ask(rest, "digits", 2000)
-    browser.wait("return document.querySelector('.mark.growth') !== null", what="a mark of growth")
+    """Memory that is trimmed goes back, and a large batch makes its GPU grow again."""
     manage("POST", f"{management}/v1/memory:trim")
-    browser.wait("return document.querySelector('.mark.release') !== null", what="one of a release")
+    browser.wait("return document.querySelector('.mark.release') !== null", what="a release")
+    ask(rest, "digits", 64)
+    browser.wait("return document.querySelector('.mark.growth') !== null", what="a growth")
 
 
 def figures_move(browser, rest):

@@ -24,7 +24,9 @@ pub(crate) fn discover(dirs: &[PathBuf]) -> Result<Vec<Found>> {
     for dir in dirs {
         let models = look(dir)?;
         if models.is_empty() {
-            if let Some(advice) = other_format(dir) {
+            if misplaced::too_shallow(dir).is_none()
+                && let Some(advice) = other_format(dir)
+            {
                 bail!("{advice}");
             }
             bail!(

@@ -17,7 +17,7 @@ pub fn remedy(dir: &Path) -> String {
 }
 
 /// A folder within a SavedModel was given.
-fn too_shallow(dir: &Path) -> Option<String> {
+pub(crate) fn too_shallow(dir: &Path) -> Option<String> {
     let dir = dir.canonicalize().ok()?;
     let above = dir.parent().filter(|above| is_saved_model(above))?;
     Some(format!("it is a part of a SavedModel: give {}", above.display()))

@@ -4,6 +4,7 @@
 //! on a connection that is about to be closed. A connection on which nothing is asked is closed
 //! after a while, and not at once: a request may be on its way, and HTTP/1.1 cannot take it back.
 
+mod drained;
 mod turn;
 
 use std::convert::Infallible;
@@ -26,6 +27,7 @@ use tonic::transport::server::Connected;
 use super::{Reply, Rest};
 use crate::budget::held_with;
 use crate::listen::{ConnectInfo, Drain, OpenCall};
+use drained::DrainedBody;
 pub(crate) use turn::Turns;
 
 /// Answers connections until the token is cancelled; then drains those that are open, and those
@@ -87,6 +89,7 @@ impl Server {
             let open = client.open();
             request.extensions_mut().insert(Arc::clone(&open));
             async move {
+                let request = request.map(DrainedBody::new);
                 let mut reply = held(rest.respond(request, peer).await, open).await;
                 if drain.is_cancelled() {
                     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -102,6 +102,26 @@ async fn bodies_beyond_the_limit_are_refused_before_they_are_read() {
 }
 
 #[tokio::test]
+async fn a_refused_body_is_read_on_so_that_its_answer_is_seen() {
+    let server = Server::start().await;
+    let part = vec![b' '; 1 << 20];
+    for path in ["/v1/models/m:predict", "/v1/models/nobody:predict", "/nothing"] {
+        let mut stream = TcpStream::connect(server.rest).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+        let head = format!("{head}Content-Length: {}\r\n\r\n", 64 << 20);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        for _ in 0..64 {
+            // It fails here if the server hangs up.
+            stream.write_all(&part).await.unwrap();
+        }
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 4"), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn bytes_in_flight_are_limited_over_all_requests() {
     let server = Setup { budget: Budget::of_bytes(100_000), ..Setup::new() }.start().await;
     let body = format!("{{\"instances\": [1{}]}}", " ".repeat(100_000));

@@ -120,9 +120,10 @@ async fn both_faces_speak_tls() {
     ask_grpc(&server, &client(&authority, None, b"h2")).await.unwrap();
     // Those who do not trust the authority find out.
     ask(&server, &client(&Authority::new(), None, b"http/1.1")).await.unwrap_err();
-    // And nothing is said in plain text.
+    // In plain text nothing is said but that.
     let plain = crate::support::exchange(server.rest, b"GET /healthz HTTP/1.1\r\n\r\n").await;
-    assert!(!plain.starts_with(b"HTTP"), "{plain:?}");
+    let plain = String::from_utf8(plain).unwrap();
+    assert!(plain.starts_with("HTTP/1.1 400") && plain.contains("speaks TLS"), "{plain}");
 }
 
 #[tokio::test]

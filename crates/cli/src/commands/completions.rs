@@ -120,7 +120,8 @@ mod tests {
             let path = folder.path().join(format!("tensord-{}.1", entry.name));
             let page = std::fs::read_to_string(path).unwrap();
             let definition = entry.define();
-            for flag in definition.get_arguments().filter_map(clap::Arg::get_long) {
+            let shown = definition.get_arguments().filter(|flag| !flag.is_hide_set());
+            for flag in shown.filter_map(clap::Arg::get_long) {
                 let flag = flag.replace('-', "\\-");
                 assert!(page.contains(&flag), "{flag} in the page of {}", entry.name);
             }

@@ -19,6 +19,9 @@ use crate::support::root;
 /// The sign for anything that varies.
 const ANYTHING: &str = "…";
 
+/// The line that ends the text of a file which a command writes (`<<'END'`).
+const END_OF_FILE: &str = "END";
+
 /// The pages of the book, and the one before it.
 fn chapters() -> Vec<PathBuf> {
     let listed = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
@@ -41,9 +44,14 @@ struct Example {
 /// The examples of a page, in their order.
 fn examples(text: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
-    let (mut is_inside, mut goes_on) = (false, false);
+    let (mut is_inside, mut goes_on, mut is_file) = (false, false, false);
     for (number, line) in text.lines().enumerate() {
-        if line.starts_with("```") {
+        if is_file && let Some(last) = examples.last_mut() {
+            last.command.push('\n');
+            last.command.push_str(line);
+            last.lines = number + 1..number + 1;
+            is_file = line != END_OF_FILE;
+        } else if line.starts_with("```") {
             is_inside = line == "```console";
         } else if is_inside && (goes_on || line.starts_with("$ ")) {
             let words = line.strip_prefix("$ ").filter(|_| !goes_on).unwrap_or(line.trim());
@@ -64,6 +72,7 @@ fn examples(text: &str) -> Vec<Example> {
                 }),
             }
             goes_on = more;
+            is_file = line.ends_with("<<'END'");
         } else if is_inside && let Some(last) = examples.last_mut() {
             last.printed.push_str(line);
             last.printed.push('\n');
@@ -137,7 +146,10 @@ impl Reader {
             return String::new();
         }
         let output = self.shell(&self.with_ports(command)).output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
+        let mut text = [output.stdout, output.stderr].concat();
+        if text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n'); // REST answers end without one.
+        }
         self.without_ports(&String::from_utf8_lossy(&text))
     }
 

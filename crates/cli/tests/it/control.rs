@@ -186,7 +186,7 @@ fn a_model_that_can_never_be_served_is_refused_at_once_with_the_reason() {
         assert_eq!(n_loads(&server, &path), "1", "{name}");
     };
     check("broken", "", (400, "damaged, or truncated"));
-    let limit = ", \"memory\": {\"limit\": 1}";
+    let limit = ", \"memory\": {\"limit\": \"1B\"}";
     check("b", limit, (429, "has no room"));
     check_half_plus_two(&server, "a");
 }

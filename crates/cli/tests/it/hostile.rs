@@ -43,8 +43,6 @@ const CASES: &[Case] = &[
     ("smaller answers that nobody reads over gRPC", messages::smaller_unread_answers),
     ("messages that never end", messages::unfinished_messages),
     ("heads without messages", messages::heads_without_messages),
-    ("numbers of many clients that each fit", messages::numbers_at_once),
-    ("strings of many clients that each fit", messages::strings_at_once),
     ("empty lists in JSON", wire::empty_lists),
     ("many small rows in JSON", wire::small_rows),
     ("numbers in JSON", wire::numbers),
@@ -56,9 +54,12 @@ const CASES: &[Case] = &[
     ("large heads that never end", wire::large_heads),
 ];
 
-/// Cases for our engine alone: answers so large that none fits beside TensorFlow, and models that
-/// are hostile themselves, since TensorFlow's own allocations are in no books of ours.
+/// Cases for our engine alone: answers so large that none fits beside TensorFlow, many large runs
+/// at once, and models that are hostile themselves, since TensorFlow's own allocations are in no
+/// books of ours.
 const NATIVE: &[Case] = &[
+    ("numbers of many clients that each fit", messages::numbers_at_once),
+    ("strings of many clients that each fit", messages::strings_at_once),
     ("answers that nobody reads over gRPC", messages::unread_answers),
     ("graphs that ask for giant results", models::giant_results),
     ("a constant of giant size", models::giant_constant),

@@ -9,6 +9,7 @@
 
 mod announced;
 mod batching;
+mod book;
 mod checks;
 mod clients;
 mod command_line;

@@ -45,9 +45,9 @@ fn device_configs_that_make_no_sense_are_refused_at_the_start() {
     let urgent = "logical_device { memory_limit: \"1B\" priority: -1 }";
     let cases = [
         (gpu("memory_limit: \"0\""), "a memory limit of gpu:0 is 0 bytes"),
-        (gpu("memory_limit: \"-1\""), "-1 is neither a size nor a fraction"),
-        (gpu("memory_limit: \"NaN\""), "NaN is neither a size nor a fraction"),
-        (gpu("memory_limit: \"1e400\""), "1e400 is neither a size nor a fraction"),
+        (gpu("memory_limit: \"-1\""), "-1 is neither a size"),
+        (gpu("memory_limit: \"NaN\""), "NaN is neither a size"),
+        (gpu("memory_limit: \"1e400\""), "1e400 is neither a size"),
         (gpu("memory_limit: \"99999999999TiB\""), "99999999999TiB is neither"),
         (gpu("memory_limit: \"4TiB\""), "but it has 1073741824"),
         (gpu("lanes: 4294967295"), "gpu:0 would have 4294967295 lanes, but 256 is the most"),
@@ -69,10 +69,10 @@ fn device_configs_that_make_no_sense_are_refused_at_the_start() {
         ("device { name: \"cpu:0\" simulation { copy_rate: \"1GB/s\" } }".to_owned(), "simulated"),
         ("device {".to_owned(), "end of input"),
         ("{\"device\": [null]}".to_owned(), "null"),
-        ("{\"device\": {}}".to_owned(), "device config"),
-        ("{".repeat(100_000), "device config"),
-        ("device { ".repeat(100_000), "device config"),
-        ("\u{0}\u{1}".to_owned(), "device config"),
+        ("{\"device\": {}}".to_owned(), "--device_config_file "),
+        ("{".repeat(100_000), "--device_config_file "),
+        ("device { ".repeat(100_000), "--device_config_file "),
+        ("\u{0}\u{1}".to_owned(), "--device_config_file "),
     ];
     check_refused("--device_config_file", &cases);
 }
@@ -212,15 +212,14 @@ fn of(name: &str, more: Value) -> String {
 /// Changes that make no sense where there are two GPUs of 64 MiB and the first is in use, and what
 /// is said of them.
 fn nonsense() -> Vec<(String, &'static str)> {
-    let shares = |n: usize| json!({"logical_device": vec![json!({"memory_limit": "1"}); n]});
+    let shares = |n: usize| json!({"logical_device": vec![json!({"memory_limit": "1B"}); n]});
     // Of two shares only one says so much.
-    let mixed =
-        |key: &str| json!({"logical_device": [{"memory_limit": 1, key: 0}, {"memory_limit": 1}]});
+    let mixed = |key: &str| json!({"logical_device": [{"memory_limit": "1B", key: 0}, {"memory_limit": "1B"}]});
     vec![
-        (of("gpu:1", json!({"memory_limit": "NaN"})), "neither a size nor a fraction"),
-        (of("gpu:1", json!({"memory_limit": "-5MiB"})), "neither a size nor a fraction"),
+        (of("gpu:1", json!({"memory_limit": "NaN"})), "neither a size"),
+        (of("gpu:1", json!({"memory_limit": "-5MiB"})), "neither a size"),
         (of("gpu:1", json!({"memory_limit": "65MiB"})), "but it has 67108864"),
-        (of("gpu:1", json!({"memory_limit": -5})), "neither a size nor a fraction"),
+        (of("gpu:1", json!({"memory_limit": -5})), "neither a size"),
         (of("gpu:1", json!({"memory_limit": [5]})), "expected a string"),
         (of("gpu:1", shares(100_000)), "100000 logical devices are configured"),
         (of("gpu:1", json!({"lanes": 100_000})), "gpu:1 would have 100000 lanes"),
@@ -236,10 +235,10 @@ fn nonsense() -> Vec<(String, &'static str)> {
         (of("gpu:1", mixed("ordinal")), ORDINALS),
         (of("gpu:0", json!({"visible": false})), HIDDEN),
         // It would be gpu:0 then.
-        (of("gpu:1", json!({"logical_device": [{"memory_limit": 1, "ordinal": -1}]})), RENAMED),
-        (of("cpu:0", json!({"memory_limit": "1"})), "more than a limit of 1"),
+        (of("gpu:1", json!({"logical_device": [{"memory_limit": "1B", "ordinal": -1}]})), RENAMED),
+        (of("cpu:0", json!({"memory_limit": "1B"})), "more than a limit of 1"),
         (of("cpu:0", json!({"lanes": 77})), "Physical devices cannot be modified after being"),
-        (of("gpu:0", json!({"memory_limit": "1"})), "gpu:0 holds"),
+        (of("gpu:0", json!({"memory_limit": "1B"})), "gpu:0 holds"),
         (of("gpu:0", json!({"allow_growth": false})), "Physical devices cannot be modified"),
         (of("gpu:0", json!({"lanes": 77})), "Physical devices cannot be modified"),
         (json!({"device": 3}).to_string(), "device config"),
@@ -255,7 +254,7 @@ fn nonsense() -> Vec<(String, &'static str)> {
         // The first would do, the second does not.
         (
             json!({"device": [{"name": "gpu:1", "memory_limit": "32MiB"},
-                              {"name": "gpu:0", "memory_limit": "1"}]})
+                              {"name": "gpu:0", "memory_limit": "1B"}]})
             .to_string(),
             "gpu:0 holds",
         ),
@@ -382,7 +381,7 @@ fn models_whose_memory_settings_make_no_sense_are_refused_and_the_others_serve()
         (fraction("nan"), "NaN, not from 0 to 1"),
         (fraction("-1"), "-1, not from 0 to 1"),
         (fraction("1.01"), "1.01, not from 0 to 1"),
-        ("memory { limit: \"lots\" }".to_owned(), "neither a size nor a fraction"),
+        ("memory { limit: \"lots\" }".to_owned(), "neither a size"),
         ("memory { limit: \"0\" }".to_owned(), "has no room"),
         ("memory { reservation: \"65MiB\" }".to_owned(), "68157440 bytes are needed"),
         ("memory { reservation: \"2MiB\" limit: \"1MiB\" }".to_owned(), "INVALID_ARGUMENT"),

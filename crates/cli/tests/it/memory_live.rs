@@ -66,7 +66,7 @@ fn limits_hold_while_requests_run_and_limits_change() {
             scope.spawn(|| client("b", [100_000, 7, 30_000])),
         ];
         let changes = scope.spawn(|| {
-            let all = [("8MiB", "40MiB"), ("24MiB", "24MiB"), ("1", "24MiB"), ("16MiB", "10MiB")];
+            let all = [("8MiB", "40MiB"), ("24MiB", "24MiB"), ("1B", "24MiB"), ("16MiB", "10MiB")];
             for (first, second) in all.iter().cycle() {
                 if is_over.load(Ordering::Relaxed) {
                     break;
@@ -76,7 +76,7 @@ fn limits_hold_while_requests_run_and_limits_change() {
                 let texts = ["more than a limit of", "has no room"];
                 let is_refused = status == 400 && texts.iter().any(|text| body.contains(text));
                 assert!(status == 200 || is_refused, "{status} {body}");
-                assert!(*first != "1" || is_refused, "{body}");
+                assert!(*first != "1B" || is_refused, "{body}");
             }
         });
         let reader = scope.spawn(|| {
@@ -113,7 +113,7 @@ fn the_limit_of_a_model_changes_with_its_config_and_with_its_device() {
     assert_eq!(share(&server, "gpu:0", "m").limit_bytes, Some(64 * MIB));
     assert_eq!(ask(&server, "m", 100_000).0, 200);
     // Less than it holds: it keeps that, and gets no more.
-    reload(&server, &list("1")).unwrap();
+    reload(&server, &list("1B")).unwrap();
     let tight = share(&server, "gpu:0", "m");
     assert!(tight.limit_bytes.unwrap() < 1000, "{tight:#?}");
     let (status, body) = ask(&server, "m", 100_000);

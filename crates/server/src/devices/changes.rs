@@ -389,7 +389,7 @@ mod tests {
         let nonsense = [
             ("device {".to_owned(), "device config: "),
             ("{\"device\": 3}".to_owned(), "device config: "),
-            (gpu(2, "memory_limit: \"much\""), "much is neither a size nor a fraction"),
+            (gpu(2, "memory_limit: \"much\""), "much is neither a size"),
             (gpu(2, "memory_limit: \"65MiB\""), "the logical devices of gpu:2 need 68157440"),
             (gpu(2, "lanes: 257"), "gpu:2 would have 257 lanes"),
             (gpu(2, &lanes), "all devices together would have 4355 lanes"),

@@ -50,16 +50,13 @@ fn refused(status: &tonic::Status) -> AskError {
     if let Some(source) = status.source() {
         return AskError::Foreign(format!("no gRPC: {source}"));
     }
-    let text = match status.code() {
-        Code::Unimplemented => format!(
-            "{}: this gRPC server is no tensord with the service tensord.Pages",
-            status.message()
-        ),
-        _ => status.message().to_owned(),
-    };
+    if status.code() == Code::Unimplemented {
+        // A server without `tensord.Pages`, or a REST door that was spoken to in gRPC.
+        return AskError::Foreign(status.message().to_owned());
+    }
     AskError::Answered {
         code: format!("{:?}", status.code()),
-        text,
+        text: status.message().to_owned(),
         is_about_keys: matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied),
     }
 }

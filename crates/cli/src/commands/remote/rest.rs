@@ -40,16 +40,19 @@ pub(super) async fn ask(
     if status == StatusCode::OK {
         return Ok(body.to_vec());
     }
-    let text = error_text(&body);
+    let text = match error_text(&body) {
+        Some(text) => text,
+        // The doors answer with JSON; plain text is for a client that is wrong at a port.
+        None => return Err(AskError::Foreign(String::from_utf8_lossy(&body).trim().to_owned())),
+    };
     let is_about_keys = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     Err(AskError::Answered { code: status.as_u16().to_string(), text, is_about_keys })
 }
 
-/// The text of an error page: that in its JSON, or all of it.
-fn error_text(body: &[u8]) -> String {
-    let page: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-    let error = page.as_ref().and_then(|page| page["error"].as_str());
-    error.map_or_else(|| String::from_utf8_lossy(body).trim().to_owned(), str::to_owned)
+/// The text in the JSON of an error page, if it is one.
+fn error_text(body: &[u8]) -> Option<String> {
+    let page: serde_json::Value = serde_json::from_slice(body).ok()?;
+    Some(page["error"].as_str()?.to_owned())
 }
 
 /// The error of a connection that ended before its answer; never, if it ended well.

@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) fn repeated_string_as_float(server: &Server) {
     let tensor = [shape(&[5_000_000]), dtype(STRING), field(8, &[b'x'; 1000])].concat();
     let status = call(server, PREDICT, predict("half_plus_two", "x", &tensor)).unwrap_err();
-    assert_eq!(status.message(), "Expects arg[0] to be float but string is provided");
+    let text = "Expects arg[0] to be float but string is provided";
+    assert!(status.message().starts_with(text), "{status}");
 }
 
 pub(super) fn repeated_string(server: &Server) {
