@@ -185,8 +185,8 @@ mod tests {
     fn tells_line_and_column_of_a_mistake() {
         check_error(
             "model_config_list {\n  config { nane: 'a' }\n}",
-            "2:12: field 'nane' not found for message 'tensorflow.serving.ModelConfig'; did you mean \
-             'name'?",
+            "2:12: field 'nane' not found for message 'tensorflow.serving.ModelConfig'; did you \
+             mean 'name'?",
         );
         check_error(
             "model_config_list {\n  config {",

@@ -84,7 +84,8 @@ fn a_share_that_does_not_fit_is_refused_with_the_name_of_its_device() {
         let (base, half) = (model("sentiment"), model("half_plus_two"));
         let list = format!(
             "config {{ name: \"half_plus_two\" base_path: \"{half}\" }} \
-             config {{ name: \"m{number}\" base_path: \"{base}\" memory {{ limit: \"{limit}B\" }} }}"
+             config {{ name: \"m{number}\" base_path: \"{base}\" \
+             memory {{ limit: \"{limit}B\" }} }}"
         );
         assert!(reload(&server, &list).is_err());
         let states = server.rest_until(&format!("/v1/models/m{number}"), "has no room");

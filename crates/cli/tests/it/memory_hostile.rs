@@ -214,7 +214,10 @@ fn of(name: &str, more: Value) -> String {
 fn nonsense() -> Vec<(String, &'static str)> {
     let shares = |n: usize| json!({"logical_device": vec![json!({"memory_limit": "1B"}); n]});
     // Of two shares only one says so much.
-    let mixed = |key: &str| json!({"logical_device": [{"memory_limit": "1B", key: 0}, {"memory_limit": "1B"}]});
+    let mixed = |key: &str| {
+        let (said, silent) = (json!({"memory_limit": "1B", key: 0}), json!({"memory_limit": "1B"}));
+        json!({"logical_device": [said, silent]})
+    };
     vec![
         (of("gpu:1", json!({"memory_limit": "NaN"})), "neither a size"),
         (of("gpu:1", json!({"memory_limit": "-5MiB"})), "neither a size"),

@@ -200,8 +200,8 @@ fn a_text_with_a_mistake_is_refused_with_its_place() {
     assert_eq!(error.code(), Code::InvalidArgument);
     assert_eq!(
         error.to_string(),
-        "saved_model.pbtxt:2:3: field 'graph_deff' not found for message 'tensorflow.MetaGraphDef'; \
-         did you mean 'graph_def'?"
+        "saved_model.pbtxt:2:3: field 'graph_deff' not found for message \
+         'tensorflow.MetaGraphDef'; did you mean 'graph_def'?"
     );
     let error = open_file("saved_model.pbtxt", b"\xff").unwrap_err();
     assert_eq!(error.code(), Code::DataLoss);
