@@ -183,8 +183,9 @@ fn weights_and_priorities_are_set_in_the_model_config_and_change_while_serving()
         assert!(page.contains(said), "{said} in {page}");
     }
     config(&file, "weight: 5");
-    let page = server.rest_until("/v1/scheduler", "\"weight\": 5");
-    assert!(page.contains("\"default_priority\": 0"), "{page}");
+    // Weights are set first, then the queues.
+    let page = server.rest_until("/v1/scheduler", "\"default_priority\": 0");
+    assert!(page.contains("\"weight\": 5"), "{page}");
 }
 
 #[test]
