@@ -40,10 +40,9 @@ pub(super) async fn ask(
     if status == StatusCode::OK {
         return Ok(body.to_vec());
     }
-    let text = match error_text(&body) {
-        Some(text) => text,
-        // The doors answer with JSON; plain text is for a client that is wrong at a port.
-        None => return Err(AskError::Foreign(String::from_utf8_lossy(&body).trim().to_owned())),
+    // The doors answer with JSON; plain text is for a client that is wrong at a port.
+    let Some(text) = error_text(&body) else {
+        return Err(AskError::Foreign(String::from_utf8_lossy(&body).trim().to_owned()));
     };
     let is_about_keys = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     Err(AskError::Answered { code: status.as_u16().to_string(), text, is_about_keys })
